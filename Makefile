@@ -1,0 +1,37 @@
+# Everything builds its own virtual environment; Python 3.11 and make are all that is needed.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint format bench docs clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(RUN)python -m pip install --quiet --no-deps --no-build-isolation --editable examples/ldpsql-coin
+	touch $(STAMP)
+
+demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; writes ldpsql-demo.html
+	$(RUN)ldpsql demo
+
+test: $(STAMP)  ## all tests
+	$(RUN)python -m pytest
+
+lint: $(STAMP)  ## style and types
+	$(RUN)ruff check .
+	$(RUN)ruff format --check .
+	$(RUN)mypy
+
+format: $(STAMP)  ## let ruff arrange the code
+	$(RUN)ruff check --fix-only --quiet .
+	$(RUN)ruff format --quiet .
+
+docs: $(STAMP)  ## write the tables of README.md anew from the registry
+	$(RUN)python -m tests.readme
+
+bench: $(STAMP)  ## speed, as ratios against the plain engine in the same run
+	$(RUN)python benchmarks/sql.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
