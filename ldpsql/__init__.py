@@ -1,0 +1,79 @@
+"""Local differential privacy where the data already is: perturb and estimate in SQL.
+
+`attach` puts the functions on a DuckDB connection. Mechanisms and estimators are plugins, registered by the hooks of
+`ldpsql.hookspecs`; the names below are what a plugin and a Python caller need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
+    from ldpsql.domain import Domain, DomainField
+    from ldpsql.duck import attach, connect
+    from ldpsql.errors import InvalidParameter, LdpError, NotPrivate
+    from ldpsql.estimation import Estimate
+    from ldpsql.estimator import Estimator, Fit, Status
+    from ldpsql.frames import estimate, perturb
+    from ldpsql.hookspecs import hookimpl
+    from ldpsql.likelihood import Likelihood
+    from ldpsql.mechanism import CategoricalMechanism, Certificate, Mechanism, certify
+    from ldpsql.privacy import Epsilon
+
+__version__ = "0.1.0"
+
+# Names are loaded at first use: `ldpsql --version` needs none of them.
+_HOMES = {
+    "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
+    "domain": ["Domain", "DomainField"],
+    "duck": ["attach", "connect"],
+    "errors": ["InvalidParameter", "LdpError", "NotPrivate"],
+    "estimation": ["Estimate"],
+    "estimator": ["Estimator", "Fit", "Status"],
+    "frames": ["estimate", "perturb"],
+    "hookspecs": ["hookimpl"],
+    "likelihood": ["Likelihood"],
+    "mechanism": ["CategoricalMechanism", "Certificate", "Mechanism", "certify"],
+    "privacy": ["Epsilon"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604, RUF100  # checked against _HOMES by the tests
+    "CategoricalMechanism",
+    "Certificate",
+    "Channel",
+    "DenseChannel",
+    "Domain",
+    "DomainField",
+    "Epsilon",
+    "Estimate",
+    "Estimator",
+    "Fit",
+    "InvalidParameter",
+    "KeepOrSpread",
+    "LdpError",
+    "Likelihood",
+    "Mechanism",
+    "NotPrivate",
+    "Status",
+    "attach",
+    "certify",
+    "connect",
+    "estimate",
+    "hookimpl",
+    "perturb",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ldpsql' has no attribute '{name}'")
+    return getattr(import_module(f"ldpsql.{_HOME[name]}"), name)
+
+
+# An install keeps plugins/ and udfs/ inside this folder; a checkout keeps them beside it.
+if not (_here := Path(__file__).parent).joinpath("plugins").is_dir():
+    __path__.append(str(_here.parent))

@@ -1,0 +1,69 @@
+"""Keep the value, or spread evenly over the others: k-ary randomised response and its kin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from ldpsql.channels.base import TOTAL, Channel, Codes, Weights, Witness
+from ldpsql.errors import InvalidParameter
+from ldpsql.randomness import Words, random_words
+
+
+@dataclass(frozen=True)
+class KeepOrSpread(Channel):
+    """Report the value itself with weight ``keep``, each of the ``size - 1`` others with weight ``spread``.
+
+    Raises:
+        InvalidParameter: unless the weights are whole, positive and sum to 2**64.
+
+    """
+
+    size: int
+    keep: int
+    spread: int
+
+    def __post_init__(self) -> None:
+        whole = all(type(n) is int and n > 0 for n in (self.size, self.keep, self.spread))
+        if not whole or self.size < 2 or self.keep + (self.size - 1) * self.spread != TOTAL:
+            raise InvalidParameter("the weights of a keep-or-spread channel must be whole, positive and sum to 2**64")
+
+    @classmethod
+    def within(cls, size: int, ratio: Fraction) -> KeepOrSpread:
+        """Return the channel that keeps most often among those with keep/spread at most ``ratio``."""
+        # spread >= TOTAL/(ratio+size-1) gives keep = TOTAL-(size-1)*spread <= ratio*spread: rounding up is the safe side.
+        spread = -(-TOTAL * ratio.denominator // (ratio.numerator + (size - 1) * ratio.denominator))
+        return cls(size, TOTAL - (size - 1) * spread, spread)
+
+    @property
+    def inputs(self) -> int:
+        """Number of values."""
+        return self.size
+
+    @property
+    def outputs(self) -> int:
+        """Number of reports."""
+        return self.size
+
+    def rows(self, values: Codes) -> Weights:
+        """Return the rows of weights of these values."""
+        out = np.full((len(values), self.size), self.spread, dtype=np.uint64)
+        out[np.arange(len(values)), values] = self.keep
+        return out
+
+    def widest(self) -> Witness:
+        """Return the largest ratio: at the value itself, or at any other where lying is likelier than keeping."""
+        if self.keep >= self.spread:
+            return Witness(Fraction(self.keep, self.spread), 0, 1, 0)
+        return Witness(Fraction(self.spread, self.keep), 1, 0, 0)
+
+    def draw(self, values: Codes, words: Words = random_words) -> Codes:
+        """Let the word say how far to move on: ``size - 1`` equal steps of width ``spread``, then the part that keeps."""
+        steps = words(len(values)) // np.uint64(self.spread)
+        moved: Codes = np.minimum(steps, np.uint64(self.size - 1)).astype(np.int32)
+        moved += values
+        moved += 1
+        moved[moved >= self.size] -= self.size
+        return moved

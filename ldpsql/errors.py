@@ -1,0 +1,167 @@
+"""Every way ldpsql can refuse, in one tree.
+
+An error is one sentence, a code and a hint. It carries the public values it speaks of as attributes, and never a raw
+value: people's data must not reach a log through a message.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LdpError(Exception):
+    """Base of all errors of ldpsql: ``code``, ``message``, ``hint`` and the exit code of the command line."""
+
+    code: ClassVar[str] = "LDP000"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, hint: str = "", **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        for name, fact in facts.items():
+            setattr(self, name, fact)
+
+    def __str__(self) -> str:
+        hint = f" Hint: {self.hint}." if self.hint else ""
+        return f"[{self.code}] {self.message}.{hint}"
+
+
+class UsageError(LdpError):
+    """A parameter, a mechanism or an option is not what it must be."""
+
+    code = "LDP100"
+    exit_code = 2
+
+
+class InvalidEpsilon(UsageError):
+    """Epsilon is not a plain decimal number above 0 and at most 32."""
+
+    code = "LDP101"
+
+
+class InvalidDomain(UsageError):
+    """A domain is not a list of at least two distinct, non-NULL values."""
+
+    code = "LDP102"
+
+
+class InvalidParameter(UsageError):
+    """A parameter has the wrong type or lies outside its range."""
+
+    code = "LDP103"
+
+
+class InvalidSpec(UsageError):
+    """A mechanism or an estimator could not be read from its text, JSON or SQL value."""
+
+    code = "LDP104"
+
+
+class UnknownName(UsageError):
+    """No plugin, parameter or option has this name."""
+
+    code = "LDP201"
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+        super().__init__(f"there is no {kind} named '{name}'", hint, kind=kind, name=name, known=known)
+
+
+class PluginError(LdpError):
+    """A plugin could not be loaded, or what it gave is not valid."""
+
+    code = "LDP202"
+    exit_code = 4
+
+
+class NameClash(PluginError):
+    """Two plugins offer the same name."""
+
+    code = "LDP203"
+
+
+class PrivacyError(LdpError):
+    """Refused because going on could harm the privacy of a person."""
+
+    code = "LDP300"
+    exit_code = 3
+
+
+class NotPrivate(PrivacyError):
+    """A channel does not keep the privacy that its mechanism claims."""
+
+    code = "LDP301"
+
+
+class OutsideDomain(PrivacyError):
+    """A value to perturb is not in the declared domain, and no rule says what stands for it."""
+
+    code = "LDP302"
+
+
+class MissingValue(PrivacyError):
+    """A NULL is to be perturbed, and no rule says what stands for it."""
+
+    code = "LDP303"
+
+
+class WrongType(PrivacyError):
+    """A column does not have the type of the domain."""
+
+    code = "LDP304"
+
+
+class NotReports(PrivacyError):
+    """The values handed to an estimator cannot be reports of the mechanism: most likely the raw column."""
+
+    code = "LDP305"
+
+
+class DataError(LdpError):
+    """The reports do not allow the estimate that was asked for."""
+
+    code = "LDP400"
+    exit_code = 5
+
+
+class ImpossibleReport(DataError):
+    """Some reports cannot occur under the mechanism."""
+
+    code = "LDP401"
+
+
+class IllConditioned(DataError):
+    """The channel cannot be inverted with a useful precision."""
+
+    code = "LDP402"
+
+
+class BadCounts(DataError):
+    """Counts are not a map from reports to whole numbers."""
+
+    code = "LDP403"
+
+
+class NoReports(DataError):
+    """There is not a single report to estimate from."""
+
+    code = "LDP404"
+
+
+class ConnectionRefused(LdpError):
+    """The functions could not be attached to this connection."""
+
+    code = "LDP501"
+
+
+class InternalError(LdpError):
+    """A defect of ldpsql or of a plugin; the details are withheld because they may hold raw values."""
+
+    code = "LDP900"

@@ -1,0 +1,203 @@
+"""From counts of reports to an estimate with its errors: the one path that SQL, Python and the command line share."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.domain import Domain, plain
+from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
+from ldpsql.estimator import Estimator, Fit, Status
+from ldpsql.inversion import condition_number
+from ldpsql.likelihood import Floats, Likelihood, Operator, operator
+from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
+from ldpsql.uncertainty import Intervals, identified, influence, intervals, log_fit_p_value, suspicious, unique
+
+
+@lru_cache(maxsize=256)
+def operator_of(mechanism: Mechanism) -> Operator:
+    """Return the operator of a mechanism's certified channel; the last 256 are kept."""
+    return operator(certify(mechanism).channel)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What can be said about one estimate; see `Estimate.diagnosis`."""
+
+    reports: int
+    iterations: int
+    log_likelihood: float
+    gap: float
+    status: str
+    remedy: str
+    unique: bool
+    fit_statistic: float
+    fit_p_value: float
+    influence: float
+    condition_number: float
+    realised_epsilon: float
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The estimates of several groups under one mechanism, by one estimator."""
+
+    certified: CertifiedMechanism
+    estimator: Estimator
+    likelihood: Likelihood
+    fit: Fit
+    intervals: Intervals
+
+    def __getitem__(self, group: int) -> Estimate:
+        return Estimate(self, group)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimated distribution of one group: values, shares, errors, and how far they can be trusted."""
+
+    of: Estimates
+    group: int
+
+    @property
+    def values(self) -> Domain:
+        """The values of the domain, in order."""
+        return self.of.certified.values
+
+    @property
+    def estimate(self) -> Floats:
+        """Share of every value."""
+        return self.of.fit.theta[self.group]
+
+    @property
+    def std_error(self) -> Floats:
+        """Standard error of every share."""
+        return self.of.intervals.std_error[self.group]
+
+    @property
+    def low(self) -> Floats:
+        """Lower end of every interval."""
+        return self.of.intervals.low[self.group]
+
+    @property
+    def high(self) -> Floats:
+        """Upper end of every interval."""
+        return self.of.intervals.high[self.group]
+
+    @cached_property
+    def identified(self) -> tuple[Floats, Floats]:
+        """Smallest and largest share of every value among all maxima of the likelihood: equal where it is unique."""
+        if self.diagnosis.unique:
+            return self.estimate, self.estimate
+        return identified(self._likelihood, self._theta)
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """Steps, likelihood, certified gap, status with its remedy, uniqueness, fit and influence.
+
+        ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap). ``fit_p_value`` is an upper bound
+        of the chance that honest reports fit as badly. ``influence`` is how far one replaced report can move a share.
+        """
+        model, theta, fit = self._likelihood, self._theta, self.of.fit
+        maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
+        misfit = model.misfit(theta)
+        return Diagnosis(
+            reports=int(model.n[0]),
+            iterations=int(fit.iterations[self.group]),
+            log_likelihood=float(model.log_likelihood(theta)[0]),
+            gap=float(model.gap(theta)[0]),
+            status=self._status.value,
+            remedy=self._status.remedy,
+            unique=unique(model, theta) if maximum else condition_number(model.operator) < 1e12,
+            fit_statistic=float(misfit[0]),
+            fit_p_value=float(np.exp(log_fit_p_value(misfit, model.operator.outputs)[0])),
+            influence=influence(model.operator) / float(model.n[0]),
+            condition_number=condition_number(model.operator),
+            realised_epsilon=self.of.certified.certificate.epsilon,
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """Return the estimate as a table: value, estimate, std_error, low, high."""
+        columns = [self.estimate, self.std_error, self.low, self.high]
+        return pa.table([self.values.values, *columns], ["value", "estimate", "std_error", "low", "high"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return rows and diagnosis as plain Python values."""
+        return {"rows": self.to_arrow().to_pylist(), "diagnosis": asdict(self.diagnosis)}
+
+    def __repr__(self) -> str:
+        told = self.diagnosis
+        head = f"{self.of.estimator.name} of {told.reports} reports under {self.of.certified.mechanism.name}: {told.status}"
+        rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
+        return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error:.4f}" for value, share, error in rows)])
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return self.of.likelihood.group(self.group)
+
+    @property
+    def _theta(self) -> Floats:
+        return self.of.fit.theta[self.group : self.group + 1]
+
+    @property
+    def _status(self) -> Status:
+        return self.of.fit.status[self.group]
+
+
+def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
+    """Estimate every group from counts of shape (groups, reports of the alphabet).
+
+    Raises:
+        NoReports: where a group is empty.
+        NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
+
+    """
+    if not len(counts) or not (counts.sum(axis=-1) > 0).all():
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    likelihood = Likelihood(operator_of(mechanism), counts)
+    fit = estimator.fit(likelihood)
+    if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
+        raise NotReports(
+            f"these values were not drawn by {mechanism.name} with these parameters: no distribution explains them",
+            "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
+        )
+    spread = intervals(likelihood, fit.theta, estimator.confidence)
+    return Estimates(certify(mechanism), estimator, likelihood, fit, spread)
+
+
+def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
+    """Estimate from a column of reports; NULL reports are left out."""
+    counted = plain(column).drop_null().value_counts()
+    row = align(counted.field(0), counted.field(1), np.zeros(len(counted), dtype=np.int64), 1, mechanism.alphabet())
+    return estimate_counts(mechanism, row, estimator)[0]
+
+
+def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int, alphabet: Domain) -> Floats:
+    """Lay out (report, number, group) triples as counts of shape (groups, reports of the alphabet).
+
+    Raises:
+        ImpossibleReport: where a report is not in the alphabet. The message names no report: it may be a raw value.
+        BadCounts: where a number is negative, NULL or not whole.
+
+    """
+    positions = alphabet.locate(reports)
+    if positions.null_count:
+        raise ImpossibleReport(
+            f"some reports cannot occur under this mechanism: {positions.null_count} distinct",
+            "check that these are its reports, and not another column or mechanism",
+        )
+    try:
+        whole = numbers.cast(pa.uint64())
+    except pa.ArrowException:
+        whole = pa.nulls(len(numbers), pa.uint64())
+    if whole.null_count:
+        raise BadCounts("counts must be whole numbers, zero or more", "use ldp.counts(report) or map(reports, numbers)")
+    cells = group * len(alphabet) + positions.to_numpy(zero_copy_only=False)
+    weights = whole.to_numpy(zero_copy_only=False).astype(np.float64)
+    counts: Floats = np.bincount(cells, weights=weights, minlength=groups * len(alphabet)).astype(np.float64)
+    return counts.reshape(groups, len(alphabet))

@@ -1,0 +1,79 @@
+"""The base class of estimators. An estimator turns a likelihood into a distribution; it knows no mechanism."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ldpsql.likelihood import Floats, Likelihood
+from ldpsql.spec import Spec
+
+
+class Status(Enum):
+    """How an estimate came about; ``remedy`` says what to do next."""
+
+    CERTIFIED = "certified"
+    OUT_OF_STEPS = "out of steps"
+    STOPPED = "stopped"
+    INVERSION = "inversion"
+
+    @property
+    def remedy(self) -> str:
+        """What to do where this status is not what was wanted."""
+        return _REMEDIES[self]
+
+
+_REMEDIES = {
+    Status.CERTIFIED: "nothing to do: the gap bounds what any other distribution could gain",
+    Status.OUT_OF_STEPS: "raise max_iterations, or accept the gap",
+    Status.STOPPED: "stopped as asked; use stop := 'certified' for the maximum of the likelihood",
+    Status.INVERSION: "an unbiased inversion, not a maximum of the likelihood; use ibu for that",
+}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What an estimator found for each group: theta (groups, values), its steps and how it ended."""
+
+    theta: Floats
+    iterations: NDArray[np.int64]
+    status: tuple[Status, ...]
+
+    @classmethod
+    def inversion(cls, theta: Floats) -> Fit:
+        """Wrap the outcome of an inversion: no steps, no maximum."""
+        return cls(theta, np.zeros(len(theta), np.int64), (Status.INVERSION,) * len(theta))
+
+
+class Estimator(Spec):
+    """Counts under a channel -> a distribution over the values: an implementation sets ``name`` and `fit`."""
+
+    kind = "estimator"
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
+    misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
+        "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
+    )
+
+    @abstractmethod
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Estimate every group of the likelihood."""
+
+
+def simplex_projection(v: Floats) -> Floats:
+    """Return the nearest distribution in Euclidean distance, along the last axis.
+
+    Source: Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient projections onto the l1-ball", ICML 2008, figure 1.
+    """
+    falling = -np.sort(-v, axis=-1)
+    excess = falling.cumsum(axis=-1) - 1.0
+    rank = np.arange(1, v.shape[-1] + 1)
+    last = (falling - excess / rank > 0).sum(axis=-1, keepdims=True)
+    shift = np.take_along_axis(excess, last - 1, axis=-1) / last
+    theta: Floats = np.maximum(v - shift, 0.0)
+    return theta / theta.sum(axis=-1, keepdims=True)

@@ -1,0 +1,38 @@
+"""The hooks of ldpsql: what a plugin may offer. Every hook returns a list, so one plugin can offer several things.
+
+A third party's plugin is a module with any of these functions, marked with `hookimpl`, and an entry point in the group
+``ldpsql`` that names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from ldpsql.estimator import Estimator
+    from ldpsql.mechanism import Mechanism
+    from ldpsql.registry import Registry
+    from ldpsql.sql import Macros, Scalar
+
+hookspec = pluggy.HookspecMarker("ldpsql")
+hookimpl = pluggy.HookimplMarker("ldpsql")
+
+
+@hookspec
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer mechanisms: classes, not instances."""
+    return []
+
+
+@hookspec
+def ldpsql_estimators() -> list[type[Estimator]]:
+    """Offer estimators: classes, not instances."""
+    return []
+
+
+@hookspec
+def ldpsql_functions(registry: Registry) -> list[Scalar | Macros]:  # noqa: ARG001  # named for pluggy
+    """Offer SQL functions; ``registry`` holds all mechanisms and estimators."""
+    return []

@@ -1,0 +1,29 @@
+"""Random bits, from the operating system's OpenSSL generator and from nowhere else.
+
+Every draw of every mechanism takes its bits from `random_words`. The generator is safe across threads and forks. It has no
+seed: tests that must drive a sampler hand it another `Words`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words: TypeAlias = Callable[[int], NDArray[np.uint64]]
+
+_BLOCK = 1 << 17  # words: OpenSSL is fastest below 1 MiB a call
+
+
+def random_words(count: int) -> NDArray[np.uint64]:
+    """Return ``count`` independent uniform 64-bit words."""
+    if count <= _BLOCK:
+        return np.frombuffer(ssl.RAND_bytes(8 * count), dtype=np.uint64)
+    out = np.empty(count, dtype=np.uint64)
+    for start in range(0, count, _BLOCK):
+        stop = min(start + _BLOCK, count)
+        out[start:stop] = np.frombuffer(ssl.RAND_bytes(8 * (stop - start)), dtype=np.uint64)
+    return out

@@ -1,0 +1,160 @@
+"""What mechanisms and estimators have in common: a name, frozen parameters, and three ways to write them down.
+
+A spec is read from Python keywords, from text such as ``krr(epsilon=1, domain=['a', 'b'])``, from JSON and from a SQL
+STRUCT; the same checks apply to all four.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from ldpsql.domain import Domain
+from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
+from ldpsql.privacy import Epsilon
+
+EpsilonField = Annotated[Epsilon, BeforeValidator(Epsilon.parse), PlainSerializer(str)]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a spec, as the documentation, the command line and the SQL constructor show it."""
+
+    name: str
+    type: str
+    default: object
+    required: bool
+    description: str
+
+    @property
+    def is_list(self) -> bool:
+        """Whether SQL passes it on as a list; anything else travels as text."""
+        return self.type == "list"
+
+
+class Spec(BaseModel):
+    """Frozen, validated parameters under a registered name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    kind: ClassVar[str] = "plugin"
+    name: ClassVar[str]
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _one_sentence(cls, data: Any, handler: Any) -> Self:
+        try:
+            return cast("Self", handler(data))
+        except ValidationError as error:
+            raise cls._reworded(error) from None
+
+    @classmethod
+    def _reworded(cls, error: ValidationError) -> Exception:
+        """Say the first complaint of pydantic in ldpsql's form."""
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = str(first["loc"][0]) if first["loc"] else ""
+        if first["type"] == "extra_forbidden":
+            return UnknownName(f"parameter of {cls.name}", field, cls.model_fields)
+        if first["type"] == "missing":
+            return InvalidParameter(f"{cls.name} needs the parameter {field}", cls.signature())
+        complaint = first["msg"][0].lower() + first["msg"][1:]
+        return InvalidParameter(f"parameter {field} of {cls.name}: {complaint}", cls.signature())
+
+    @classmethod
+    def parameters(cls) -> list[Parameter]:
+        """List the parameters: required ones first, then a class's own options before those of its bases."""
+        fields = cls.model_fields.items()
+        needed = [_parameter(name, field) for name, field in fields if field.is_required()]
+        depth = {
+            name: i for i, base in reversed(list(enumerate(cls.__mro__))) for name in vars(base).get("__annotations__", {})
+        }
+        options = sorted((item for item in fields if not item[1].is_required()), key=lambda item: depth[item[0]])
+        return needed + [_parameter(name, field) for name, field in options]
+
+    @classmethod
+    def signature(cls) -> str:
+        """Return how the spec is written, for example ``krr(epsilon, domain, nulls := NULL)``."""
+        shown = [p.name if p.required else f"{p.name} := {sql_literal(p.default)}" for p in cls.parameters()]
+        return f"{cls.name}({', '.join(shown)})"
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first sentence of the documentation."""
+        return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ").rstrip(".")
+
+    def given(self) -> dict[str, Any]:
+        """Return the parameters that differ from their defaults, as plain JSON values."""
+        return {key: value for key, value in self.model_dump(mode="python", exclude_defaults=True).items() if value is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as plain JSON: its name under its kind, and its parameters."""
+        return {self.kind: self.name, **self.given()}
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
+    default = None if field.default is PydanticUndefined else field.default
+    kinds = [kind for kind in _leaves(field.annotation) if kind is not type(None)]
+    lists = [kind for kind in kinds if kind is Domain or get_origin(kind) in (list, tuple)]
+    shown = "list" if lists else " or ".join(getattr(kind, "__name__", str(kind)).lower() for kind in kinds)
+    return Parameter(name, shown, default, field.is_required(), field.description or "")
+
+
+def _leaves(annotation: Any) -> list[Any]:
+    """Return the members of a union, else the annotation itself."""
+    return list(get_args(annotation)) if get_origin(annotation) in (Union, UnionType) else [annotation]
+
+
+def sql_literal(value: object) -> str:
+    """Return a default as SQL text."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """Read ``name(value, parameter=value, ...)`` with literal values only; nothing is evaluated.
+
+    Raises:
+        InvalidSpec: for any other text.
+
+    """
+    example = "for example krr(epsilon=1, domain=['a', 'b'])"
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            return node.id, [], {}
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise InvalidSpec("a spec must be written like a call", example)
+        arguments = [ast.literal_eval(argument) for argument in node.args]
+        named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        raise InvalidSpec("this text cannot be read as a spec", example) from None
+    return node.func.id, arguments, named
+
+
+def bind(cls: type[Spec], arguments: list[Any], named: Mapping[str, Any]) -> Spec:
+    """Build a spec from positional and named values, in the order of its signature; None means the default.
+
+    Raises:
+        InvalidSpec: for more values than parameters, or one given twice.
+
+    """
+    names = [p.name for p in cls.parameters()]
+    if len(arguments) > len(names) or set(names[: len(arguments)]) & set(named):
+        raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
+    values = {**dict(zip(names, arguments, strict=False)), **named}
+    return cls(**{key: value for key, value in values.items() if value is not None})
