@@ -1,0 +1,1 @@
+"""One estimator a file; a new file is picked up by itself."""

@@ -1,0 +1,32 @@
+"""Matrix inversion, normalised (INV-N).
+
+Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy", ICML 2016, section 4.
+"""
+
+import numpy as np
+
+from ldpsql import Estimator, Fit, Likelihood, hookimpl
+from ldpsql.inversion import invert
+
+
+class InvN(Estimator):
+    """Matrix inversion, then negative shares are set to zero and the rest is scaled to sum to one.
+
+    >>> from ldpsql.likelihood import KeepOrSpreadOperator
+    >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
+    >>> InvN().fit(coin).theta.tolist()
+    [[1.0, 0.0]]
+    """
+
+    name = "inv_n"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Invert, clip and normalise every group."""
+        clipped = np.maximum(invert(likelihood), 0.0)
+        return Fit.inversion(clipped / clipped.sum(axis=-1, keepdims=True))
+
+
+@hookimpl
+def ldpsql_estimators() -> list[type[Estimator]]:
+    """Offer INV-N."""
+    return [InvN]

@@ -1,0 +1,31 @@
+"""Matrix inversion, projected on the simplex (INV-P), also known as NormSub.
+
+Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy", ICML 2016, section 4.
+"""
+
+from ldpsql import Estimator, Fit, Likelihood, hookimpl
+from ldpsql.estimator import simplex_projection
+from ldpsql.inversion import invert
+
+
+class InvP(Estimator):
+    """Matrix inversion, then the nearest distribution in Euclidean distance.
+
+    >>> import numpy as np
+    >>> from ldpsql.likelihood import KeepOrSpreadOperator
+    >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
+    >>> InvP().fit(coin).theta.tolist()
+    [[1.0, 0.0]]
+    """
+
+    name = "inv_p"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Invert and project every group."""
+        return Fit.inversion(simplex_projection(invert(likelihood)))
+
+
+@hookimpl
+def ldpsql_estimators() -> list[type[Estimator]]:
+    """Offer INV-P."""
+    return [InvP]

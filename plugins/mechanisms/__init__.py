@@ -1,0 +1,1 @@
+"""One mechanism a file; a new file is picked up by itself."""

@@ -1,0 +1,84 @@
+"""Any finite channel, given as a table of probabilities."""
+
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from ldpsql import Channel, Domain, DomainField, Epsilon, InvalidParameter, Mechanism, NotPrivate, hookimpl
+from ldpsql.channels import floor_mixing
+from ldpsql.privacy import PureLdp, log_ratio
+from ldpsql.spec import EpsilonField
+
+Rows = tuple[tuple[Fraction, ...], ...]
+
+
+def _exact(given: Any) -> Fraction:
+    """Read a probability by its decimal text, or as a fraction such as '1/3'."""
+    try:
+        exact = Fraction(str(given)) if isinstance(given, str | int | Fraction) else Fraction(Decimal(str(given)))
+    except (ValueError, InvalidOperation, ZeroDivisionError, OverflowError):
+        exact = Fraction(-1)
+    if not 0 <= exact <= 1:
+        raise InvalidParameter("a channel must hold probabilities between 0 and 1", "fractions such as '1/3' are exact")
+    return exact
+
+
+def _rows(given: Any) -> Rows:
+    """Read a table of probabilities and scale every row to sum to exactly one."""
+    if not isinstance(given, list | tuple) or not all(isinstance(row, list | tuple) for row in given):
+        raise InvalidParameter("a channel must be a list of rows of probabilities", "one row a value")
+    rows = [[_exact(p) for p in row] for row in given]
+    if len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
+        raise InvalidParameter("the rows of a channel must have the same length, at least 2", "one column a report")
+    if any(abs(sum(row, Fraction(-1))) > Fraction(1, 10**9) for row in rows):
+        raise InvalidParameter("every row of a channel must sum to 1", "within 1e-9; the rest is scaled away")
+    return tuple(tuple(p / sum(row, Fraction(0)) for p in row) for row in rows)
+
+
+class Matrix(Mechanism):
+    """Any finite channel: row x holds the probabilities of the reports given value x.
+
+    Epsilon is certified from the rows; where one is declared, the rows must keep it. The rows are rounded to whole numbers by
+    floor mixing, which moves a probability by less than 1e-9 at any epsilon above 1e-8.
+
+    >>> Matrix(domain=["no", "yes"], rows=[["3/4", "1/4"], ["1/4", "3/4"]]).claim().epsilon
+    Epsilon(value=Fraction(1098612288669, 1000000000000))
+    """
+
+    name = "matrix"
+    sql_reports = 'CASE WHEN reports IS NULL THEN "domain" ELSE reports END'
+    domain: DomainField = Field(description="the values that may occur, in the order of the rows")
+    rows: Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])]
+    epsilon: EpsilonField | None = Field(None, description="the claim; by default the smallest that the rows keep")
+    reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")
+
+    def values(self) -> Domain:
+        """Return the declared domain."""
+        return self.domain
+
+    def alphabet(self) -> Domain:
+        """Return the declared reports, else the domain."""
+        return self.reports or self.domain
+
+    def claim(self) -> PureLdp:
+        """Return the declared epsilon, else the smallest one that the rows keep, rounded up to 12 decimals."""
+        return PureLdp(self.epsilon or self._kept())
+
+    def _kept(self) -> Epsilon:
+        columns = list(zip(*self.rows, strict=True))
+        if any(min(column) == 0 < max(column) for column in columns):
+            raise NotPrivate("some report rules a value out: these rows keep no finite epsilon", "replace zeros")
+        widest = max(max(column) / min(column) for column in columns if max(column))
+        return Epsilon.parse(f"{log_ratio(widest) + 1e-12:.12f}")
+
+    def channel(self) -> Channel:
+        """Return the rows in whole numbers."""
+        return floor_mixing(self.rows, self._kept().value)
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer any finite channel."""
+    return [Matrix]
