@@ -1,0 +1,4 @@
+CREATE OR REPLACE MACRO ldp.mechanisms() AS TABLE SELECT unnest(__ldp_catalog('mechanisms'), recursive := true);
+CREATE OR REPLACE MACRO ldp.estimators() AS TABLE SELECT unnest(__ldp_catalog('estimators'), recursive := true);
+-- A value, not a table: DuckDB keeps the word DESCRIBE for itself in FROM.
+CREATE OR REPLACE MACRO ldp."describe"(m) AS __ldp_describe(__ldp_mechanism(m));

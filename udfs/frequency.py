@@ -1,0 +1,136 @@
+"""Estimated distributions as aggregates: one macro for each estimator, over reports and over counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql import Estimator, hookimpl
+from ldpsql.domain import plain
+from ldpsql.errors import BadCounts
+from ldpsql.estimation import Diagnosis, Estimates, align, estimate_counts
+from ldpsql.handles import MECHANISMS, PLANS
+from ldpsql.registry import Registry, registry
+from ldpsql.spec import sql_literal
+from ldpsql.sql import Macros, Scalar, guarded, struct_text
+
+_ROW = ("estimate", "std_error", "low", "high")
+_SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
+
+
+@guarded
+def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each pair of mechanism and estimator."""
+    rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(options).to_pylist(), strict=True)
+    return pa.array([_plan(name, handle, chosen) for name, handle, chosen in rows], pa.int64())
+
+
+def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
+    given = {key: value for key, value in (options or {}).items() if value is not None}
+    estimator = registry().estimator({"estimator": name, **given} if given else name)
+    return PLANS.number((MECHANISMS.thing(handle), estimator))
+
+
+def _estimated(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:
+    """Estimate all groups that hold reports, plan by plan; yield the rows of the groups and their estimates."""
+    maps, handles = plain(histograms), plain(plans).to_numpy(zero_copy_only=False)
+    if pa.types.is_null(maps.type):
+        return
+    if not pa.types.is_map(maps.type):
+        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
+    filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
+    for handle in np.unique(handles[filled]):
+        mechanism, estimator = PLANS.thing(int(handle))
+        rows = np.flatnonzero(filled & (handles == handle))
+        groups = maps.take(pa.array(rows))
+        sizes = np.diff(groups.offsets.to_numpy())
+        group = np.repeat(np.arange(len(rows)), sizes)
+        counts = align(groups.keys, groups.items, group, len(rows), mechanism.alphabet())
+        yield rows, estimate_counts(mechanism, counts, estimator)
+
+
+@guarded
+def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+    """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
+    sizes = np.zeros(len(histograms), dtype=np.int32)
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    for rows, found in _estimated(histograms, plans):
+        shown = found.intervals
+        cells = np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)
+        sizes[rows] = cells.shape[1]
+        parts.append((rows, cells))
+    ends = np.concatenate([[0], sizes.cumsum()]).astype(np.int32)
+    out = np.empty((int(ends[-1]), len(_ROW)))
+    for rows, cells in parts:
+        out[ends[rows][:, None] + np.arange(cells.shape[1])] = cells
+    shares = pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], _ROW)
+    return pa.ListArray.from_arrays(pa.array(ends), shares, mask=pa.array(sizes == 0))
+
+
+@guarded
+def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+    """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
+    out: list[dict[str, object] | None] = [None] * len(histograms)
+    for rows, found in _estimated(histograms, plans):
+        for place, row in enumerate(rows):
+            one = found[place]
+            low, high = one.identified
+            ranges = [{"low": a, "high": b} for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+            out[row] = asdict(one.diagnosis) | {"identified": ranges}
+    return pa.array(out, _diagnosis_type())
+
+
+def _diagnosis_type() -> pa.DataType:
+    arrow = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
+    share = pa.struct([("low", pa.float64()), ("high", pa.float64())])
+    return pa.struct([*((f.name, arrow[str(f.type)]) for f in fields(Diagnosis)), ("identified", pa.list_(share))])
+
+
+def _diagnosis_sql() -> str:
+    columns = ", ".join(f'"{f.name}" {_SQL_TYPES[str(f.type)]}' for f in fields(Diagnosis))
+    return f"STRUCT({columns}, identified STRUCT(low DOUBLE, high DOUBLE)[])"
+
+
+@guarded
+def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
+    """Return for each group of counts the positions of its distinct reports and the sum of their numbers."""
+    out: list[list[dict[str, int]] | None] = []
+    for reports, counted in zip(plain(keys), plain(numbers), strict=True):
+        if not reports.is_valid:
+            out.append(None)
+            continue
+        coded = reports.values.dictionary_encode()
+        codes = coded.indices.to_numpy(zero_copy_only=False)
+        sums = np.zeros(len(coded.dictionary), dtype=np.uint64)
+        np.add.at(sums, codes, counted.values.cast(pa.uint64()).to_numpy(zero_copy_only=False))
+        first = np.unique(codes, return_index=True)[1]
+        out.append([{"position": int(p) + 1, "n": int(n)} for p, n in zip(first, sums, strict=True)])
+    return pa.array(out, pa.list_(pa.struct([("position", pa.int64()), ("n", pa.uint64())])))
+
+
+def aggregates(estimator: type[Estimator]) -> str:
+    """Return the macros of one estimator: over a column of reports, and over counts."""
+    parameters = estimator.parameters()
+    options = "".join(f", {p.name} := {sql_literal(p.default)}" for p in parameters)
+    plan = f"__ldp_plan('{estimator.name}', __ldp_mechanism(m), {struct_text({p.name: p.name for p in parameters})})"
+    return f"""
+        CREATE OR REPLACE MACRO ldp.{estimator.name}(report, m, keep := true{options}) AS
+            ldp._rows((m)."domain", __ldp_estimate(histogram(report) FILTER (WHERE keep), {plan}));
+        CREATE OR REPLACE MACRO ldp.{estimator.name}_counts(counts, m{options}) AS
+            ldp._rows((m)."domain", __ldp_estimate(counts, {plan}));"""
+
+
+@hookimpl
+def ldpsql_functions(registry: Registry) -> list[Scalar | Macros]:
+    """Offer the aggregates of all estimators, ``ldp.diagnose``, ``ldp.estimate`` and what makes counts add up."""
+    return [
+        Scalar("__ldp_plan", plan_handle, "BIGINT"),
+        Scalar("__ldp_estimate", estimate, "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"),
+        Scalar("__ldp_diagnose", diagnose, _diagnosis_sql()),
+        Scalar("__ldp_merge", merge, 'STRUCT("position" BIGINT, n UBIGINT)[]'),
+        Macros.beside(__file__),
+        Macros("\n".join(aggregates(estimator) for estimator in registry.estimators.values())),
+    ]

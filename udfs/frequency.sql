@@ -1,0 +1,39 @@
+-- Lay the values of the domain, in their own type, beside the numbers that Python returns.
+CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS list_transform(shares, lambda s, i:
+    {'value': vals[i], 'estimate': s.estimate, 'std_error': s.std_error, 'low': s.low, 'high': s.high}
+);
+
+-- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
+CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE keep);
+
+CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS map_from_entries(list_transform(
+    __ldp_merge(reports, numbers), lambda e: {'k': reports[e.position], 'v': e.n}
+));
+-- An aggregate over counts: the sum for every report.
+CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
+    flatten(list(map_keys(counts)) FILTER (WHERE counts IS NOT NULL)),
+    flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL))
+);
+
+-- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'.
+CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
+
+CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([found], lambda d: struct_update(d,
+    identified := list_transform(d.identified, lambda r, i: {'value': vals[i], 'low': r.low, 'high': r.high})
+))[1];
+CREATE OR REPLACE MACRO ldp.diagnose(report, m, keep := true, estimator := 'ibu(misfit=''allow'')') AS
+    ldp._diagnosis((m)."domain", __ldp_diagnose(histogram(report) FILTER (WHERE keep), ldp._plan(estimator, m)));
+CREATE OR REPLACE MACRO ldp.diagnose_counts(counts, m, estimator := 'ibu(misfit=''allow'')') AS
+    ldp._diagnosis((m)."domain", __ldp_diagnose(counts, ldp._plan(estimator, m)));
+
+-- Over a table, a view, a file, a CTE, a Polars or Arrow frame.
+CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
+    SELECT unnest(ldp._rows((m)."domain", __ldp_estimate(histogram(report), ldp._plan(estimator, m))), recursive := true),
+           count(report) AS n
+    FROM query_table(reports);
+CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
+    SELECT keys,
+           unnest(ldp._rows((m)."domain", __ldp_estimate(histogram(report), ldp._plan(estimator, m))), recursive := true),
+           count(report) AS n
+    FROM query_table(reports)
+    GROUP BY keys;

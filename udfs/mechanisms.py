@@ -1,0 +1,61 @@
+"""SQL constructors of mechanisms, generated from the registry: ``ldp.krr(epsilon, domain)`` is a STRUCT, named by users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from ldpsql import Mechanism, hookimpl
+from ldpsql.domain import family, plain
+from ldpsql.handles import MECHANISMS
+from ldpsql.registry import Registry, registry
+from ldpsql.spec import Parameter, sql_literal
+from ldpsql.sql import Macros, Scalar, guarded, struct_text
+
+
+@guarded
+def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each mechanism, given as STRUCT or as text."""
+    return pa.array([_handle(spec) for spec in plain(specs)], pa.int64())
+
+
+def _handle(spec: pa.Scalar) -> int:
+    given: Any = {name: _plain_value(spec[name]) for name in spec.type.names} if isinstance(spec, pa.StructScalar) else None
+    if given is not None and given.get("mechanism") in registry().mechanisms:
+        known = registry().mechanisms[given["mechanism"]].model_fields
+        given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
+    return MECHANISMS.number(registry().mechanism(spec.as_py() if given is None else given))
+
+
+def _plain_value(value: pa.Scalar) -> Any:
+    """Return a list of plain values as an array, so that it keeps its type; anything else as a Python value."""
+    if isinstance(value, pa.ListScalar) and value.is_valid:
+        items = value.values
+        kind = items.type.value_type if pa.types.is_dictionary(items.type) else items.type
+        return items if family(kind) else value.as_py()
+    return value.as_py()
+
+
+def constructor(mechanism: type[Mechanism]) -> str:
+    """Return the macro that makes a mechanism: scalars travel as text, so that decimals stay exact."""
+    parameters = mechanism.parameters()
+    arguments = [_quoted(p) if p.required else f"{_quoted(p)} := {sql_literal(p.default)}" for p in parameters]
+    fields = {"mechanism": f"'{mechanism.name}'"} | {p.name: _expression(p) for p in parameters}
+    fields["reports"] = mechanism.sql_reports
+    return f"CREATE OR REPLACE MACRO ldp.{mechanism.name}({', '.join(arguments)}) AS {struct_text(fields)};"
+
+
+def _quoted(parameter: Parameter) -> str:
+    return f'"{parameter.name}"'
+
+
+def _expression(parameter: Parameter) -> str:
+    return _quoted(parameter) if parameter.is_list else f"{_quoted(parameter)}::VARCHAR"
+
+
+@hookimpl
+def ldpsql_functions(registry: Registry) -> list[Scalar | Macros]:
+    """Offer one constructor for each mechanism, and the function that reads them."""
+    text = "\n".join(constructor(mechanism) for mechanism in registry.mechanisms.values())
+    return [Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"), Macros(text)]

@@ -1,0 +1,2 @@
+-- The value appears exactly once: a second mention would draw twice.
+CREATE OR REPLACE MACRO ldp.perturb(x, m) AS (m).reports[__ldp_perturb(x, __ldp_mechanism(m))];
