@@ -19,7 +19,7 @@ from ldpsql.channels import Codes
 from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
 
 _FAMILIES = {
-    "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    "text": (pa.types.is_string, pa.types.is_large_string),
     "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
     "boolean": (pa.types.is_boolean,),
     "time": (pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
@@ -40,8 +40,9 @@ def family(arrow_type: pa.DataType) -> str | None:
 
 
 def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the column as one array (DuckDB hands over chunks)."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    """Return the column as one array (DuckDB hands over chunks), text in the form that Arrow can look up."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return whole.cast(pa.string()) if pa.types.is_string_view(whole.type) else whole
 
 
 class Domain:

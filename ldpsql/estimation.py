@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
-from ldpsql.estimator import Estimator, Fit, Status
+from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.inversion import condition_number
 from ldpsql.likelihood import Floats, Likelihood, Operator, operator
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.uncertainty import Intervals, identified, influence, intervals, log_fit_p_value, suspicious, unique
+from ldpsql.uncertainty import Intervals, best_fit, identified, influence, intervals, log_fit_p_value, suspicious, unique
 
 
 @lru_cache(maxsize=256)
@@ -100,12 +100,14 @@ class Estimate:
     def diagnosis(self) -> Diagnosis:
         """Steps, likelihood, certified gap, status with its remedy, uniqueness, fit and influence.
 
-        ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap). ``fit_p_value`` is an upper bound
-        of the chance that honest reports fit as badly. ``influence`` is how far one replaced report can move a share.
+        ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap); an inversion that is no
+        distribution is judged by the nearest one. ``fit_p_value`` is an upper bound of the chance that honest reports are as
+        far from any distribution. ``influence`` is how far one replaced report can move a share.
         """
-        model, theta, fit = self._likelihood, self._theta, self.of.fit
+        model, fit = self._likelihood, self.of.fit
+        theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
-        misfit = model.misfit(theta)
+        misfit = model.misfit(best_fit(model))
         return Diagnosis(
             reports=int(model.n[0]),
             iterations=int(fit.iterations[self.group]),

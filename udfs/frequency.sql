@@ -1,7 +1,6 @@
 -- Lay the values of the domain, in their own type, beside the numbers that Python returns.
-CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS list_transform(shares, lambda s, i:
-    {'value': vals[i], 'estimate': s.estimate, 'std_error': s.std_error, 'low': s.low, 'high': s.high}
-);
+CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
+    list_transform(shares, lambda s, i: struct_concat({'value': vals[i]}, s));
 
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE keep);
@@ -18,9 +17,9 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
 -- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'.
 CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
 
-CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([found], lambda d: struct_update(d,
-    identified := list_transform(d.identified, lambda r, i: {'value': vals[i], 'low': r.low, 'high': r.high})
-))[1];
+CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([found], lambda d:
+    CASE WHEN d IS NOT NULL THEN struct_update(d, identified := ldp._rows(vals, struct_extract(d, 'identified'))) END
+)[1];
 CREATE OR REPLACE MACRO ldp.diagnose(report, m, keep := true, estimator := 'ibu(misfit=''allow'')') AS
     ldp._diagnosis((m)."domain", __ldp_diagnose(histogram(report) FILTER (WHERE keep), ldp._plan(estimator, m)));
 CREATE OR REPLACE MACRO ldp.diagnose_counts(counts, m, estimator := 'ibu(misfit=''allow'')') AS

@@ -30,7 +30,7 @@ class DenseChannel(Channel):
             raise InvalidParameter("every row of weights must sum to 2**64")
         self._weights = weights.copy()
         self._weights.flags.writeable = False
-        self._tables = AliasTables.of(self._weights)
+        self.tables = AliasTables.of(self._weights)
 
     @property
     def inputs(self) -> int:
@@ -58,7 +58,7 @@ class DenseChannel(Channel):
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw one report for each value, one word each."""
-        return self._tables.draw(values, words)
+        return self.tables.draw(values, words)
 
 
 def _rows_sum_to_total(weights: Weights) -> bool:

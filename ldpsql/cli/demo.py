@@ -1,0 +1,26 @@
+"""``ldpsql demo``: real data, end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    epsilon: Annotated[str, typer.Option(help="Privacy parameter of every flight's report.")] = "1",
+    page: Annotated[Path, typer.Option(help="Where to write the page with pictures.")] = Path("ldpsql-demo.html"),
+) -> None:
+    """Perturb the carrier of every flight that left New York in 2013, estimate the shares per airport, compare.
+
+    Example: ldpsql demo --epsilon 0.5
+    """
+    from ldpsql import demo as flights
+
+    result = flights.run(epsilon)
+    typer.echo(flights.console_text(result))
+    if flights.write_page(result, page):
+        typer.echo(f"\nWrote {page}: open it in a browser.")
+    else:
+        typer.echo("\nFor a page with pictures: pip install 'ldpsql[report]'")

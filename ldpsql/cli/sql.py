@@ -1,0 +1,75 @@
+"""``ldpsql sql``: a DuckDB prompt with the functions attached."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ldpsql.cli.output import Format, FormatOption, write_rows
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+def sql(
+    database: Annotated[str, typer.Argument(help="A DuckDB file; by default one in memory.")] = ":memory:",
+    command: Annotated[list[str] | None, typer.Option("-c", "--command", help="Run this SQL and stop.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Run SQL with the functions of ldpsql attached as ``ldp``; without -c, read statements from the prompt.
+
+    Example: ldpsql sql -c "SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))"
+    """
+    import ldpsql
+
+    with ldpsql.connect(database) as con:
+        if command:
+            for text in command:
+                run(con, text, form)
+        elif sys.stdin.isatty():
+            prompt(con, form)
+        else:
+            run(con, sys.stdin.read(), form)
+
+
+def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
+    """Run every statement of a text once and write what it returns."""
+    for statement in con.extract_statements(text):
+        result = con.sql(statement)
+        if result is None:
+            continue
+        table = result.to_arrow_table()  # one run: showing the relation itself would draw noise again
+        if form is Format.TABLE:
+            con.from_arrow(table).show(max_width=None if sys.stdout.isatty() else 10_000)
+        else:
+            write_rows(table.to_pylist(), form)
+
+
+def prompt(con: DuckDBPyConnection, form: Format) -> None:
+    """Read statements, each ending in a semicolon, until .quit or the end of input."""
+    import contextlib
+
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  # line editing and history, where the platform has it
+    typer.echo("DuckDB with ldpsql attached as ldp. End statements with ';', leave with .quit")
+    pending = ""
+    while True:
+        try:
+            line = input("ldp> " if not pending else "...> ")
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            pending = ""
+            typer.echo()
+            continue
+        if not pending and line.strip() in (".quit", ".exit", "quit", "exit"):
+            return
+        pending += line + "\n"
+        if line.rstrip().endswith(";"):
+            try:
+                run(con, pending, form)
+            except Exception as error:  # noqa: BLE001  # the prompt goes on
+                typer.echo(str(error).strip(), err=True)
+            pending = ""

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from duckdb import DuckDBPyConnection
+
+os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not change a result
+
+import ldpsql
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def con() -> Iterator[DuckDBPyConnection]:
+    with ldpsql.connect() as connection:
+        connection.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo', 'Rome', 'Kyiv'])")
+        yield connection

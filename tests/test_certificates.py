@@ -1,0 +1,150 @@
+"""What is certified holds, and planted bugs are caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ldpsql import Channel, DenseChannel, KeepOrSpread, LdpError, Mechanism, NotPrivate, certify
+from ldpsql.channels import TOTAL, Codes
+from ldpsql.privacy import exp_below
+from ldpsql.randomness import Words, random_words
+from ldpsql.registry import registry
+from ldpsql.testing import check_mechanism, check_sampler
+
+Krr = registry().mechanisms["krr"]
+Matrix = registry().mechanisms["matrix"]
+
+
+def krr(epsilon: object = 1, size: int = 4) -> Mechanism:
+    return Krr(epsilon=epsilon, domain=[f"v{i}" for i in range(size)])
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "2", "4", "8", "16", "32"])
+@pytest.mark.parametrize("size", [2, 10, 100, 1000])
+def test_realised_epsilon_is_never_above_the_claim_and_close_to_it(epsilon: str, size: int) -> None:
+    proof = certify(krr(epsilon, size)).certificate
+    assert proof.ratio <= proof.claim.limit
+    assert proof.epsilon == pytest.approx(float(epsilon), rel=1e-5)
+
+
+def test_the_witness_attains_the_ratio() -> None:
+    known = certify(Matrix(domain=[1, 2, 3], rows=[["1/2", "1/3", "1/6"], ["1/3", "1/3", "1/3"], ["1/6", "1/3", "1/2"]]))
+    weights, proof = known.channel.weights().tolist(), known.certificate
+    assert Fraction(weights[proof.value][proof.report], weights[proof.other][proof.report]) == proof.ratio
+    assert proof.ratio == max(Fraction(a[y], b[y]) for a in weights for b in weights for y in range(3))
+
+
+def test_a_declared_epsilon_below_that_of_the_matrix_is_refused() -> None:
+    with pytest.raises(NotPrivate, match="above the claimed 1"):
+        certify(Matrix(domain=[1, 2], rows=[[0.75, 0.25], [0.25, 0.75]], epsilon=1))
+
+
+def test_a_report_that_rules_a_value_out_is_refused() -> None:
+    with pytest.raises(NotPrivate, match="rules a value out"):
+        certify(Matrix(domain=[1, 2], rows=[[1, 0], [0.5, 0.5]]))
+
+
+@pytest.mark.parametrize(
+    "rows", [[[0.5, 0.5]], [[0.6, 0.5], [0.5, 0.5]], [[1, "x"], [0, 1]], [[-0.5, 1.5]] * 2, [[1], [1]], "no"]
+)
+def test_rows_that_are_no_channel_are_refused(rows: object) -> None:
+    with pytest.raises(LdpError) as caught:
+        certify(Matrix(domain=[1, 2], rows=rows))
+    assert caught.value.code == "LDP103"
+
+
+# --- planted bugs: each is a real one of a published implementation (facts of the field, with the epsilon it realised) ---
+
+
+def two_level(size: int, keep: float, lie: float) -> Channel:
+    """A channel as somebody computing in doubles would build it: the rest of each row goes to the diagonal."""
+    off = round(lie * TOTAL)
+    weights = np.full((size, size), off, dtype=np.uint64)
+    np.fill_diagonal(weights, TOTAL - (size - 1) * off)
+    assert keep > lie
+    return DenseChannel(weights)
+
+
+def lie_from_all_values(size: int, e: float) -> Channel:
+    keep = e / (e + size - 1)
+    return two_level(size, keep + (1 - keep) / size, (1 - keep) / size)
+
+
+def binary_keep_probability(size: int, e: float) -> Channel:
+    keep = e / (e + 1)
+    return two_level(size, keep, (1 - keep) / (size - 1))
+
+
+def threshold_rounded_down(size: int, e: float) -> Channel:
+    spread = int(TOTAL / (e + size - 1)) - 2**12
+    return KeepOrSpread(size, TOTAL - (size - 1) * spread, spread)
+
+
+def subclass_that_could_draw_anything(size: int, e: float) -> Channel:
+    class Careless(KeepOrSpread):
+        def draw(self, values: Codes, words: Words = random_words) -> Codes:
+            return values
+
+    honest = KeepOrSpread.within(size, exp_below(Fraction(1)))
+    return Careless(honest.size, honest.keep, honest.spread)
+
+
+@pytest.mark.parametrize(
+    "bug", [lie_from_all_values, binary_keep_probability, threshold_rounded_down, subclass_that_could_draw_anything]
+)
+def test_a_planted_bug_in_the_channel_is_refused_before_anything_is_drawn(bug: Callable[[int, float], Channel]) -> None:
+    class Planted(Krr):  # type: ignore[misc, valid-type]  # the registry's class
+        def channel(self) -> Channel:
+            return bug(len(self.domain), float(np.e))
+
+    planted = Planted(epsilon=1, domain=["a", "b", "c", "d"])
+    with pytest.raises(NotPrivate):
+        certify(planted)
+    with pytest.raises(AssertionError, match="does not keep its claim"):
+        check_mechanism(planted)
+
+
+def always_truthful(self: KeepOrSpread, values: Codes, words: Words = random_words) -> Codes:
+    return values
+
+
+def fair_coin(self: KeepOrSpread, values: Codes, words: Words = random_words) -> Codes:
+    word = words(len(values))
+    return np.where(word < 2**63, values, (word % self.size).astype(np.int32))
+
+
+def report_outside_the_alphabet(self: KeepOrSpread, values: Codes, words: Words = random_words) -> Codes:
+    return values + 1
+
+
+def seeded(self: KeepOrSpread, values: Codes, words: Words = random_words) -> Codes:
+    return ORIGINAL_DRAW(self, values, lambda count: np.arange(count, dtype=np.uint64) * np.uint64(2**32))
+
+
+ORIGINAL_DRAW = KeepOrSpread.draw
+
+
+@pytest.mark.parametrize("bug", [always_truthful, fair_coin, report_outside_the_alphabet, seeded])
+def test_a_planted_bug_in_the_sampler_turns_the_conformance_check_red(bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeepOrSpread, "draw", bug)
+    with pytest.raises(AssertionError):
+        check_sampler(certify(krr()).channel, 200_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "krr(epsilon=0.1, domain=['a', 'b'])",
+        "krr(epsilon=1, domain=[1, 2, 3], nulls='as:3')",
+        "krr(epsilon=32, domain=[True, False])",
+        "krr(epsilon=2, domain={'type': 'date32[day]', 'values': ['2020-01-01', '2020-02-01']})",
+        "matrix(domain=['a', 'b'], rows=[['3/4', '1/4'], ['1/4', '3/4']])",
+        "matrix(domain=['a', 'b'], rows=[[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], reports=['x', 'y', 'z'])",
+    ],
+)
+def test_the_built_in_mechanisms_conform(text: str) -> None:
+    check_mechanism(registry().mechanism(text))

@@ -1,0 +1,147 @@
+"""Channels are what they say: every word is accounted for, exactly."""
+
+from __future__ import annotations
+
+import os
+import threading
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ldpsql import Channel, DenseChannel, InvalidParameter, KeepOrSpread
+from ldpsql.channels import TOTAL, floor_mixing
+from ldpsql.privacy import Epsilon, exp_below
+from ldpsql.randomness import random_words
+from ldpsql.testing import check_rows, check_sampler
+
+EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]
+
+
+def drawn_by(channel: Channel, value: int, words: list[int]) -> list[int]:
+    """Drive the sampler with these words."""
+    given_words = np.array(words, dtype=np.uint64)
+    return channel.draw(np.full(len(words), value, dtype=np.int32), lambda count: given_words[:count]).tolist()
+
+
+def weights_by_driving(channel: Channel, value: int, cuts: list[int]) -> list[int]:
+    """Count the words that give each report, given all places where the report may change.
+
+    Between two cuts the report must be constant: first, middle and last word are driven.
+    """
+    counted = [0] * channel.outputs
+    for start, stop in pairwise(sorted({0, *cuts, TOTAL})):
+        reports = drawn_by(channel, value, [start, (start + stop - 1) // 2, stop - 1])
+        assert len(set(reports)) == 1
+        counted[reports[0]] += stop - start
+    return counted
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("size", [2, 3, 7, 100])
+def test_the_keep_or_spread_sampler_is_its_channel_over_all_words(size: int, epsilon: str) -> None:
+    channel = KeepOrSpread.within(size, Epsilon.parse(epsilon).exp_below())
+    cuts = [channel.spread * step for step in range(size)]
+    for value in {0, 1, size - 1}:
+        assert weights_by_driving(channel, value, cuts) == channel.weights()[value].tolist()
+
+
+@pytest.mark.parametrize("size", [2, 10, 100, 1000, 100_000])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_k_rr_never_exceeds_its_epsilon_and_wastes_nothing(size: int, epsilon: str) -> None:
+    limit = Epsilon.parse(epsilon).exp_below()
+    channel = KeepOrSpread.within(size, limit)
+    assert channel.widest().ratio <= limit
+    better = (channel.keep + size - 1, channel.spread - 1)  # the next whole numbers that keep more often
+    assert Fraction(*better) > limit
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_alias_tables_give_the_weights_back_and_draw_them(data: st.DataObject) -> None:
+    outputs = data.draw(st.integers(2, 12))
+    parts = data.draw(st.lists(st.lists(st.integers(0, 2**40), min_size=outputs, max_size=outputs), min_size=2, max_size=4))
+    rows = [[Fraction(1 + p, sum(row) + outputs) for p in row] for row in parts]
+    channel = floor_mixing(rows, Fraction(32))
+    check_rows(channel)
+    capacity = TOTAL >> channel.tables.bits
+    for value in range(channel.inputs):
+        starts = [column * capacity for column in range(1 << channel.tables.bits)]
+        cuts = [start + int(t) for start, t in zip(starts, channel.tables.threshold[value], strict=True)]
+        assert weights_by_driving(channel, value, [*starts, *cuts]) == channel.weights()[value].tolist()
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_floor_mixing_keeps_ratios_within_e_to_the_epsilon(data: st.DataObject) -> None:
+    outputs = data.draw(st.integers(2, 6))
+    whole = st.lists(st.integers(1, 1000), min_size=outputs, max_size=outputs)
+    rows = [[Fraction(p, sum(row)) for p in row] for row in data.draw(st.lists(whole, min_size=2, max_size=5))]
+    widest = max(max(column) / min(column) for column in zip(*rows, strict=True))
+    epsilon = next(Fraction(n, 1000) for n in range(1, 32_000) if exp_below(Fraction(n, 1000)) >= widest)
+    channel = floor_mixing(rows, epsilon)
+    check_rows(channel)
+    witness = channel.widest()
+    assert witness is not None
+    assert witness.ratio <= exp_below(epsilon)
+    for value, row in enumerate(channel.weights().tolist()):
+        assert all(abs(Fraction(w, TOTAL) - p) < Fraction(1, 10**12) for w, p in zip(row, rows[value], strict=True))
+
+
+def test_weights_that_do_not_sum_to_the_total_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="sum to 2"):
+        DenseChannel(np.full((2, 2), 2**62, dtype=np.uint64))
+    with pytest.raises(InvalidParameter, match="sum to 2"):  # wraps to a sum of zero modulo 2**64 all the same
+        DenseChannel(np.full((2, 4), 2**63, dtype=np.uint64))
+    with pytest.raises(InvalidParameter):
+        KeepOrSpread(3, 2**63, 2**61)
+
+
+def test_weights_cannot_be_changed_after_the_channel_was_made() -> None:
+    weights = np.full((2, 2), 2**63, dtype=np.uint64)
+    channel = DenseChannel(weights)
+    weights[0, 0] = 0
+    assert channel.weights()[0, 0] == 2**63
+    with pytest.raises(ValueError, match="read-only"):
+        channel._weights[0, 0] = 0
+
+
+@pytest.mark.parametrize(
+    "channel", [KeepOrSpread.within(5, Fraction(3)), floor_mixing([[Fraction(1, 3)] * 3] * 2, Fraction(1))]
+)
+def test_a_million_draws_follow_the_channel(channel: Channel) -> None:
+    check_sampler(channel, 1_000_000)
+
+
+def test_threads_and_forked_workers_never_repeat_random_bits() -> None:
+    blocks: list[bytes] = []
+    threads = [threading.Thread(target=lambda: blocks.extend(random_words(4).tobytes() for _ in range(500))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    blocks += [block for _ in range(8) for block in forked_blocks(200)]
+    assert len(blocks) == 8 * 500 + 8 * 200
+    assert len(set(blocks)) == len(blocks)
+
+
+def forked_blocks(count: int) -> list[bytes]:
+    reading, writing = os.pipe()
+    if not os.fork():
+        os.write(writing, random_words(4 * count).tobytes())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        data = pipe.read()
+    os.wait()
+    return [data[i : i + 32] for i in range(0, len(data), 32)]
+
+
+def test_large_requests_are_filled_to_the_last_word() -> None:
+    words: NDArray[np.uint64] = random_words(300_001)
+    assert len(words) == 300_001
+    assert len(np.unique(words)) == 300_001  # a repeat among 3e5 words has probability 2.5e-9

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import ldpsql
+from ldpsql import Domain, LdpError
+from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.registry import registry
+
+Krr = registry().mechanisms["krr"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [["a"], [], ["a", "a"], ["a", None], "ab", 3, None, [[1], [2]], [1.0, float("nan")], ["a", 1], {"type": "x", "values": []}],
+    ids=repr,
+)
+def test_a_domain_that_is_not_declared_properly_is_refused(bad: object) -> None:
+    with pytest.raises(InvalidDomain):
+        Domain.of(bad)
+
+
+@pytest.mark.parametrize(
+    ("domain", "column"),
+    [
+        (["a", "b"], pa.array(["b", "a"])),
+        (["a", "b"], pa.array(["b", "a"]).dictionary_encode()),
+        (["a", "b"], pa.array(["b", "a"], pa.string_view())),
+        ([1, 2], pa.array([2, 1], pa.int8())),
+        ([1, 2], pa.array([2, 1], pa.int64())),
+        ([1, 2], pa.array([2.0, 1.0])),
+        ([True, False], pa.array([False, True])),
+        ([dt.date(2020, 1, 1), dt.date(2020, 1, 2)], pa.array([dt.date(2020, 1, 2), dt.date(2020, 1, 1)])),
+        ([10, 20], pa.array([20, 10])),
+    ],
+)
+def test_values_are_found_whatever_type_carries_them(domain: list[Any], column: pa.Array) -> None:
+    assert Domain.of(domain).codes(column).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("first", [-5, 0, 2**40])
+def test_ranges_of_integers_take_the_same_codes_as_any_list(first: int) -> None:
+    values = list(range(first, first + 50))
+    shuffled = list(reversed(values))
+    column = pa.array([first + 3, first + 49, first])
+    assert Domain.of(values).codes(column).tolist() == [3, 49, 0]
+    assert Domain.of(shuffled).codes(column).tolist() == [46, 0, 49]
+    for outside in (first - 1, first + 50, -(2**63), 2**63 - 1):
+        with pytest.raises(OutsideDomain):
+            Domain.of(values).codes(pa.array([outside]))
+
+
+def test_a_column_of_another_kind_is_refused_by_its_type() -> None:
+    with pytest.raises(WrongType, match="int64"):
+        Domain.of(["1", "2"]).codes(pa.array([1]))
+    with pytest.raises(OutsideDomain):
+        Domain.of(pa.array([1, 2], pa.int8())).codes(pa.array([300]))
+
+
+def test_null_and_outside_are_refused_without_a_rule_and_mapped_with_one() -> None:
+    column = pa.array(["a", None, "zz", "b"])
+    with pytest.raises(MissingValue):
+        Domain.of(["a", "b"]).codes(column)
+    with pytest.raises(OutsideDomain):
+        Domain.of(["a", "b"]).codes(column, null_code=0)
+    assert Domain.of(["a", "b"]).codes(column, null_code=0, outside_code=1).tolist() == [0, 0, 1, 1]
+    assert Domain.of(["a", "b"]).codes(pa.nulls(2), null_code=1).tolist() == [1, 1]
+
+
+def test_a_rule_must_name_a_declared_value() -> None:
+    with pytest.raises(InvalidParameter, match="not in the domain"):
+        ldpsql.certify(Krr(epsilon=1, domain=["a", "b"], nulls="as:c"))
+    with pytest.raises(InvalidParameter):
+        Krr(epsilon=1, domain=["a", "b"], nulls="category")
+
+
+def test_rules_reach_the_draw() -> None:
+    mechanism = Krr(epsilon=32, domain=["a", "b", "other"], nulls="as:b", outside="as:other")
+    reports = ldpsql.perturb([None] * 50 + ["zz"] * 50, mechanism).to_pylist()
+    assert reports == ["b"] * 50 + ["other"] * 50  # one lie among 100 has probability 3e-12
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["a", "b"]),
+        pa.array([1, 2], pa.int16()),
+        pa.array([dt.date(2020, 1, 1), dt.date(2021, 1, 1)]),
+        pa.array([dt.datetime(2020, 1, 1), dt.datetime(2021, 1, 1)], pa.timestamp("us")),  # noqa: DTZ001, RUF100
+        pa.array(["1.5", "2.5"]).cast(pa.decimal128(3, 1)),
+        pa.array([True, False]),
+    ],
+)
+def test_json_gives_the_domain_back_with_its_type(values: pa.Array) -> None:
+    domain = Domain.of(values)
+    again = Domain.of(domain.to_json())
+    assert again == domain
+    assert hash(again) == hash(domain)
+
+
+@pytest.mark.parametrize("given", [pl.Series(["a", "b"]), np.array(["a", "b"]), ("a", "b"), pa.chunked_array([["a"], ["b"]])])
+def test_lists_of_every_kind_are_domains(given: object) -> None:
+    assert Domain.of(given).values.to_pylist() == ["a", "b"]
+
+
+def test_messages_hold_no_raw_value() -> None:
+    canary = "canary-7f3a"
+    for column in ([canary], [canary, None], pa.array([canary]).dictionary_encode()):
+        with pytest.raises(LdpError) as caught:
+            ldpsql.perturb(column, Krr(epsilon=1, domain=["a", "b"]))
+        assert canary not in str(caught.value)
+        assert canary not in repr(caught.value.__dict__)

@@ -1,0 +1,334 @@
+"""Estimates are right, and what is said about them holds."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import ldpsql
+from ldpsql import Estimator, KeepOrSpread, Likelihood, Mechanism, Status
+from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
+from ldpsql.estimation import estimate_counts
+from ldpsql.estimator import simplex_projection
+from ldpsql.likelihood import DenseOperator, Floats, KeepOrSpreadOperator, operator
+from ldpsql.mle import em_step, keep_or_spread_mle, maximise, uniform
+from ldpsql.registry import registry
+from ldpsql.uncertainty import identified, intervals, log_fit_p_value, unique
+
+ESTIMATORS = sorted(registry().estimators)
+RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+
+
+def krr(epsilon: object, size: int) -> Mechanism:
+    return registry().mechanism({"mechanism": "krr", "epsilon": epsilon, "domain": list(range(size))})
+
+
+def matrix(rows: list[list[object]]) -> Mechanism:
+    return registry().mechanism({"mechanism": "matrix", "domain": list(range(1, len(rows) + 1)), "rows": rows})
+
+
+def as_matrix(mechanism: Mechanism) -> Mechanism:
+    channel = mechanism.channel()
+    assert isinstance(channel, KeepOrSpread)
+    p, q = Fraction(channel.keep, 2**64), Fraction(channel.spread, 2**64)
+    rows = [[str(p if x == y else q) for y in range(channel.size)] for x in range(channel.size)]
+    return registry().mechanism({"mechanism": "matrix", "domain": mechanism.values(), "rows": rows})
+
+
+def random_channel(inputs: int, outputs: int) -> Floats:
+    table = RNG.dirichlet(np.full(outputs, RNG.choice([0.05, 0.3, 1, 5])), inputs) + 1e-6
+    return np.asarray(table / table.sum(axis=1, keepdims=True))
+
+
+def counts_from(theta: Floats, table: Floats, n: int) -> Floats:
+    return RNG.multinomial(n, theta @ table)[None].astype(np.float64)
+
+
+def many_em_steps(likelihood: Likelihood, steps: int) -> Floats:
+    theta = uniform(likelihood)
+    for _ in range(steps):
+        theta = em_step(likelihood, theta)
+    return theta
+
+
+# --- the examples of ElSalamouny and Palamidessi, section III ---
+
+CHANNEL_7 = [["1/2", "1/3", "1/6"], ["1/3", "1/3", "1/3"], ["1/6", "1/3", "1/2"]]
+CHANNEL_8 = [["1/2", "1/4", "1/4"], ["1/4", "1/2", "1/4"], ["1/4", "1/4", "1/2"]]
+
+
+def test_the_maximum_of_channel_7_is_not_unique_and_each_share_has_its_range() -> None:
+    found = ldpsql.estimate([1, 2, 3], matrix(CHANNEL_7))
+    assert not found.diagnosis.unique
+    low, high = found.identified
+    assert low == pytest.approx([0, 0, 0], abs=1e-7)
+    assert high == pytest.approx([0.5, 1, 0.5], abs=1e-7)
+
+
+def test_the_maximum_of_channel_8_lies_in_a_corner() -> None:
+    found = ldpsql.estimate([1, 2, 2, 3], matrix(CHANNEL_8))
+    assert found.estimate == pytest.approx([0, 1, 0], abs=1e-9)
+    assert found.diagnosis.unique
+    assert found.diagnosis.gap <= 1e-9
+    assert found.identified[0] == pytest.approx(found.identified[1])
+
+
+# --- maximum likelihood ---
+
+
+def test_a_hand_solved_two_by_two() -> None:
+    # keep 3/4: of 100 reports 60 are the first value, so theta = (0.6 - 0.25) / 0.5 = 0.7
+    likelihood = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[60.0, 40.0], [90.0, 10.0]]))
+    theta = keep_or_spread_mle(likelihood, KeepOrSpreadOperator(2, 0.75, 0.25))
+    assert theta == pytest.approx(np.array([[0.7, 0.3], [1.0, 0.0]]), abs=1e-15)
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "4"])
+@pytest.mark.parametrize("size", [2, 5, 100])
+def test_k_rr_in_closed_form_equals_the_solver_on_the_same_channel_as_a_matrix(size: int, epsilon: str) -> None:
+    mechanism = krr(epsilon, size)
+    reports = ldpsql.perturb((np.arange(20_000) ** 2 % size).tolist(), mechanism)
+    closed, solved = ldpsql.estimate(reports, mechanism), ldpsql.estimate(reports, as_matrix(mechanism))
+    assert closed.diagnosis.gap <= 1e-12
+    assert solved.diagnosis.gap <= 1e-9
+    assert solved.diagnosis.status == "certified"
+    distance = np.sqrt(2 * 20_000 * solved.diagnosis.gap)  # in standard errors, at most
+    assert np.all(np.abs(closed.estimate - solved.estimate) <= (distance + 1e-9) * closed.std_error + 1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3, 20])
+def test_the_closed_form_meets_the_optimality_conditions_to_1e_12(size: int) -> None:
+    op = operator(krr("0.5", size).channel())
+    assert isinstance(op, KeepOrSpreadOperator)
+    likelihood = Likelihood(op, RNG.integers(0, 1000, (200, size)).astype(np.float64) + np.eye(size)[0])
+    theta = keep_or_spread_mle(likelihood, op)
+    gradient = likelihood.gradient(theta)
+    assert np.all(gradient <= 1 + 1e-12)
+    assert np.all(np.abs(gradient - 1)[theta > 1e-12] <= 1e-9)
+
+
+def test_the_certificate_bounds_the_real_distance_on_1000_random_problems() -> None:
+    for _ in range(1000):
+        table = random_channel(*RNG.integers(2, 12, 2))
+        n = int(10 ** RNG.integers(0, 7))
+        likelihood = Likelihood(DenseOperator(table), counts_from(RNG.dirichlet(np.ones(len(table))), table, n))
+        best, _ = maximise(likelihood, uniform(likelihood), 1e-9, 1000)
+        assert likelihood.gap(best)[0] <= 1e-9
+        other = RNG.dirichlet(np.ones(len(table)))[None]
+        missing = likelihood.log_likelihood(best) - likelihood.log_likelihood(other)
+        assert missing <= n * np.log1p(likelihood.gap(other)) + 1e-9 * n
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_the_solver_reaches_its_gap_on_flat_and_degenerate_problems(scale: float) -> None:
+    x = np.arange(60)
+    geometric = np.exp(-0.1 * np.abs(x[:, None] - x))
+    twice = np.vstack([geometric, geometric[:5]])  # identical rows
+    for table in (geometric, twice, geometric * scale + (1 - scale) * geometric.mean(axis=0)):
+        table = table / table.sum(axis=1, keepdims=True)  # noqa: PLW2901
+        likelihood = Likelihood(DenseOperator(table), counts_from(np.full(len(table), 1 / len(table)), table, 10_000))
+        theta, steps = maximise(likelihood, uniform(likelihood), 1e-9, 200)
+        assert likelihood.gap(theta)[0] <= 1e-9
+        assert steps < 50
+
+
+def test_a_column_that_no_value_reports_and_a_report_nobody_sent_do_no_harm() -> None:
+    table = np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]])
+    likelihood = Likelihood(DenseOperator(table), np.array([[30.0, 70.0, 0.0]]))
+    theta, _ = maximise(likelihood, uniform(likelihood), 1e-9, 100)
+    assert theta == pytest.approx(np.array([[1 / 3, 2 / 3]]), abs=1e-6)
+    only_one = Likelihood(DenseOperator(table), np.array([[1.0, 0.0, 0.0]]))
+    assert maximise(only_one, uniform(only_one), 1e-9, 100)[0] == pytest.approx(np.array([[1.0, 0.0]]), abs=1e-6)
+
+
+def test_identical_values_are_reported_as_not_unique() -> None:
+    table = np.array([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9]])
+    likelihood = Likelihood(DenseOperator(table), np.array([[50.0, 50.0]]))
+    theta, _ = maximise(likelihood, uniform(likelihood), 1e-9, 100)
+    assert not unique(likelihood, theta)
+    low, high = identified(likelihood, theta)
+    assert low[:2] == pytest.approx([0, 0], abs=1e-6)
+    assert high[:2] == pytest.approx([0.8, 0.8], abs=1e-6)
+    assert (low[2], high[2]) == pytest.approx((0.2, 0.2), abs=1e-6)
+
+
+def test_steps_of_ibu_raise_the_likelihood_and_stop_where_asked() -> None:
+    mechanism = krr("0.5", 10)
+    reports = ldpsql.perturb([0] * 500 + [1] * 500, mechanism)
+    heights = []
+    for steps in (1, 2, 5, 20, 200):
+        found = ldpsql.estimate(reports, mechanism, f"ibu(stop={steps})")
+        assert found.diagnosis.iterations == steps
+        assert found.diagnosis.status == "stopped"
+        heights.append(found.diagnosis.log_likelihood)
+    best = ldpsql.estimate(reports, mechanism).diagnosis
+    assert all(before < after + 1e-9 for before, after in pairwise([*heights, best.log_likelihood]))
+
+
+def test_the_papers_rule_stops_by_the_change_of_the_likelihood() -> None:
+    mechanism = krr("1", 5)
+    reports = ldpsql.perturb([0] * 1000, mechanism)
+    loose = ldpsql.estimate(reports, mechanism, "ibu(stop='paper', tolerance=0.5)").diagnosis
+    strict = ldpsql.estimate(reports, mechanism, "ibu(stop='paper', tolerance=0.000001)").diagnosis
+    assert 0 < loose.iterations < strict.iterations
+    assert loose.gap > strict.gap
+    short = ldpsql.estimate(reports, mechanism, "ibu(stop='paper', tolerance=0.000001, max_iterations=2)").diagnosis
+    assert (short.status, short.iterations) == ("out of steps", 2)
+
+
+@pytest.mark.parametrize("stop", ["ten", "-1", "1.5", "", "1e3"])
+def test_a_stop_that_means_nothing_is_refused(stop: str) -> None:
+    with pytest.raises(InvalidParameter):
+        registry().estimator({"estimator": "ibu", "stop": stop})
+
+
+# --- inversion ---
+
+
+def test_inversion_gives_the_shares_back_exactly() -> None:
+    for table in (random_channel(4, 4), random_channel(3, 6)):
+        theta = RNG.dirichlet(np.ones(len(table)), 3)
+        for name in ("inv", "inv_n", "inv_p"):
+            fit = registry().estimator(name).fit(Likelihood(DenseOperator(table), theta @ table * 1e6))
+            assert fit.theta == pytest.approx(theta, abs=1e-6)
+            assert set(fit.status) == {Status.INVERSION}
+
+
+def test_normalised_and_projected_inversions_are_distributions_and_the_projection_is_nearest() -> None:
+    op = operator(krr("0.1", 6).channel())
+    likelihood = Likelihood(op, RNG.integers(1, 50, (100, 6)).astype(np.float64))
+    raw, clipped, projected = (registry().estimator(name).fit(likelihood).theta for name in ("inv", "inv_n", "inv_p"))
+    assert raw.sum(axis=1) == pytest.approx(np.ones(100))
+    assert (raw < 0).any()
+    for theta in (clipped, projected):
+        assert (theta >= 0).all()
+        assert theta.sum(axis=1) == pytest.approx(np.ones(100))
+    rivals = RNG.dirichlet(np.ones(6), (500, 1))
+    assert np.all(((raw - projected) ** 2).sum(axis=1) <= ((raw - rivals) ** 2).sum(axis=2).min(axis=0) + 1e-12)
+    assert simplex_projection(projected) == pytest.approx(projected)
+
+
+def test_a_channel_without_a_useful_inverse_is_refused() -> None:
+    with pytest.raises(IllConditioned, match="condition number"):
+        ldpsql.estimate([1, 2, 3], matrix(CHANNEL_7), "inv")
+
+
+# --- errors of the estimate ---
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_returns_one_share_and_one_interval_for_each_value(name: str) -> None:
+    mechanism = krr("1", 7)
+    found = ldpsql.estimate(ldpsql.perturb([0, 1, 2] * 500, mechanism), mechanism, name)
+    table = found.to_arrow()
+    assert table.column_names == ["value", "estimate", "std_error", "low", "high"]
+    assert found.estimate.sum() == pytest.approx(1)
+    assert np.all((found.low <= found.estimate) & (found.estimate <= found.high))
+    assert np.isfinite(found.std_error).all()
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_intervals_cover_the_truth_also_near_zero(dense: bool) -> None:
+    mechanism, repeats, n = krr("1", 10), 400, 20_000
+    op = operator(as_matrix(mechanism).channel() if dense else mechanism.channel())
+    theta = np.array([0.4, 0.3, 0.15, 0.1, 0.04, 0.01, 0, 0, 0, 0])
+    likelihood = Likelihood(op, RNG.multinomial(n, op.forward(theta), repeats).astype(np.float64))
+    found = intervals(likelihood, registry().estimator("ibu").fit(likelihood).theta, 0.95)
+    covered = ((found.low <= theta) & (theta <= found.high)).sum(axis=0)
+    # 95 % of 400 is 380; fewer than 355 has probability 6e-8 a value
+    assert covered.min() >= 355
+    assert covered[:3].max() <= 397  # an interval that always covers says nothing; more has probability 2e-7
+
+
+def test_dense_and_keep_or_spread_intervals_are_the_same() -> None:
+    mechanism = krr("1", 6)
+    op = operator(mechanism.channel())
+    counts = RNG.integers(100, 2000, (3, 6)).astype(np.float64)
+    closed, dense = Likelihood(op, counts), Likelihood(DenseOperator(op.matrix()), counts)
+    theta = registry().estimator("ibu").fit(closed).theta
+    one, other = intervals(closed, theta, 0.95), intervals(dense, theta, 0.95)
+    assert one.std_error == pytest.approx(other.std_error, rel=1e-6)
+    assert one.low == pytest.approx(other.low, abs=1e-6)
+
+
+def test_the_fit_bound_is_a_bound() -> None:
+    shares = np.array([0.7, 0.2, 0.05, 0.05])
+    counts = RNG.multinomial(50, shares, 20_000).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic = 2 * np.nansum(counts * np.log(counts / (50 * shares)), axis=1)
+    bound = np.exp(log_fit_p_value(statistic, 4))
+    for level in (0.5, 0.1, 0.01):
+        allowed = 20_000 * level + 5 * np.sqrt(20_000 * level)  # five standard deviations
+        assert (bound <= level).sum() <= allowed
+
+
+def test_a_raw_column_is_refused_and_honest_reports_never_are() -> None:
+    mechanism = krr("1", 10)
+    raw = np.minimum(RNG.geometric(0.5, 50_000) - 1, 9).tolist()
+    for name in ESTIMATORS:
+        with pytest.raises(NotReports, match="not drawn by krr") as caught:
+            ldpsql.estimate(raw, mechanism, name)
+        assert caught.value.exit_code == 3
+        assert ldpsql.estimate(raw, mechanism, f"{name}(misfit='allow')").diagnosis.fit_p_value < 1e-12
+    for _ in range(20):
+        assert ldpsql.estimate(ldpsql.perturb(raw, mechanism), mechanism).diagnosis.fit_p_value > 1e-12
+
+
+def test_reports_drawn_with_another_epsilon_are_refused() -> None:
+    reports = ldpsql.perturb([0] * 50_000, krr("3", 10))
+    with pytest.raises(NotReports):
+        ldpsql.estimate(reports, krr("1", 10))
+
+
+def test_the_influence_of_one_report_is_what_one_report_can_do() -> None:
+    mechanism = krr("1", 4)
+    counts = np.array([[40.0, 30.0, 20.0, 10.0]])
+    before = estimate_counts(mechanism, counts, registry().estimator("inv"))[0]
+    after = estimate_counts(mechanism, counts + np.array([[-1, 1, 0, 0]]), registry().estimator("inv"))[0]
+    assert np.abs(after.estimate - before.estimate).max() == pytest.approx(before.diagnosis.influence)
+    dense = estimate_counts(as_matrix(mechanism), counts, registry().estimator("inv"))[0]
+    assert dense.diagnosis.influence == pytest.approx(before.diagnosis.influence, rel=1e-6)
+
+
+# --- what cannot be estimated ---
+
+
+def test_no_report_an_impossible_report_and_bad_counts_are_refused() -> None:
+    mechanism = krr("1", 3)
+    with pytest.raises(NoReports):
+        ldpsql.estimate(pa.array([], pa.int64()), mechanism)
+    with pytest.raises(NoReports):
+        ldpsql.estimate(pa.array([None, None], pa.int64()), mechanism)
+    with pytest.raises(ImpossibleReport) as caught:
+        ldpsql.estimate([0, 1, 7919], mechanism)
+    assert "7919" not in str(caught.value)
+    assert issubclass(BadCounts, ldpsql.LdpError)
+
+
+def test_one_report_has_an_estimate_that_admits_to_know_nothing() -> None:
+    found = ldpsql.estimate(["a"], registry().mechanism("krr(epsilon=1, domain=['a', 'b'])"))
+    assert found.estimate.tolist() == [1, 0]
+    assert (found.low[1], found.high[1]) == (0, 1) or found.high[1] > 0.5
+
+
+def test_an_estimate_prints_its_rows_and_how_it_came_about() -> None:
+    mechanism = registry().mechanism("krr(epsilon=1, domain=['a', 'b'])")
+    text = repr(ldpsql.estimate(["a", "b", "a"], mechanism))
+    assert "ibu of 3 reports under krr: certified" in text
+    assert ldpsql.estimate(["a", "b"], mechanism).to_dict()["diagnosis"]["reports"] == 2
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_groups_are_estimated_together_as_they_would_be_alone(name: str) -> None:
+    estimator: Estimator = registry().estimator(name)
+    for mechanism in (krr("1", 5), as_matrix(krr("1", 5))):
+        counts = RNG.integers(50, 100, (4, 5)).astype(np.float64)
+        together = estimate_counts(mechanism, counts, estimator)
+        for group in range(4):
+            alone = estimate_counts(mechanism, counts[group : group + 1], estimator)[0]
+            assert together[group].estimate == pytest.approx(alone.estimate, abs=1e-12)
+            assert together[group].std_error == pytest.approx(alone.std_error, rel=1e-9)
