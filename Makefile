@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(RUN)python -m pip install --quiet --no-deps --no-build-isolation --editable examples/ldpsql-coin
+	$(RUN)python -m pip install --quiet --no-deps --editable examples/ldpsql-coin
 	touch $(STAMP)
 
 demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; writes ldpsql-demo.html

@@ -57,8 +57,9 @@ class Spec(BaseModel):
 
     @classmethod
     def _reworded(cls, error: ValidationError) -> Exception:
-        """Say the first complaint of pydantic in ldpsql's form."""
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        """Say the first complaint of pydantic in ldpsql's form; an unknown name explains a missing one."""
+        complaints = error.errors(include_url=False, include_context=False, include_input=False)
+        first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])
         field = str(first["loc"][0]) if first["loc"] else ""
         if first["type"] == "extra_forbidden":
             return UnknownName(f"parameter of {cls.name}", field, cls.model_fields)

@@ -13,7 +13,7 @@ from ldpsql import Domain, LdpError
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.registry import registry
 
-Krr = registry().mechanisms["krr"]
+Krr: Any = registry().mechanisms["krr"]
 
 
 @pytest.mark.parametrize(

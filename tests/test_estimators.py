@@ -27,7 +27,7 @@ def krr(epsilon: object, size: int) -> Mechanism:
     return registry().mechanism({"mechanism": "krr", "epsilon": epsilon, "domain": list(range(size))})
 
 
-def matrix(rows: list[list[object]]) -> Mechanism:
+def matrix(rows: list[list[str]]) -> Mechanism:
     return registry().mechanism({"mechanism": "matrix", "domain": list(range(1, len(rows) + 1)), "rows": rows})
 
 

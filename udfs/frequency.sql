@@ -36,3 +36,10 @@ CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := '
            count(report) AS n
     FROM query_table(reports)
     GROUP BY keys;
+
+COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
+COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of such counts';
+COMMENT ON MACRO ldp.diagnose IS 'aggregate: how far an estimate can be trusted';
+COMMENT ON MACRO ldp.diagnose_counts IS 'the same from counts';
+COMMENT ON MACRO TABLE ldp.estimate IS 'the estimate over a table, a file or a frame';
+COMMENT ON MACRO TABLE ldp.estimate_by IS 'the same for each group';

@@ -1,0 +1,111 @@
+"""The documentation is true: its code runs, its tables come from the registry, every public name is explained."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from duckdb import DuckDBPyConnection, StatementType
+
+import ldpsql
+from ldpsql import errors, hookspecs
+from ldpsql.registry import registry
+from tests.readme import README, with_tables
+
+ROOT = README.parent
+TEXT = README.read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+
+
+def modules() -> list[str]:
+    names = []
+    for package in ("ldpsql", "ldpsql.plugins", "ldpsql.udfs"):
+        folder = importlib.import_module(package)
+        path = [str(Path(p)) for p in folder.__path__ if Path(p).name != "main"]
+        names += [m.name for m in pkgutil.walk_packages(path[:1], f"{package}.")]
+    return sorted(set(names))
+
+
+def test_the_tables_of_the_readme_come_from_the_registry() -> None:
+    assert with_tables(TEXT) == TEXT, "run: make docs"
+
+
+def test_the_python_and_sql_of_the_readme_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    ran = 0
+    for language, body in re.findall(r"^```(python|sql)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(compile(body, "README.md", "exec"), names)
+        else:
+            con = names["con"]
+            assert isinstance(con, DuckDBPyConnection)
+            for statement in con.extract_statements(body):
+                result = con.sql(statement)
+                if result is not None and statement.type == StatementType.SELECT:
+                    assert len(result.fetchall()) > 0, statement.query
+                    ran += 1
+    assert ran >= 7
+    assert "ibu of 2000 reports under krr: certified" in capsys.readouterr().out
+
+
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    commands = re.findall(r"^\$ (.*)$", "\n".join(blocks("console")), re.MULTILINE)
+    assert len(commands) >= 7
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in commands:
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout.strip(), command
+
+
+def test_the_targets_that_the_documents_name_are_in_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for document in ("README.md", "CONTRIBUTING.md"):
+        for target in re.findall(r"`?make ([a-z]+)", (ROOT / document).read_text(encoding="utf-8")):
+            assert target == "and" or re.search(rf"^{target}:", makefile, re.MULTILINE), (document, target)
+
+
+@pytest.mark.parametrize("name", modules())
+def test_the_examples_in_the_code_are_right(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert doctest.testmod(module).failed == 0
+
+
+def test_every_mechanism_and_estimator_shows_an_example() -> None:
+    for spec in (*registry().mechanisms.values(), *registry().estimators.values()):
+        assert ">>>" in inspect.getdoc(spec), spec.name  # type: ignore[operator]
+        assert all(parameter.description for parameter in spec.parameters() if not parameter.required), spec.name
+
+
+def test_the_public_face_is_what_it_says() -> None:
+    assert sorted(ldpsql.__all__) == ldpsql.__all__ == sorted(ldpsql._HOME)
+    for name in ldpsql.__all__:
+        assert inspect.getdoc(getattr(ldpsql, name)), name
+    with pytest.raises(AttributeError, match="no attribute 'kr'"):
+        _ = ldpsql.kr
+
+
+def test_every_error_has_a_code_of_its_own_and_a_sentence() -> None:
+    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.LdpError)]
+    assert len({cls.code for cls in classes}) == len(classes)
+    assert all(inspect.getdoc(cls) for cls in classes)
+
+
+def test_every_hook_is_documented() -> None:
+    hooks = [value for name, value in vars(hookspecs).items() if name.startswith("ldpsql_")]
+    assert len(hooks) >= 3
+    assert all(inspect.getdoc(hook) for hook in hooks)

@@ -1,0 +1,56 @@
+"""What is installed: one name, with plugins and SQL inside it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    return out
+
+
+def test_the_wheel_holds_only_ldpsql_with_plugins_sql_and_data(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"ldpsql", next(n for n in names if "dist-info" in n).split("/")[0]}
+    for needed in ("plugins/mechanisms/krr.py", "udfs/perturb.sql", "data/flights.parquet", "py.typed"):
+        assert f"ldpsql/{needed}" in names
+
+
+def test_the_source_archive_builds_the_same_package(built: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
+    assert {"pyproject.toml", "README.md", "plugins/mechanisms/krr.py", "udfs/perturb.sql", "tests/conftest.py"} <= names
+
+
+def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
+        "import ldpsql; assert ldpsql.__file__.startswith(sys.argv[1]), ldpsql.__file__\n"
+        "from ldpsql.demo import flights_file; assert str(flights_file()).startswith(sys.argv[1])\n"
+        'con = ldpsql.connect(); print(con.sql("FROM ldp.mechanisms()").fetchall()[0][0])'
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "site")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("krr")

@@ -1,0 +1,179 @@
+"""Plugins are found, checked, named when they are wrong, and never fatal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, hookimpl
+from ldpsql.errors import InvalidSpec, UnknownName
+from ldpsql.mle import uniform
+from ldpsql.registry import Plugin, Registry, registry
+
+
+class Whisper(CategoricalMechanism):
+    """A mechanism of a third party."""
+
+    name = "whisper"
+
+    def channel(self) -> Channel:
+        return KeepOrSpread.within(len(self.domain), self.epsilon.exp_below())
+
+
+class Guess(Estimator):
+    """An estimator of a third party."""
+
+    name = "guess"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        return Fit.inversion(uniform(likelihood))
+
+
+def plugin_module(name: str, **hooks: Callable[..., Any]) -> types.ModuleType:
+    module = types.ModuleType(name)
+    for hook, function in hooks.items():
+        setattr(module, hook, hookimpl(function))
+    return module
+
+
+def added(module: types.ModuleType) -> tuple[Registry, Plugin]:
+    loaded = Registry.load()
+    plugin = Plugin(module.__name__, "somebody", "1.0", "ok")
+    loaded.add(module, plugin)
+    return loaded, plugin
+
+
+def test_everything_built_in_is_found_and_works() -> None:
+    assert {"krr", "matrix"} <= set(registry().mechanisms)
+    assert {"inv", "inv_n", "inv_p", "ibu"} <= set(registry().estimators)
+    assert {plugin.status for plugin in registry().plugins if plugin.package == "ldpsql"} == {"ok"}
+    assert registry().functions()
+
+
+def test_a_third_partys_plugin_adds_its_mechanism_and_its_estimator() -> None:
+    module = plugin_module("other", ldpsql_mechanisms=lambda: [Whisper], ldpsql_estimators=lambda: [Guess])
+    loaded, plugin = added(module)
+    assert (plugin.status, plugin.offers) == ("ok", ["mechanism whisper", "estimator guess"])
+    assert loaded.owner("whisper") == "other"
+    assert loaded.mechanism("whisper(1, ['a', 'b'])").name == "whisper"
+    assert loaded.estimator("guess(confidence=0.9)").confidence == 0.9
+
+
+def misbehave() -> list[type[Mechanism]]:
+    raise RuntimeError("the disk is on fire")
+
+
+class NoChannel(CategoricalMechanism):
+    """Forgot its channel."""
+
+    name = "no_channel"
+
+
+class TakesKrr(Whisper):
+    """Takes the name of a built-in mechanism."""
+
+    name = "krr"
+
+
+class BadName(Whisper):
+    """Has a name that SQL could not call."""
+
+    name = "Drop Table"
+
+
+WRONG: dict[str, tuple[dict[str, Callable[..., Any]], str]] = {
+    "raises": ({"ldpsql_mechanisms": misbehave}, "raised RuntimeError: the disk is on fire"),
+    "returns no list": ({"ldpsql_mechanisms": lambda: Whisper}, "must return a list"),
+    "returns instances": ({"ldpsql_mechanisms": lambda: [Whisper(epsilon=1, domain=[1, 2])]}, "must return classes"),
+    "returns garbage": ({"ldpsql_estimators": lambda: [object, 3]}, "must return classes"),
+    "returns an abstract class": ({"ldpsql_mechanisms": lambda: [NoChannel]}, "all methods"),
+    "misspells a hook": ({"ldpsql_mechanism": lambda: [Whisper]}, "unknown hook"),
+    "takes a bad name": ({"ldpsql_mechanisms": lambda: [BadName]}, "lower-case name"),
+    "takes a name": ({"ldpsql_mechanisms": lambda: [TakesKrr]}, "offered by both ldpsql.plugins.mechanisms.krr and bad"),
+    "offers one twice": ({"ldpsql_mechanisms": lambda: [Whisper, Whisper]}, "offered by both"),
+    "is half good": ({"ldpsql_mechanisms": lambda: [Whisper], "ldpsql_estimators": lambda: 3}, "must return a list"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_plugin_that_is_wrong_is_listed_with_the_reason_and_changes_nothing(wrong: str) -> None:
+    hooks, reason = WRONG[wrong]
+    loaded, plugin = added(plugin_module("bad", **hooks))
+    assert plugin.status == "broken"
+    assert reason in plugin.reason
+    assert plugin in loaded.plugins
+    assert set(loaded.mechanisms) == set(registry().mechanisms)
+    assert set(loaded.estimators) == set(registry().estimators)
+    assert len(loaded.functions()) == len(registry().functions())
+
+
+def test_functions_that_are_wrong_break_their_plugin_only() -> None:
+    loaded, plugin = added(plugin_module("bad", ldpsql_functions=lambda: ["SELECT 1"]))
+    assert len(loaded.functions()) == len(registry().functions())
+    assert plugin.status == "broken"
+    assert "Scalar and Macros" in plugin.reason
+
+
+def entry_points_of(**modules: str) -> Callable[..., EntryPoints]:
+    return lambda **_: EntryPoints(EntryPoint(name, module, "ldpsql") for name, module in modules.items())
+
+
+def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "somebodys.py").write_text(
+        "from ldpsql import Mechanism, hookimpl\n@hookimpl\ndef ldpsql_mechanisms() -> list[type[Mechanism]]:\n    return []\n"
+    )
+    (tmp_path / "broken_at_import.py").write_text("import a_package_that_is_not_installed\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("ldpsql.registry.entry_points", entry_points_of(a="somebodys", b="broken_at_import"))
+
+    def statuses(told: str | None) -> dict[str, str]:
+        if told is None:
+            monkeypatch.delenv("LDPSQL_PLUGINS")
+        else:
+            monkeypatch.setenv("LDPSQL_PLUGINS", told)
+        return {p.name: p.status for p in Registry.load().plugins if p.package in ("somebodys", "broken_at_import")}
+
+    assert statuses("0") == {"a": "not enabled", "b": "not enabled"}
+    assert statuses("a") == {"a": "ok", "b": "not enabled"}
+    assert statuses("a, b") == statuses("*") == {"a": "ok", "b": "broken"}
+    project = tmp_path / "project" / "deeper"
+    project.mkdir(parents=True)
+    (tmp_path / "project" / "ldpsql.toml").write_text('[plugins]\nallow = ["a"]\n')
+    monkeypatch.chdir(project)
+    assert statuses(None) == {"a": "ok", "b": "not enabled"}
+    monkeypatch.chdir(tmp_path)
+    assert statuses("") == {"a": "not enabled", "b": "not enabled"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "krr(", "krr(1, ['a', 'b'])(2)", "a.b(1)", "krr(epsilon=open('x'))", "krr(1, ['a', 'b'], 3, 4, 5)", "1"),
+        *("krr(*[1])", "krr(1, ['a', 'b'], epsilon=2)", "[" * 5000),
+    ],
+)
+def test_text_that_is_no_spec_is_refused_and_nothing_in_it_is_run(text: str) -> None:
+    with pytest.raises(InvalidSpec):
+        registry().mechanism(text)
+
+
+def test_unknown_names_come_with_a_suggestion() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'krr'"):
+        registry().mechanism("kr(1, ['a', 'b'])")
+    with pytest.raises(UnknownName, match="did you mean 'domain'"):
+        registry().mechanism("krr(epsilon=1, domains=['a', 'b'])")
+
+
+def test_the_core_imports_without_plugins() -> None:
+    code = (
+        "import sys, ldpsql, ldpsql.registry, ldpsql.duck, ldpsql.estimation, ldpsql.frames;"
+        "assert not [m for m in sys.modules if m.startswith(('ldpsql.plugins', 'ldpsql.udfs'))]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
