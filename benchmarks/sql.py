@@ -55,7 +55,8 @@ def main(millions: int) -> None:
     record(f"perturb 10 M rows ({10 / perturbed:.1f} M rows/s)", perturbed, plain, "at least 8 M rows/s")
 
     con.execute(
-        f"CREATE TABLE r AS SELECT (range // 10) % 100 AS g, ldp.perturb(range % 100, m()) AS x FROM range({millions} * 1_000_000)"
+        f"""CREATE TABLE r AS SELECT (range // 10) % 100 AS g, ldp.perturb(range % 100, m()) AS x
+            FROM range({millions} * 1_000_000)"""
     )
     plain, estimated = in_turns(
         con,
