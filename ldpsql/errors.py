@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+class PrivacyLeakWarning(UserWarning):
+    """What was asked for is done, but it protects nobody as it stands."""
+
+
 class LdpError(Exception):
     """Base of all errors of ldpsql: ``code``, ``message``, ``hint`` and the exit code of the command line."""
 

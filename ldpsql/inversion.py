@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ldpsql.errors import IllConditioned
@@ -10,6 +12,7 @@ from ldpsql.likelihood import Floats, KeepOrSpreadOperator, Likelihood, Operator
 MAX_CONDITION = 1e8
 
 
+@lru_cache(maxsize=256)
 def condition_number(operator: Operator) -> float:
     """Return the 2-norm condition number of the channel: how much inversion can magnify errors."""
     if isinstance(operator, KeepOrSpreadOperator):

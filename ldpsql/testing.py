@@ -5,21 +5,41 @@ Call `check_mechanism` on a few instances in your plugin's tests; it raises `Ass
 
 from __future__ import annotations
 
+import hashlib
 import json
+import warnings
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Channel, DenseChannel
 from ldpsql.duck import connect
-from ldpsql.errors import NotPrivate
+from ldpsql.errors import NotPrivate, PrivacyLeakWarning
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.privacy import Epsilon
+from ldpsql.randomness import Words
 from ldpsql.registry import registry
 from ldpsql.uncertainty import log_fit_p_value
 
 FALSE_ALARM = 1e-9  # chance that a correct sampler is refused, for each value
+
+
+def insecure_words_for_tests(seed: int) -> Words:
+    """Return a source of words that repeats itself: for tests that must, and for nothing else.
+
+    Whoever knows the seed undoes the noise, so it warns, and only samplers that are called directly accept it.
+    """
+    warnings.warn("a seeded source protects nobody: use it in tests only", PrivacyLeakWarning, stacklevel=2)
+    blocks = count()
+
+    def words(number: int) -> NDArray[np.uint64]:
+        stream = hashlib.shake_256(f"{seed}/{next(blocks)}".encode())
+        return np.frombuffer(stream.digest(8 * number), dtype=np.uint64)
+
+    return words
 
 
 def check_mechanism(mechanism: Mechanism, draws: int = 200_000) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -103,6 +104,8 @@ def best_fit(likelihood: Likelihood) -> Floats:
 
 def unique(likelihood: Likelihood, theta: Floats) -> bool:
     """Tell whether a maximum of one group's likelihood is the only one: the columns that can hold mass are independent."""
+    if isinstance(likelihood.operator, KeepOrSpreadOperator):
+        return likelihood.operator.keep != likelihood.operator.spread  # a value nobody reported has g < 1
     face, table = _optimal_face(likelihood, theta)
     return bool(np.linalg.matrix_rank(table) == len(face))
 
@@ -130,6 +133,7 @@ def _optimal_face(likelihood: Likelihood, theta: Floats) -> tuple[NDArray[np.int
     return face, likelihood.operator.matrix()[face][:, likelihood.counts[0] > 0]
 
 
+@lru_cache(maxsize=256)
 def influence(operator: Operator) -> float:
     """Return by how much n reports move at most when one is replaced: n times the change of an inverted share."""
     if isinstance(operator, KeepOrSpreadOperator):

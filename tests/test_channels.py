@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from ldpsql import Channel, DenseChannel, InvalidParameter, KeepOrSpread
 from ldpsql.channels import TOTAL, floor_mixing
+from ldpsql.errors import PrivacyLeakWarning
 from ldpsql.privacy import Epsilon, exp_below
 from ldpsql.randomness import random_words
-from ldpsql.testing import check_rows, check_sampler
+from ldpsql.testing import check_rows, check_sampler, insecure_words_for_tests
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]
 
@@ -145,3 +146,14 @@ def test_large_requests_are_filled_to_the_last_word() -> None:
     words: NDArray[np.uint64] = random_words(300_001)
     assert len(words) == 300_001
     assert len(np.unique(words)) == 300_001  # a repeat among 3e5 words has probability 2.5e-9
+
+
+def test_a_seeded_source_says_that_it_protects_nobody_and_repeats() -> None:
+    with pytest.warns(PrivacyLeakWarning, match="protects nobody"):
+        first, second = insecure_words_for_tests(7), insecure_words_for_tests(7)
+    values = np.zeros(1000, dtype=np.int32)
+    channel = KeepOrSpread.within(5, Fraction(3))
+    drawn = channel.draw(values, first)
+    assert drawn.tolist() == channel.draw(values, second).tolist()
+    assert drawn.tolist() != channel.draw(values, second).tolist()
+    assert drawn.tolist() != channel.draw(values).tolist()
