@@ -11,33 +11,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ldpsql.certificate import Certificate
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
     from ldpsql.domain import Domain, DomainField
     from ldpsql.duck import attach, connect
     from ldpsql.errors import InvalidParameter, LdpError, NotPrivate
     from ldpsql.estimation import Estimate
     from ldpsql.estimator import Estimator, Fit, Status
+    from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.frames import estimate, perturb
     from ldpsql.hookspecs import hookimpl
     from ldpsql.likelihood import Likelihood
-    from ldpsql.mechanism import CategoricalMechanism, Certificate, Mechanism, certify
+    from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
     from ldpsql.privacy import Epsilon
+    from ldpsql.reports import HashReports, SetReports
 
 __version__ = "0.1.0"
 
 # Names are loaded at first use: `ldpsql --version` needs none of them.
 _HOMES = {
+    "certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
     "domain": ["Domain", "DomainField"],
     "duck": ["attach", "connect"],
     "errors": ["InvalidParameter", "LdpError", "NotPrivate"],
     "estimation": ["Estimate"],
     "estimator": ["Estimator", "Fit", "Status"],
+    "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "perturb"],
     "hookspecs": ["hookimpl"],
     "likelihood": ["Likelihood"],
-    "mechanism": ["CategoricalMechanism", "Certificate", "Mechanism", "certify"],
+    "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
     "privacy": ["Epsilon"],
+    "reports": ["HashReports", "SetReports"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -52,12 +58,18 @@ __all__ = [  # noqa: PLE0604, RUF100  # checked against _HOMES by the tests
     "Estimate",
     "Estimator",
     "Fit",
+    "GridMechanism",
+    "HashReports",
+    "IntervalMechanism",
     "InvalidParameter",
     "KeepOrSpread",
     "LdpError",
     "Likelihood",
     "Mechanism",
+    "MetricMechanism",
     "NotPrivate",
+    "RangeMechanism",
+    "SetReports",
     "Status",
     "attach",
     "certify",

@@ -136,7 +136,7 @@ class Domain:
         try:
             return pc.index_in(column.cast(self.values.type), value_set=self.values)
         except pa.ArrowException:
-            raise OutsideDomain(*_OUTSIDE) from None
+            raise OutsideDomain(*OUTSIDE) from None
 
     def _cast(self, column_type: pa.DataType) -> pa.Array | None:
         """Return the domain in a column's type (the domain is public, so it is the side that is cast); None if inexact."""
@@ -185,16 +185,16 @@ class Domain:
             missing = column.is_null().to_numpy(zero_copy_only=False)
             outside = at.is_null().to_numpy(zero_copy_only=False) & ~missing
             if null_code is None and missing.any():
-                raise MissingValue(*_MISSING)
+                raise MissingValue(*MISSING)
             if outside_code is None and outside.any():
-                raise OutsideDomain(*_OUTSIDE)
+                raise OutsideDomain(*OUTSIDE)
             known = at.fill_null(0).to_numpy(zero_copy_only=False)
             return np.select([missing, outside], [np.int32(null_code or 0), np.int32(outside_code or 0)], known)
         return at.to_numpy(zero_copy_only=False)
 
 
-_MISSING = ("a NULL was to be perturbed, and the mechanism has no rule for NULL", "declare nulls := 'as:VALUE'")
-_OUTSIDE = ("a value to be perturbed is outside the declared domain", "add it, or declare outside := 'as:VALUE'")
+MISSING = ("a NULL was to be perturbed, and the mechanism has no rule for NULL", "declare nulls := 'as:VALUE'")
+OUTSIDE = ("a value to be perturbed is outside the declared domain", "add it, or declare outside := 'as:VALUE'")
 
 
 def _to_arrow(given: object) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -10,19 +11,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.channels import TOTAL, OrthogonalHash, SetChannel
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.inversion import condition_number
 from ldpsql.likelihood import Floats, Likelihood, Operator, operator
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
+from ldpsql.reports import HashReports, distinct, impossible
+from ldpsql.supports import SupportOperator
 from ldpsql.uncertainty import Intervals, best_fit, identified, influence, intervals, log_fit_p_value, suspicious, unique
 
 
 @lru_cache(maxsize=256)
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; the last 256 are kept."""
-    return operator(certify(mechanism).channel)
+    channel = certify(mechanism).channel
+    if isinstance(channel, OrthogonalHash):
+        everything = np.arange(channel.outputs, dtype=np.int32)
+        scale = channel.response.spread / TOTAL / channel.seeds
+        return SupportOperator(channel, np.ascontiguousarray(channel.supports(everything).T), scale)
+    return operator(channel)
 
 
 @dataclass(frozen=True)
@@ -102,12 +111,12 @@ class Estimate:
 
         ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap); an inversion that is no
         distribution is judged by the nearest one. ``fit_p_value`` is an upper bound of the chance that honest reports are as
-        far from any distribution. ``influence`` is how far one replaced report can move a share.
+        far from any distribution; where nearly all reports differ there is no such test, and it is 1. ``influence`` is how far one replaced report can move a share.
         """
         model, fit = self._likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
-        misfit = model.misfit(best_fit(model))
+        misfit = model.misfit(best_fit(model)) if model.operator.complete else np.zeros(1)
         return Diagnosis(
             reports=int(model.n[0]),
             iterations=int(fit.iterations[self.group]),
@@ -161,7 +170,16 @@ def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) 
     """
     if not len(counts) or not (counts.sum(axis=-1) > 0).all():
         raise NoReports("there is not a single report to estimate from", "perturb some values first")
-    likelihood = Likelihood(operator_of(mechanism), counts)
+    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts), estimator)
+
+
+def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> Estimates:
+    """Estimate every group from its likelihood.
+
+    Raises:
+        NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
+
+    """
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
@@ -174,9 +192,42 @@ def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
     """Estimate from a column of reports; NULL reports are left out."""
-    counted = plain(column).drop_null().value_counts()
-    row = align(counted.field(0), counted.field(1), np.zeros(len(counted), dtype=np.int64), 1, mechanism.alphabet())
-    return estimate_counts(mechanism, row, estimator)[0]
+    known = plain(column).drop_null()
+    if not len(known):
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    first, number = distinct(known)
+    counted = known.take(pa.array(first)), pa.array(np.bincount(number))
+    _, likelihood = next(likelihoods(mechanism, *counted, np.zeros(len(first), dtype=np.int64), 1))
+    return estimate_likelihood(mechanism, likelihood, estimator)[0]
+
+
+def likelihoods(
+    mechanism: Mechanism, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
+) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    """Yield the likelihoods of (report, number, group) triples with the groups they hold; every group has reports.
+
+    Reports that can be listed share one operator for all groups; else every group has its own, of its observed reports.
+
+    Raises:
+        ImpossibleReport, BadCounts: where reports or numbers cannot be what they must be.
+
+    """
+    known = certify(mechanism)
+    if isinstance(known.reports, Domain):
+        yield np.arange(groups), Likelihood(operator_of(mechanism), align(reports, numbers, group, groups, known.reports))
+        return
+    weights = _whole(numbers)
+    if isinstance(known.reports, HashReports) and known.reports.listed is not None:
+        cells = group * len(known.reports) + known.reports.positions(reports)
+        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).reshape(groups, -1)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.astype(np.float64))
+        return
+    words, channel = known.reports.read(reports), known.channel
+    if not isinstance(channel, SetChannel) or not channel.possible(words).all():
+        raise impossible()
+    for i in range(groups):
+        at = np.flatnonzero(group == i) if groups > 1 else slice(None)
+        yield np.array([i]), Likelihood(SupportOperator.observed(channel, words[at]), weights[None, at])
 
 
 def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int, alphabet: Domain) -> Floats:
@@ -193,13 +244,16 @@ def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups
             f"some reports cannot occur under this mechanism: {positions.null_count} distinct",
             "check that these are its reports, and not another column or mechanism",
         )
+    cells = group * len(alphabet) + positions.to_numpy(zero_copy_only=False)
+    counts: Floats = np.bincount(cells, weights=_whole(numbers), minlength=groups * len(alphabet)).astype(np.float64)
+    return counts.reshape(groups, len(alphabet))
+
+
+def _whole(numbers: pa.Array) -> Floats:
     try:
         whole = numbers.cast(pa.uint64())
     except pa.ArrowException:
         whole = pa.nulls(len(numbers), pa.uint64())
     if whole.null_count:
         raise BadCounts("counts must be whole numbers, zero or more", "use ldp.counts(report) or map(reports, numbers)")
-    cells = group * len(alphabet) + positions.to_numpy(zero_copy_only=False)
-    weights = whole.to_numpy(zero_copy_only=False).astype(np.float64)
-    counts: Floats = np.bincount(cells, weights=weights, minlength=groups * len(alphabet)).astype(np.float64)
-    return counts.reshape(groups, len(alphabet))
+    return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ldpsql.errors import IllConditioned
 from ldpsql.likelihood import Floats, KeepOrSpreadOperator, Likelihood, Operator
+from ldpsql.supports import SupportOperator
 
 MAX_CONDITION = 1e8
 
@@ -17,11 +18,17 @@ def condition_number(operator: Operator) -> float:
     """Return the 2-norm condition number of the channel: how much inversion can magnify errors."""
     if isinstance(operator, KeepOrSpreadOperator):
         return 1.0 / abs(operator.keep - operator.spread)  # eigenvalues 1 and keep - spread
+    if isinstance(operator, SupportOperator):
+        # Expected support counts are miss + (hit - miss) theta: eigenvalues hit - miss and hit + (inputs - 1) miss.
+        lift = operator.hit - operator.miss
+        return (lift + operator.inputs * operator.miss) / abs(lift)
     return float(np.linalg.cond(operator.matrix()))
 
 
 def invert(likelihood: Likelihood) -> Floats:
-    """Return the unbiased estimate for each group; it sums to one and may be negative.
+    """Return the unbiased estimate for each group; shares may be negative.
+
+    They sum to one, except where reports support sets: there only their expectation does.
 
     Raises:
         IllConditioned: where the channel has no inverse, or one that drowns the estimate in noise.
@@ -30,6 +37,8 @@ def invert(likelihood: Likelihood) -> Floats:
     op = likelihood.operator
     if isinstance(op, KeepOrSpreadOperator):
         return (likelihood.shares - op.spread) / (op.keep - op.spread)
+    if isinstance(op, SupportOperator):
+        return (op.supported(likelihood.shares) - op.miss) / (op.hit - op.miss)
     condition = condition_number(op)
     if not condition <= MAX_CONDITION:
         raise IllConditioned(

@@ -14,7 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Channel, KeepOrSpread
+from ldpsql.channels import TOTAL, Channel, KeepOrSpread, TableChannel
+from ldpsql.errors import InternalError
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -24,6 +25,7 @@ class Operator(ABC):
 
     inputs: int
     outputs: int
+    complete: bool = True  # whether the columns are the probabilities of all reports, not only of observed ones up to a factor
 
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:
@@ -86,6 +88,8 @@ class KeepOrSpreadOperator(Operator):
 @singledispatch
 def operator(channel: Channel) -> Operator:
     """Return the operator that fits the structure of a channel."""
+    if not isinstance(channel, TableChannel):
+        raise InternalError("the reports of this channel cannot be listed", "its operator is made for observed reports")
     return DenseOperator(channel.probabilities())
 
 

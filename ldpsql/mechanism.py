@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, ClassVar
 
 import pyarrow as pa
 from pydantic import Field
 
-from ldpsql.channels import Channel, Codes, DenseChannel, KeepOrSpread
+from ldpsql.certificate import Certificate, certificate
+from ldpsql.channels import Channel, Drawn, OrthogonalHash, SetChannel, TableChannel
 from ldpsql.domain import Domain, DomainField
-from ldpsql.errors import InvalidParameter, NotPrivate
-from ldpsql.privacy import PureLdp, log_ratio
+from ldpsql.errors import InvalidParameter
+from ldpsql.privacy import Claim, PureLdp
 from ldpsql.randomness import Words, random_words
+from ldpsql.reports import Alphabet, HashReports, SetReports
 from ldpsql.spec import EpsilonField, Spec
 
-_STRUCTURES = (DenseChannel, KeepOrSpread)
 Rule = Annotated[str, Field(pattern=r"(?s)^as:.+$")]
 
 
@@ -30,13 +30,14 @@ class Mechanism(Spec):
     """A local mechanism: declared parameters, a privacy claim, and a channel that keeps it.
 
     An implementation sets ``name``, its parameters, `values`, `claim` and `channel`; for reports that are not values of the
-    domain also `alphabet` and ``sql_reports``.
+    domain also `alphabet` and ``sql_reports``; for values that no parameter ``domain`` lists also ``sql_domain``.
     """
 
     kind = "mechanism"
     sql_reports: ClassVar[str] = (
         'CASE WHEN "domain" IS NULL THEN [] ELSE "domain" END'  # in terms of the parameters; CASE, unlike coalesce, is folded
     )
+    sql_domain: ClassVar[str | None] = None  # the list of `values` in SQL, in terms of the parameters
     nulls: Rule | None = Field(None, description="'as:VALUE': a declared value stands for NULL; else NULL is refused")
     outside: Rule | None = Field(None, description="'as:VALUE': a declared value stands for any value outside the domain")
 
@@ -45,14 +46,14 @@ class Mechanism(Spec):
         """Return the values that may be perturbed, in the order of the channel's rows."""
 
     @abstractmethod
-    def claim(self) -> PureLdp:
+    def claim(self) -> Claim:
         """Return the privacy that the channel is held to."""
 
     @abstractmethod
     def channel(self) -> Channel:
         """Return P(report | value)."""
 
-    def alphabet(self) -> Domain:
+    def alphabet(self) -> Alphabet:
         """Return the reports, in the order of the channel's columns."""
         return self.values()
 
@@ -73,48 +74,6 @@ class CategoricalMechanism(Mechanism):
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """Proof by whole numbers that a channel keeps its claim.
-
-    ``ratio`` is the largest P(report|value)/P(report|other), exactly; ``epsilon`` its logarithm; ``value``, ``other`` and
-    ``report`` are the positions that attain it.
-    """
-
-    claim: PureLdp
-    ratio: Fraction
-    value: int
-    other: int
-    report: int
-
-    @property
-    def epsilon(self) -> float:
-        """The realised epsilon."""
-        return log_ratio(self.ratio)
-
-
-def certificate(channel: Channel, claim: PureLdp) -> Certificate:
-    """Compare a channel with a claim, in whole numbers.
-
-    Raises:
-        NotPrivate: where some report is likelier by more than the claim allows, or rules some value out.
-
-    """
-    if type(channel) not in _STRUCTURES:  # a subclass could draw something else than it shows
-        raise NotPrivate("a channel must have one of the structures of the core", "see ldpsql.channels")
-    witness = channel.widest()
-    if witness is None:
-        raise NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
-    if witness.ratio > claim.limit:
-        raise NotPrivate(
-            f"the channel has epsilon {log_ratio(witness.ratio):.6g}, above the claimed {claim.epsilon}",
-            "the claim must cover the largest ratio of two rows",
-            claim=claim,
-            witness=witness,
-        )
-    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report)
-
-
-@dataclass(frozen=True)
 class CertifiedMechanism:
     """A mechanism with the channel that was built from it, its certificate, and its rules resolved to positions."""
 
@@ -122,18 +81,21 @@ class CertifiedMechanism:
     channel: Channel
     certificate: Certificate
     values: Domain
-    reports: Domain
+    reports: Alphabet
     null_code: int | None
     outside_code: int | None
 
-    def perturb_codes(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Codes:
-        """Draw one report for each value and return its position in the alphabet."""
+    def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
+        """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
         codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
         return self.channel.draw(codes, words)
 
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value."""
-        return self.reports.values.take(pa.array(self.perturb_codes(column)))
+        drawn = self.draw(column)
+        if isinstance(self.reports, Domain):
+            return self.reports.values.take(pa.array(drawn))
+        return self.reports.to_arrow(drawn)
 
 
 @lru_cache(maxsize=256)
@@ -147,17 +109,23 @@ def certify(mechanism: Mechanism) -> CertifiedMechanism:
     """
     channel, values, reports = mechanism.channel(), mechanism.values(), mechanism.alphabet()
     proof = certificate(channel, mechanism.claim())
-    if (channel.inputs, channel.outputs) != (len(values), len(reports)):
-        raise InvalidParameter(
-            f"the channel of {mechanism.name} is {channel.inputs} by {channel.outputs}, "
-            f"its domain and alphabet are {len(values)} by {len(reports)}"
-        )
+    if channel.inputs != len(values) or not _belongs(reports, channel):
+        raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its domain and alphabet")
     null_code, outside_code = (_position(values, rule) for rule in (mechanism.nulls, mechanism.outside))
     return CertifiedMechanism(mechanism, channel, proof, values, reports, null_code, outside_code)
 
 
+def _belongs(reports: Alphabet, channel: Channel) -> bool:
+    """Tell whether these are the reports of the channel."""
+    if isinstance(reports, SetReports):
+        return isinstance(channel, SetChannel) and reports.size == channel.inputs
+    if isinstance(reports, HashReports) and reports.listed is None:
+        return isinstance(channel, SetChannel)
+    return isinstance(channel, TableChannel | OrthogonalHash) and channel.outputs == len(reports)
+
+
 def _position(values: Domain, rule: str | None) -> int | None:
-    if rule is None:
+    if rule is None or rule == "clip":  # ranges clip by themselves
         return None
     position = values.position(rule.removeprefix("as:"))
     if position is None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from ldpsql.errors import InvalidEpsilon
+from ldpsql.metric import Metric
 
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,2})(\.[0-9]{1,12})?", re.ASCII)
 _DIGITS = 60
@@ -97,3 +98,41 @@ class PureLdp:
 
     def __str__(self) -> str:
         return f"{self.epsilon}-LDP"
+
+
+@dataclass(frozen=True)
+class MetricLdp:
+    """Metric (d_X) privacy: P(y|x) <= e^(epsilon d(x, x')) P(y|x'), epsilon per unit of distance.
+
+    Source: Chatzikokolakis, Andres, Bordenabe, Palamidessi, "Broadening the scope of differential privacy using metrics",
+    PETS 2013; on the plane it is geo-indistinguishability.
+    """
+
+    epsilon: Epsilon
+    metric: Metric
+
+    def limit(self, x: int, other: int) -> Fraction:
+        """Return the largest admissible ratio of two values, rounded down."""
+        return exp_below(self.epsilon.value * self.metric.below(x, other))
+
+    def __str__(self) -> str:
+        return f"{self.epsilon} per unit of distance"
+
+
+@dataclass(frozen=True)
+class ApproximateLdp:
+    """(epsilon, delta)-LDP: P(Y in S|x) <= e^epsilon P(Y in S|x') + delta for all values and all sets S of reports."""
+
+    epsilon: Epsilon
+    delta: Fraction
+
+    @property
+    def limit(self) -> Fraction:
+        """The ratio beyond which probability counts towards delta, rounded down."""
+        return self.epsilon.exp_below()
+
+    def __str__(self) -> str:
+        return f"({self.epsilon}, {float(self.delta):g})-LDP"
+
+
+Claim: TypeAlias = PureLdp | MetricLdp | ApproximateLdp

@@ -7,8 +7,12 @@ STRUCT; the same checks apply to all four.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
 
@@ -20,6 +24,50 @@ from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
 from ldpsql.privacy import Epsilon
 
+_DIGITS = Context(prec=60)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,17}(\.[0-9]{1,17})?(e[+-]?[0-9]{1,3})?", re.ASCII)
+
+
+def number(given: Any) -> Fraction:
+    """Read a plain number, or its text: SQL hands over text so that decimals stay exact."""
+    readable = isinstance(given, str | int | float | Decimal) and not isinstance(given, bool)
+    text = str(given).lower()
+    if not readable or not _NUMBER.fullmatch(text):
+        raise ValueError("must be a plain number")
+    return Fraction(text)
+
+
+def _whole(given: Any) -> int:
+    read = number(given)
+    if read.denominator != 1 or abs(read) >= 2**62:
+        raise ValueError("must be a whole number")
+    return int(read)
+
+
+def _share(given: Any) -> Fraction:
+    read = number(given)
+    if not 0 < read < 1:
+        raise ValueError("must lie between 0 and 1")
+    return read
+
+
+def _length(given: Any) -> Fraction:
+    read = number(given)
+    if not Fraction(1, 10**9) <= read <= 10**9:
+        raise ValueError("must lie between 1e-9 and 1e9")
+    return read
+
+
+def decimal_text(number: Fraction) -> str:
+    """Return a decimal number as text."""
+    return format(_DIGITS.divide(Decimal(number.numerator), Decimal(number.denominator)), "f")
+
+
+EXACT = PlainSerializer(decimal_text)
+WholeField = Annotated[int, BeforeValidator(_whole)]
+NumberField = Annotated[float, BeforeValidator(lambda given: float(number(given)))]
+ShareField = Annotated[Fraction, BeforeValidator(_share), EXACT]
+LengthField = Annotated[Fraction, BeforeValidator(_length), EXACT]
 EpsilonField = Annotated[Epsilon, BeforeValidator(Epsilon.parse), PlainSerializer(str)]
 
 
@@ -46,6 +94,13 @@ class Spec(BaseModel):
 
     kind: ClassVar[str] = "plugin"
     name: ClassVar[str]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self), *(getattr(self, name) for name in type(self).model_fields)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @model_validator(mode="wrap")
     @classmethod
@@ -102,17 +157,22 @@ class Spec(BaseModel):
         return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
 
 
+_SHOWN: dict[Any, str] = {Fraction: "number"}
+
+
 def _parameter(name: str, field: FieldInfo) -> Parameter:
     default = None if field.default is PydanticUndefined else field.default
     kinds = [kind for kind in _leaves(field.annotation) if kind is not type(None)]
     lists = [kind for kind in kinds if kind is Domain or get_origin(kind) in (list, tuple)]
-    shown = "list" if lists else " or ".join(getattr(kind, "__name__", str(kind)).lower() for kind in kinds)
+    shown = "list" if lists else " or ".join(_SHOWN.get(kind) or getattr(kind, "__name__", str(kind)).lower() for kind in kinds)
     return Parameter(name, shown, default, field.is_required(), field.description or "")
 
 
 def _leaves(annotation: Any) -> list[Any]:
-    """Return the members of a union, else the annotation itself."""
-    return list(get_args(annotation)) if get_origin(annotation) in (Union, UnionType) else [annotation]
+    """Return the types of a union, else the type itself, without what is annotated."""
+    if get_origin(annotation) in (Union, UnionType):
+        return [leaf for member in get_args(annotation) for leaf in _leaves(member)]
+    return _leaves(get_args(annotation)[0]) if get_origin(annotation) is Annotated else [annotation]
 
 
 def sql_literal(value: object) -> str:

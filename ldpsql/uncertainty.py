@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.estimator import simplex_projection
 from ldpsql.likelihood import Floats, KeepOrSpreadOperator, Likelihood, Operator
 from ldpsql.mle import keep_or_spread_mle, maximise, uniform
+from ldpsql.supports import SupportOperator
 
 FALSE_ALARM = 1e-12  # chance of refusing honest reports
 
@@ -53,7 +54,9 @@ def _debiased(likelihood: Likelihood, theta: Floats) -> tuple[Floats, Floats]:
     gradient = op.adjoint(likelihood.shares / np.maximum(expected, 1e-300))
     centre, variance = np.empty_like(theta), np.empty_like(theta)
     for i, p in enumerate(expected):
-        inverse, unknown = _tangent_inverse(op.curvature(np.where(p > 0, 1.0 / np.where(p > 0, p, 1.0), 0.0)))
+        # The expected information needs all reports; with the observed ones, their shares stand for their probabilities.
+        weight = p if op.complete else likelihood.shares[i]
+        inverse, unknown = _tangent_inverse(op.curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0)))
         centre[i] = theta[i] + inverse @ (gradient[i] - 1.0)
         variance[i] = np.where(unknown, np.inf, inverse.diagonal())
     return centre, variance
@@ -85,6 +88,8 @@ def log_fit_p_value(statistic: Floats, outputs: int) -> Floats:
 
 def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
     """Tell for each group whether its values cannot be reports of the channel, whatever the true distribution is."""
+    if not likelihood.operator.complete:
+        return np.zeros(len(theta), dtype=np.bool_)  # nearly all reports differ: there is nothing to compare frequencies with
     limit, outputs = np.log(FALSE_ALARM), likelihood.operator.outputs
     inside = simplex_projection(theta)
     flagged = log_fit_p_value(likelihood.misfit(inside), outputs) < limit
@@ -138,5 +143,7 @@ def influence(operator: Operator) -> float:
     """Return by how much n reports move at most when one is replaced: n times the change of an inverted share."""
     if isinstance(operator, KeepOrSpreadOperator):
         return 1.0 / abs(operator.keep - operator.spread)
+    if isinstance(operator, SupportOperator):
+        return 1.0 / abs(operator.hit - operator.miss)
     inverse = np.linalg.pinv(operator.matrix())
     return float((inverse.max(axis=0) - inverse.min(axis=0)).max())

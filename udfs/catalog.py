@@ -50,7 +50,7 @@ def describe(handles: pa.ChunkedArray) -> pa.Array:
                 "realised_epsilon": known.certificate.epsilon,
                 "ratio": str(known.certificate.ratio),
                 "inputs": known.channel.inputs,
-                "outputs": known.channel.outputs,
+                "outputs": getattr(known.channel, "outputs", None),  # sets and private seeds are too many to number
                 "structure": type(known.channel).__name__,
                 "summary": known.mechanism.summary(),
             }

@@ -11,9 +11,10 @@ import pyarrow as pa
 from ldpsql import Estimator, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts
-from ldpsql.estimation import Diagnosis, Estimates, align, estimate_counts
+from ldpsql.estimation import Diagnosis, Estimates, estimate_likelihood, likelihoods
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
+from ldpsql.reports import distinct
 from ldpsql.spec import sql_literal
 from ldpsql.sql import Macros, Scalar, guarded, struct_text
 
@@ -48,8 +49,8 @@ def _estimated(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
         groups = maps.take(pa.array(rows))
         sizes = np.diff(groups.offsets.to_numpy())
         group = np.repeat(np.arange(len(rows)), sizes)
-        counts = align(groups.keys, groups.items, group, len(rows), mechanism.alphabet())
-        yield rows, estimate_counts(mechanism, counts, estimator)
+        for part, likelihood in likelihoods(mechanism, groups.keys, groups.items, group, len(rows)):
+            yield rows[part], estimate_likelihood(mechanism, likelihood, estimator)
 
 
 @guarded
@@ -102,11 +103,9 @@ def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
         if not reports.is_valid:
             out.append(None)
             continue
-        coded = reports.values.dictionary_encode()
-        codes = coded.indices.to_numpy(zero_copy_only=False)
-        sums = np.zeros(len(coded.dictionary), dtype=np.uint64)
-        np.add.at(sums, codes, counted.values.cast(pa.uint64()).to_numpy(zero_copy_only=False))
-        first = np.unique(codes, return_index=True)[1]
+        first, number = distinct(reports.values)
+        sums = np.zeros(len(first), dtype=np.uint64)
+        np.add.at(sums, number, counted.values.cast(pa.uint64()).to_numpy(zero_copy_only=False))
         out.append([{"position": int(p) + 1, "n": int(n)} for p, n in zip(first, sums, strict=True)])
     return pa.array(out, pa.list_(pa.struct([("position", pa.int64()), ("n", pa.uint64())])))
 

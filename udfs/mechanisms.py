@@ -42,6 +42,8 @@ def constructor(mechanism: type[Mechanism]) -> str:
     parameters = mechanism.parameters()
     arguments = [_quoted(p) if p.required else f"{_quoted(p)} := {sql_literal(p.default)}" for p in parameters]
     fields = {"mechanism": f"'{mechanism.name}'"} | {p.name: _expression(p) for p in parameters}
+    if mechanism.sql_domain:
+        fields["domain"] = mechanism.sql_domain
     fields["reports"] = mechanism.sql_reports
     return f"CREATE OR REPLACE MACRO ldp.{mechanism.name}({', '.join(arguments)}) AS {struct_text(fields)};"
 

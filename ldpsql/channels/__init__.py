@@ -4,8 +4,36 @@ A channel has a structure, one file each. The structure fixes how the channel is
 evaluated (`ldpsql.likelihood`). Only the structures named here are accepted from plugins.
 """
 
-from ldpsql.channels.base import TOTAL, Channel, Codes, Weights, Witness
-from ldpsql.channels.dense import DenseChannel, floor_mixing
+from ldpsql.channels.base import TOTAL, Channel, Codes, Drawn, SetChannel, TableChannel, Weights, Witness
+from ldpsql.channels.bits import IndependentBits, coarse_above
+from ldpsql.channels.convolution import Convolution
+from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, reduced
+from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
+from ldpsql.channels.subsets import Subsets
 
-__all__ = ["TOTAL", "Channel", "Codes", "DenseChannel", "KeepOrSpread", "Weights", "Witness", "floor_mixing"]
+STRUCTURES = (DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash)
+
+__all__ = [
+    "MARGIN",
+    "STRUCTURES",
+    "TOTAL",
+    "Channel",
+    "Codes",
+    "Convolution",
+    "DenseChannel",
+    "Drawn",
+    "IndependentBits",
+    "KeepOrSpread",
+    "OrthogonalHash",
+    "PrivateHash",
+    "SetChannel",
+    "Subsets",
+    "TableChannel",
+    "Weights",
+    "Witness",
+    "coarse_above",
+    "floor_mixing",
+    "from_doubles",
+    "reduced",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,10 @@ from ldpsql.randomness import Words, random_words
 
 Codes: TypeAlias = NDArray[np.int32]  # positions: of a value in the domain, of a report in the alphabet
 Weights: TypeAlias = NDArray[np.uint64]
+Drawn: TypeAlias = NDArray[Any]  # positions (n,), or the words of reports that are too many to number (n, words)
 
 TOTAL = 1 << 64  # every row of weights sums to this, so one 64-bit word decides a draw
+_RESOLUTION = 1e-13  # relative; doubles divide two weights with an error below 4e-16
 
 
 @dataclass(frozen=True)
@@ -29,15 +31,27 @@ class Witness:
 
 
 class Channel(ABC):
-    """P(report y | value x) = ``weights[x, y] / TOTAL``, exactly.
+    """The conditional distribution of the report given the value, exactly.
 
-    Values and reports are positions, counted from 0. Implementations are frozen: what was certified is what is drawn.
+    Values are positions, counted from 0. Implementations are frozen: what was certified is what is drawn.
     """
 
     @property
     @abstractmethod
     def inputs(self) -> int:
         """Number of values."""
+
+    @abstractmethod
+    def widest(self) -> Witness | None:
+        """Return where the ratio of two values is largest, exactly; None where it is infinite."""
+
+    @abstractmethod
+    def draw(self, values: Codes, words: Words = random_words) -> Drawn:
+        """Draw one report for each value, independently."""
+
+
+class TableChannel(Channel):
+    """P(report y | value x) = ``weights[x, y] / TOTAL``: reports are positions too."""
 
     @property
     @abstractmethod
@@ -48,13 +62,17 @@ class Channel(ABC):
     def rows(self, values: Codes) -> Weights:
         """Return the rows of weights of these values, shape ``(len(values), outputs)``."""
 
-    @abstractmethod
-    def widest(self) -> Witness | None:
-        """Return where the ratio of two rows is largest, exactly; None where it is infinite."""
-
-    @abstractmethod
-    def draw(self, values: Codes, words: Words = random_words) -> Codes:
-        """Draw one report for each value, independently."""
+    def steepest(self) -> Witness | None:
+        """Return where the ratio of two neighbouring values is largest, exactly; None where it is infinite."""
+        w = self.weights()
+        high, low = np.concatenate([w[:-1], w[1:]]), np.concatenate([w[1:], w[:-1]])
+        found = largest_ratio(high.ravel(), low.ravel())
+        if found is None:
+            return None
+        ratio, at = found
+        row, report = divmod(at, self.outputs)
+        x, rising = row % (self.inputs - 1), row >= self.inputs - 1
+        return Witness(ratio, x + rising, x + 1 - rising, report)
 
     def weights(self) -> Weights:
         """Return all rows of weights, shape ``(inputs, outputs)``."""
@@ -63,3 +81,58 @@ class Channel(ABC):
     def probabilities(self) -> NDArray[np.float64]:
         """Return the channel in double precision, shape ``(inputs, outputs)``: for estimation only, never for drawing."""
         return self.weights() / float(TOTAL)
+
+
+class SetChannel(Channel):
+    """Every report supports a set of values, and is ``ratio`` times as likely from a value in the set as from any other.
+
+    Unary encodings, hashed reports and random subsets are of this kind, and share their likelihood: P(report|x) is
+    proportional to 1 + (ratio - 1) [x in the set].
+    """
+
+    @property
+    @abstractmethod
+    def ratio(self) -> Fraction:
+        """P(report | a value in its set) / P(report | a value outside)."""
+
+    @property
+    @abstractmethod
+    def hit(self) -> Fraction:
+        """Probability that the report supports the true value."""
+
+    @property
+    @abstractmethod
+    def miss(self) -> Fraction:
+        """Probability that the report supports a given other value."""
+
+    @abstractmethod
+    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return which values each report supports, shape ``(len(drawn), inputs)``."""
+
+    @abstractmethod
+    def witness(self) -> int:
+        """Return a report, as a number, that supports value 0 and not value 1."""
+
+    def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Tell which of these can be reports."""
+        return np.ones(len(drawn), dtype=np.bool_)
+
+    def widest(self) -> Witness:
+        """Return the ratio: it is the same for every pair and every report that tells them apart."""
+        if self.ratio >= 1:
+            return Witness(self.ratio, 0, 1, self.witness())
+        return Witness(1 / self.ratio, 1, 0, self.witness())
+
+
+def largest_ratio(high: Weights, low: Weights) -> tuple[Fraction, int] | None:
+    """Return the largest of the ratios ``high / low``, exactly, and where it is; None where one is infinite.
+
+    Doubles only discard what is far from the largest; whole numbers decide among the rest. 0/0 does not count.
+    """
+    if np.any((low == 0) & (high > 0)):
+        return None
+    rough = high / np.maximum(low, 1)
+    close = np.flatnonzero(rough >= rough.max() * (1 - _RESOLUTION))
+    pairs = np.unique(np.stack([high[close], low[close]]), axis=1, return_index=True)
+    ratio, first = max((Fraction(int(h), int(b)), int(i)) for (h, b), i in zip(pairs[0].T, pairs[1], strict=True))
+    return ratio, int(close[first])

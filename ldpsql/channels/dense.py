@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.alias import AliasTables
-from ldpsql.channels.base import TOTAL, Channel, Codes, Weights, Witness
+from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness, largest_ratio
 from ldpsql.errors import InvalidParameter
 from ldpsql.privacy import exp_below
 from ldpsql.randomness import Words, random_words
 
 
-class DenseChannel(Channel):
+class DenseChannel(TableChannel):
     """A channel given by its weights, an array of uint64 of shape ``(inputs, outputs)`` whose rows sum to 2**64.
 
     Raises:
@@ -48,13 +48,12 @@ class DenseChannel(Channel):
 
     def widest(self) -> Witness | None:
         """Return the largest ratio of two weights in a column, compared as whole numbers."""
-        w = self._weights
-        high, low = w.max(axis=0), w.min(axis=0)
-        if np.any((low == 0) & (high > 0)):
+        high, low = self._weights.max(axis=0), self._weights.min(axis=0)
+        found = largest_ratio(high, low)
+        if found is None:
             return None
-        used = np.flatnonzero(high)
-        ratio, report = max((Fraction(int(high[y]), int(low[y])), int(y)) for y in used)
-        return Witness(ratio, int(w[:, report].argmax()), int(w[:, report].argmin()), report)
+        column = self._weights[:, found[1]]
+        return Witness(found[0], int(column.argmax()), int(column.argmin()), found[1])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw one report for each value, one word each."""
@@ -94,3 +93,56 @@ def _round_row(row: Sequence[Fraction], floor: int) -> NDArray[np.uint64]:
     for y in by_remainder[: TOTAL - sum(whole)]:
         whole[y] += 1
     return np.array(whole, dtype=np.uint64)
+
+
+# A channel in doubles is built for an exponent that is smaller by this much: far above the rounding of doubles (about 1e-14
+# in a logarithm of probabilities above 2**-64), far below what anybody could measure.
+MARGIN = Fraction(1, 2**36)
+
+
+def reduced(exponent: Fraction) -> float:
+    """Return the exponent for which to build a channel in doubles, smaller by `MARGIN`.
+
+    Raises:
+        InvalidParameter: where nothing would be left.
+
+    """
+    if exponent < 2 * MARGIN:
+        raise InvalidParameter("epsilon is too small for this mechanism", "use at least 1e-10")
+    return float(exponent - MARGIN)
+
+
+def from_doubles(table: NDArray[np.float64], exponent: Fraction) -> DenseChannel:
+    """Round a channel in doubles to whole numbers by floor mixing; see `floor_mixing`.
+
+    What doubles can lose must be covered by building the table for `reduced` exponents; the certificate decides.
+
+    Args:
+        table: probabilities or weights, rows are scaled to sum to 1; a column of zeros stays one.
+        exponent: the smallest exponent by which two rows are to stay comparable.
+
+    """
+    used = np.flatnonzero(table.any(axis=0))
+    grown = exp_below(exponent)
+    floor = int(-(-(grown + 1) // (grown - 1)))
+    if floor * len(used) >= TOTAL >> 1:
+        raise InvalidParameter("this channel is too close to constant to be kept in whole numbers")
+    shares = table[:, used] / table[:, used].sum(axis=1, keepdims=True)
+    room = TOTAL - floor * len(used)
+    # Whole parts of a double below 2**64 are exact; 2**-40 less leaves room for the rounding of products and sums.
+    inside = (shares * (float(room) * (1 - 2.0**-40))).astype(np.uint64)
+    left = [room - sum(row) for row in inside.tolist()]
+    weights = np.zeros(table.shape, dtype=np.uint64)
+    for x, rest in enumerate(left):
+        weights[x, used] = inside[x] + _shared_out(shares[x], rest) + np.uint64(floor)
+    return DenseChannel(weights)
+
+
+def _shared_out(shares: NDArray[np.float64], rest: int) -> Weights:
+    """Split a small whole number in proportion to the shares, what cannot be split going to the largest ones."""
+    out = (shares * (rest * (1 - 2.0**-40))).astype(np.uint64)
+    more = rest - int(out.sum())
+    largest = np.argsort(-shares, kind="stable")
+    out[largest] += np.uint64(more // len(shares))
+    out[largest[: more % len(shares)]] += np.uint64(1)
+    return out

@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from ldpsql.channels.base import TOTAL, Channel, Codes, Weights, Witness
+from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
 from ldpsql.errors import InvalidParameter
 from ldpsql.randomness import Words, random_words
 
 
 @dataclass(frozen=True)
-class KeepOrSpread(Channel):
+class KeepOrSpread(TableChannel):
     """Report the value itself with weight ``keep``, each of the ``size - 1`` others with weight ``spread``.
 
     Raises:

@@ -1,0 +1,170 @@
+"""Proof by whole numbers that a channel keeps its claim.
+
+Doubles are used for one purpose only: to put aside pairs that are far from the limit, by much more than doubles can err. What
+remains is decided by comparing products of whole numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import singledispatch
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels import STRUCTURES, TOTAL, Channel, TableChannel, Weights
+from ldpsql.errors import NotPrivate
+from ldpsql.metric import Line
+from ldpsql.privacy import ApproximateLdp, Claim, MetricLdp, PureLdp, log_ratio
+
+# Natural logarithms of weights up to 2**64 err by less than 2e-14, exponents in doubles below 64 by about as much.
+_LOG_DOUBT = 1e-12
+_DELTA_DOUBT = 2.0**-44  # sums of at most 2**20 products of doubles, in shares of TOTAL
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a channel realises of its claim.
+
+    ``value``, ``other`` and ``report`` are the positions that come closest to the limit, and ``ratio`` is
+    P(report|value)/P(report|other) there, exactly; None where it is infinite, which only a claim with delta allows. ``epsilon``
+    is the smallest that the channel keeps: for metric privacy per unit of distance, for a claim with delta the claimed one.
+    ``delta`` is the exact delta at that epsilon, else 0.
+    """
+
+    claim: Claim
+    ratio: Fraction | None
+    value: int
+    other: int
+    report: int
+    epsilon: float
+    delta: Fraction = field(default=Fraction(0))
+
+    @property
+    def slack(self) -> float:
+        """How much of the claim is left: of delta where it claims one, else of epsilon; rounding may show -1e-16."""
+        if isinstance(self.claim, ApproximateLdp):
+            return float(self.claim.delta - self.delta)
+        return float(self.claim.epsilon) - self.epsilon
+
+
+def certificate(channel: Channel, claim: Claim) -> Certificate:
+    """Compare a channel with a claim, in whole numbers.
+
+    Raises:
+        NotPrivate: where some report is likelier by more than the claim allows, or rules some value out.
+
+    """
+    if type(channel) not in STRUCTURES:  # a subclass could draw something else than it shows
+        raise NotPrivate("a channel must have one of the structures of the core", "see ldpsql.channels")
+    return _checked(claim, channel)
+
+
+@singledispatch
+def _checked(claim: Claim, channel: Channel) -> Certificate:  # noqa: ARG001  # the kinds of claims follow
+    raise NotPrivate("a claim must be one of the core's", "see ldpsql.privacy")
+
+
+@_checked.register
+def _(claim: PureLdp, channel: Channel) -> Certificate:
+    witness = channel.widest()
+    if witness is None:
+        raise NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
+    found = log_ratio(witness.ratio)
+    if witness.ratio > claim.limit:
+        raise _above(claim, found)
+    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, found)
+
+
+@_checked.register
+def _(claim: MetricLdp, channel: Channel) -> Certificate:
+    if not isinstance(channel, TableChannel) or channel.inputs != len(claim.metric):
+        raise NotPrivate("metric privacy needs a listed channel with one row for each value of the metric")
+    if isinstance(claim.metric, Line):
+        return _on_line(claim, channel)
+    return _on_metric(claim, channel.weights())
+
+
+def _on_line(claim: MetricLdp, channel: TableChannel) -> Certificate:
+    """Neighbours decide: between others the distances add up and the ratios multiply."""
+    witness = channel.steepest()
+    if witness is None:
+        raise NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
+    found = log_ratio(witness.ratio)
+    if witness.ratio > claim.limit(witness.value, witness.other):
+        raise _above(claim, found)
+    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, found)
+
+
+def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
+    """Compare all pairs at all reports."""
+    used = np.flatnonzero(weights.any(axis=0))
+    kept = weights[:, used]
+    if (kept == 0).any():
+        raise NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
+    logs, distances = np.log(kept.astype(np.float64)), claim.metric.matrix()
+    best = (-inf, 0, 0, 0)
+    for x in range(len(kept)):
+        rise = logs[x] - logs  # (other, report)
+        allowed = float(claim.epsilon) * distances[x]
+        doubtful = (rise > (allowed - _LOG_DOUBT)[:, None]) & (np.arange(len(kept)) != x)[:, None]
+        for other, y in np.argwhere(doubtful):
+            limit = claim.limit(x, int(other))
+            if int(kept[x, y]) * limit.denominator > limit.numerator * int(kept[other, y]):
+                raise _above(claim, float(rise[other, y] / distances[x, other]))
+        steepness = np.divide(rise.max(axis=1), distances[x], out=np.full(len(kept), -inf), where=distances[x] > 0)
+        other = int(steepness.argmax())
+        if steepness[other] > best[0]:
+            best = (float(steepness[other]), x, other, int(rise[other].argmax()))
+    tight, x, other, y = best
+    return Certificate(claim, Fraction(int(kept[x, y]), int(kept[other, y])), x, other, int(used[y]), tight)
+
+
+@_checked.register
+def _(claim: ApproximateLdp, channel: Channel) -> Certificate:
+    if not isinstance(channel, TableChannel):
+        raise NotPrivate("a claim with delta needs a channel whose reports can be listed")
+    weights = channel.weights()
+    delta, x, other = exact_delta(weights, claim.limit)
+    if delta > claim.delta:
+        raise NotPrivate(
+            f"the channel has delta {float(delta):.6g} at epsilon {claim.epsilon}, above the claimed {float(claim.delta):g}",
+            "the claim must cover the exact delta",
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        report = int(np.nan_to_num(weights[x] / weights[other].astype(np.float64), nan=0.0).argmax())
+    high, low = int(weights[x, report]), int(weights[other, report])
+    ratio = Fraction(high, low) if low else None
+    return Certificate(claim, ratio, x, other, report, float(claim.epsilon), delta)
+
+
+def exact_delta(weights: Weights, grown: Fraction) -> tuple[Fraction, int, int]:
+    """Return max over x, x' of sum_y max(0, P(y|x) - grown P(y|x')), exactly, and the pair that attains it.
+
+    Doubles pick the pairs that may attain it; whole numbers add up.
+    """
+    shares = weights / float(TOTAL)
+    rough = np.stack([np.maximum(row - float(grown) * shares, 0.0).sum(axis=1) for row in shares])
+    pairs = np.argwhere(rough >= rough.max() - _DELTA_DOUBT)
+    return max((_delta(weights[x], weights[other], grown), int(x), int(other)) for x, other in pairs)
+
+
+def _delta(row: Weights, other: Weights, grown: Fraction) -> Fraction:
+    n, d = grown.numerator, grown.denominator
+    over = sum(max(0, a * d - n * b) for a, b in zip(row.tolist(), other.tolist(), strict=True))
+    return Fraction(over, d * TOTAL)
+
+
+def _above(claim: PureLdp | MetricLdp, found: float) -> NotPrivate:
+    return NotPrivate(
+        f"the channel has epsilon {found:.6g}, above the claimed {claim}", "the claim must cover the largest ratio of two rows"
+    )
+
+
+def tight_epsilon(table: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
+    """Return the largest ln(P(y|x)/P(y|x')) per unit of distance of a channel in doubles; columns of zeros do not count."""
+    logs = np.log(table[:, table.any(axis=0)])
+    apart = np.where(distances > 0, distances, inf)
+    return max(float(((row - logs).max(axis=1) / apart[x]).max()) for x, row in enumerate(logs))

@@ -1,0 +1,117 @@
+"""Independent bits: unary encodings, one bit a value. Reports are 64-bit words, the first value in the lowest bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
+from ldpsql.errors import InvalidParameter
+from ldpsql.randomness import Words, random_words
+
+_BLOCK = 1 << 15  # reports at a time, so that the words stay in the cache
+_PRECISION = 12  # leading bits of a coarse weight
+
+
+def coarse_above(probability: Fraction) -> int:
+    """Return a weight of at least ``probability`` and at most 1/2048 more of it, with few nonzero bits: cheap to draw."""
+    exact = -(-TOTAL * probability.numerator // probability.denominator)
+    step = 1 << max(0, exact.bit_length() - _PRECISION)
+    return -(-exact // step) * step
+
+
+def words_of(bits: NDArray[np.bool_]) -> Weights:
+    """Pack rows of bits into 64-bit words."""
+    rows, size = bits.shape
+    padded = np.zeros((rows, -(-size // 64) * 64), dtype=np.bool_)
+    padded[:, :size] = bits
+    return np.packbits(padded, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
+
+
+def bits_of(words: Weights, size: int) -> NDArray[np.bool_]:
+    """Unpack 64-bit words into rows of bits."""
+    octets = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)
+    return np.unpackbits(octets, axis=1, count=size, bitorder="little").view(np.bool_)
+
+
+@dataclass(frozen=True)
+class IndependentBits(SetChannel):
+    """Set the bit of the value with weight ``own`` out of 2**64, every other bit with weight ``other``.
+
+    Raises:
+        InvalidParameter: unless there are at least two values and both weights lie strictly between 0 and 2**64.
+
+    """
+
+    size: int
+    own: int
+    other: int
+
+    def __post_init__(self) -> None:
+        whole = all(type(n) is int and 0 < n < TOTAL for n in (self.size, self.own, self.other))
+        if not whole or self.size < 2 or self.own == self.other:
+            raise InvalidParameter("the weights of bits must be whole, between 0 and 2**64, and differ")
+
+    @property
+    def inputs(self) -> int:
+        """Number of values."""
+        return self.size
+
+    @property
+    def ratio(self) -> Fraction:
+        """Two bits tell two values apart, the others cancel: own (1 - other) / (other (1 - own))."""
+        return Fraction(self.own * (TOTAL - self.other), self.other * (TOTAL - self.own))
+
+    @property
+    def hit(self) -> Fraction:
+        """Probability that the own bit is set."""
+        return Fraction(self.own, TOTAL)
+
+    @property
+    def miss(self) -> Fraction:
+        """Probability that any other bit is set."""
+        return Fraction(self.other, TOTAL)
+
+    def witness(self) -> int:
+        """Return the report with the bit of value 0 only."""
+        return 1
+
+    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return the bits."""
+        return bits_of(drawn, self.size)
+
+    def draw(self, values: Codes, words: Words = random_words) -> Weights:
+        """Draw all bits as if they were others, 64 at a time, then the own bit anew."""
+        width = -(-self.size // 64)
+        out = np.empty((len(values), width), dtype=np.uint64)
+        for start in range(0, len(values), _BLOCK):
+            block = values[start : start + _BLOCK]
+            out[start : start + _BLOCK] = self._draw(block, words)
+        return out
+
+    def _draw(self, values: Codes, words: Words) -> Weights:
+        width = -(-self.size // 64)
+        bits = _coins(self.other, len(values) * width, words).reshape(-1, width)
+        if self.size % 64:
+            bits[:, -1] &= np.uint64((1 << self.size % 64) - 1)
+        row, word = np.arange(len(values)), values >> 6
+        place = (values & 63).astype(np.uint64)
+        kept = (words(len(values)) < np.uint64(self.own)).astype(np.uint64)
+        bits[row, word] = bits[row, word] & ~(np.uint64(1) << place) | (kept << place)
+        return bits
+
+
+def _coins(weight: int, count: int, words: Words) -> Weights:
+    """Return words whose bits are all set with probability weight/2**64, independently.
+
+    From the last nonzero binary digit of the probability to the first: a digit 1 ORs a random word in, a digit 0 ANDs one; each
+    step halves what came before and adds half the digit.
+    """
+    out = np.zeros(count, dtype=np.uint64)
+    for place in range((weight & -weight).bit_length() - 1, 64):
+        step = np.bitwise_or if weight >> place & 1 else np.bitwise_and
+        step(out, words(count), out=out)
+    return out

@@ -1,0 +1,91 @@
+"""Finite fields, as far as an orthogonal array needs them: addition and multiplication of arrays of elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.errors import InvalidParameter
+
+Elements = NDArray[np.int32]
+
+
+def prime_power(q: int) -> tuple[int, int] | None:
+    """Return p and k with q = p^k, p prime; None where there are none.
+
+    >>> prime_power(27), prime_power(12)
+    ((3, 3), None)
+    """
+    p = next((p for p in range(2, isqrt(q) + 1) if q % p == 0), q)
+    k = next(k for k in range(1, 65) if p**k >= q)
+    return (p, k) if q > 1 and p**k == q else None
+
+
+@dataclass(frozen=True)
+class Field:
+    """The field of p^k elements; an element is the number whose digits in base p are its coefficients."""
+
+    p: int
+    k: int
+    powers: Elements  # powers of a primitive element, twice in a row; empty where k = 1
+    logs: Elements
+
+    @staticmethod
+    @cache
+    def of(q: int) -> Field:
+        """Return the field of q elements.
+
+        Raises:
+            InvalidParameter: where q is not a power of a prime.
+
+        """
+        found = prime_power(q)
+        if found is None:
+            raise InvalidParameter("a finite field has a power of a prime as number of elements")
+        p, k = found
+        if k == 1:
+            return Field(p, k, np.empty(0, np.int32), np.empty(0, np.int32))
+        # A monic polynomial is primitive where the powers of x run through all elements but 0.
+        powers = next(run for low in product(range(p), repeat=k) if len(set(run := _powers(low, p))) == q - 1 and 0 not in run)
+        logs = np.zeros(q, dtype=np.int32)
+        logs[powers] = np.arange(q - 1)
+        return Field(p, k, np.array(powers + powers, dtype=np.int32), logs)
+
+    def add(self, a: Elements, b: Elements) -> Elements:
+        """Add coefficient by coefficient."""
+        if self.k == 1:
+            return (a + b) % self.p
+        if self.p == 2:
+            return a ^ b
+        places = [self.p**i for i in range(self.k)]
+        parts = [(a // place + b // place) % self.p * place for place in places]
+        return np.sum(parts, axis=0, dtype=np.int32)
+
+    def multiply(self, a: Elements, b: Elements) -> Elements:
+        """Multiply, by logarithms where p alone is not the size."""
+        if self.k == 1:
+            return (a.astype(np.int64) * b % self.p).astype(np.int32)
+        return np.where((a == 0) | (b == 0), 0, self.powers[self.logs[a] + self.logs[b]]).astype(np.int32)
+
+    def dot(self, a: Elements, b: Elements) -> Elements:
+        """Return the inner product along the last axis."""
+        out = self.multiply(a[:, 0], b[:, 0])
+        for i in range(1, a.shape[1]):
+            out = self.add(out, self.multiply(a[:, i], b[:, i]))
+        return out
+
+
+def _powers(low: tuple[int, ...], p: int) -> list[int]:
+    """Return 1, x, x^2, .. (p^k - 1 of them) modulo the monic polynomial with these lower coefficients, lowest first."""
+    k = len(low)
+    at, out = [1] + [0] * (k - 1), []
+    for _ in range(p**k - 1):
+        out.append(sum(c * p**i for i, c in enumerate(at)))
+        carry = at[-1]
+        at = [(shifted - carry * c) % p for shifted, c in zip([0, *at[:-1]], low, strict=True)]
+    return out

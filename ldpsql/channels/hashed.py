@@ -1,0 +1,194 @@
+"""Hashed reports: a public hash function, drawn independently of the value, and randomised response on the hash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
+from ldpsql.channels.galois import Field
+from ldpsql.channels.keep_or_spread import KeepOrSpread
+from ldpsql.randomness import Words, random_words
+
+_BLOCK = 1 << 22  # cells of a support table at a time
+
+
+def mixed(words: Weights) -> Weights:
+    """Return a 64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+    z = words + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
+    """Return the hash of a value under a seed, 0 .. symbols-1; the arguments broadcast. It never changes: reports depend on it.
+
+    >>> hashed(np.arange(4, dtype=np.uint64), np.arange(4, dtype=np.int32), 1000).tolist()
+    [652, 914, 587, 736]
+    """
+    word = mixed(mixed(seeds) ^ values.astype(np.uint64))
+    return ((word >> np.uint64(32)) * np.uint64(symbols) >> np.uint64(32)).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class PrivateHash(SetChannel):
+    """Every report draws its own 64-bit seed: (seed, y), where y is the hash of the value through ``response``."""
+
+    size: int
+    response: KeepOrSpread
+
+    @property
+    def inputs(self) -> int:
+        """Number of values."""
+        return self.size
+
+    @property
+    def ratio(self) -> Fraction:
+        """The seed says nothing of the value, so only the response counts."""
+        return Fraction(self.response.keep, self.response.spread)
+
+    @property
+    def hit(self) -> Fraction:
+        """Probability that the hash is kept."""
+        return Fraction(self.response.keep, TOTAL)
+
+    @property
+    def miss(self) -> Fraction:
+        """Probability that another value hashes to the report, over all seeds."""
+        return Fraction(1, self.response.size)
+
+    def witness(self) -> int:
+        """Return the first seed that tells value 0 from value 1, and the hash of 0 under it."""
+        seed = next(s for s in range(TOTAL) if len(set(self._hash(np.array([[s]], dtype=np.uint64))[0, :2])) == 2)
+        return seed * self.response.size + int(self._hash(np.array([[seed]], dtype=np.uint64))[0, 0])
+
+    def _hash(self, seeds: Weights) -> Codes:
+        return hashed(seeds, np.arange(self.size, dtype=np.int32), self.response.size)
+
+    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return which values hash to y under the seed."""
+        step = max(1, _BLOCK // self.size)
+        parts = [drawn[start : start + step] for start in range(0, len(drawn), step)]
+        return np.concatenate([self._hash(part[:, :1]) == part[:, 1:].astype(np.int32) for part in parts])
+
+    def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Tell which have a y that the response can give."""
+        return drawn[:, 1] < self.response.size
+
+    def draw(self, values: Codes, words: Words = random_words) -> Weights:
+        """Draw a seed, then respond with the hash: two words each."""
+        seeds = words(len(values))
+        responses = self.response.draw(hashed(seeds, values, self.response.size), words)
+        return np.stack([seeds, responses.astype(np.uint64)], axis=1)
+
+
+@dataclass(frozen=True)
+class OrthogonalHash(SetChannel):
+    """The seed names one of the functions of an orthogonal array, under which every pair of values collides equally often.
+
+    Functions are h_a(x) = <a, x> over the field of ``response.size`` elements, a in the projective space, x among the first
+    points of the vector space. A report is the position seed * symbols + y.
+    Kin to projective geometry response: Feldman, Nelson, Nguyen, Talwar, ICML 2022.
+
+    Raises:
+        InvalidParameter: where the number of symbols is not a power of a prime.
+
+    """
+
+    size: int
+    response: KeepOrSpread
+
+    def __post_init__(self) -> None:
+        Field.of(self.response.size)
+
+    @cached_property
+    def dimension(self) -> int:
+        """Number of coordinates that the values need."""
+        return next(m for m in range(1, 65) if self.response.size**m >= self.size)
+
+    @cached_property
+    def _points(self) -> Codes:
+        """The coordinates of every value, shape (size, dimension): taken in a fixed mixed order, so that no pattern remains."""
+        count = self.response.size**self.dimension
+        order = np.argsort(mixed(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
+        return _digits(order, self.response.size, self.dimension)
+
+    @cached_property
+    def _functions(self) -> Codes:
+        """The coordinates of every function, shape (seeds, dimension): the first nonzero one is 1."""
+        g, m = self.response.size, self.dimension
+        lines = [_digits(np.arange(g**k) + g**k, g, m) for k in range(m)]
+        return np.concatenate(lines)
+
+    @property
+    def inputs(self) -> int:
+        """Number of values."""
+        return self.size
+
+    @property
+    def seeds(self) -> int:
+        """Number of functions, (g^m - 1)/(g - 1)."""
+        g = self.response.size
+        return (g**self.dimension - 1) // (g - 1)
+
+    @property
+    def outputs(self) -> int:
+        """Number of reports."""
+        return self.seeds * self.response.size
+
+    @property
+    def ratio(self) -> Fraction:
+        """The seed says nothing of the value, so only the response counts."""
+        return Fraction(self.response.keep, self.response.spread)
+
+    @property
+    def hit(self) -> Fraction:
+        """Probability that the hash is kept."""
+        return Fraction(self.response.keep, TOTAL)
+
+    @property
+    def miss(self) -> Fraction:
+        """Probability that another given value hashes to the report."""
+        together = Fraction(self.seeds - self.response.size ** (self.dimension - 1), self.seeds)
+        return together * self.hit + (1 - together) * Fraction(self.response.spread, TOTAL)
+
+    def probability(self, value: int, report: int) -> Fraction:
+        """Return P(report | value), exactly."""
+        seed, y = divmod(report, self.response.size)
+        step = TOTAL // self.seeds
+        chance = step if seed < self.seeds - 1 else TOTAL - (self.seeds - 1) * step
+        kept = int(self._hash(np.array([seed]), np.array([value]))[0]) == y
+        return Fraction(chance * (self.response.keep if kept else self.response.spread), TOTAL**2)
+
+    def witness(self) -> int:
+        """Return the first function that tells value 0 from value 1, and the hash of 0 under it."""
+        seeds = np.arange(self.seeds)
+        zero, one = (self._hash(seeds, np.full(self.seeds, x)) for x in (0, 1))
+        seed = int((zero != one).argmax())
+        return seed * self.response.size + int(zero[seed])
+
+    def _hash(self, seeds: NDArray[np.int64], values: NDArray[np.int64] | Codes) -> Codes:
+        return Field.of(self.response.size).dot(self._functions[seeds], self._points[values])
+
+    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return which values hash to y under the function."""
+        seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
+        values = np.arange(self.size)
+        return np.stack([self._hash(seeds, np.full(len(drawn), x)) == y for x in values], axis=1)
+
+    def draw(self, values: Codes, words: Words = random_words) -> Codes:
+        """Draw a function, then respond with the hash: two words each."""
+        steps = words(len(values)) // np.uint64(TOTAL // self.seeds)
+        seeds = np.minimum(steps, np.uint64(self.seeds - 1)).astype(np.int32)
+        return seeds * np.int32(self.response.size) + self.response.draw(self._hash(seeds, values), words)
+
+
+def _digits(numbers: NDArray[np.int64], base: int, count: int) -> Codes:
+    """Return the digits of whole numbers, the highest first."""
+    places = base ** np.arange(count - 1, -1, -1, dtype=np.int64)
+    return (numbers[:, None] // places % base).astype(np.int32)

@@ -1,0 +1,172 @@
+"""Base classes of mechanisms over values that are described, not listed: whole numbers, intervals, grids, metric spaces."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from ldpsql.domain import Domain
+from ldpsql.errors import InvalidParameter
+from ldpsql.mechanism import Mechanism
+from ldpsql.metric import Distances, Grid, Line, Metric
+from ldpsql.privacy import Claim, MetricLdp, PureLdp
+from ldpsql.ranges import Bins, Whole
+from ldpsql.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
+
+MAX_CELLS = 4096
+ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
+
+
+class NumberMechanism(Mechanism):
+    """A mechanism over numbers: those outside the range are refused, or clipped, or a declared number stands for them."""
+
+    outside: ClipRule | None = Field(
+        None,
+        description="'clip': the nearer end stands for a number outside; 'as:NUMBER': that number does; else it is refused",
+    )
+
+
+class RangeMechanism(NumberMechanism):
+    """Noise on the whole numbers low .. high, private per unit: an implementation adds ``name`` and `channel`."""
+
+    sql_domain = 'range("low"::BIGINT, "high"::BIGINT + 1)'
+    sql_reports = sql_domain
+    epsilon: EpsilonField = Field(description="privacy parameter per unit: numbers d apart keep d * epsilon")
+    low: WholeField = Field(description="smallest value")
+    high: WholeField = Field(description="largest value")
+
+    def values(self) -> Domain:
+        """Return the range."""
+        return Whole(self.low, self.high, clip=self.outside == "clip")
+
+    def claim(self) -> Claim:
+        """Return metric privacy on the line."""
+        return MetricLdp(self.epsilon, Line(len(self.values())))
+
+
+class IntervalMechanism(NumberMechanism):
+    """A mechanism over an interval cut into bins, reporting bin numbers: an implementation adds ``name`` and `channel`."""
+
+    sql_domain = (
+        'list_transform(range("bins"::BIGINT), '
+        'lambda i: "low"::DOUBLE + (i::DOUBLE + 0.5::DOUBLE) * ("high"::DOUBLE - "low"::DOUBLE) / "bins"::DOUBLE)'
+    )
+    sql_reports: ClassVar[str] = 'range("bins"::BIGINT)'
+    epsilon: EpsilonField = Field(description="privacy parameter: no report is likelier by more than e^epsilon")
+    low: NumberField = Field(description="smallest value")
+    high: NumberField = Field(description="largest value")
+    bins: Annotated[WholeField, Field(ge=2, le=4096)] = Field(1024, description="number of bins, of values and of reports")
+
+    def values(self) -> Domain:
+        """Return the centres of the bins."""
+        return Bins(self.low, self.high, self.bins, clip=self.outside == "clip")
+
+    def alphabet(self) -> Domain:
+        """Return the numbers of the bins, from 0."""
+        return Domain.of(range(self.bins))
+
+    def claim(self) -> Claim:
+        """Return epsilon-LDP."""
+        return PureLdp(self.epsilon)
+
+
+class GridMechanism(Mechanism):
+    """A mechanism on a grid of square cells, private per length: an implementation adds ``name`` and `channel`.
+
+    Cells are numbered row by row from 0: cell = row * columns + column.
+    """
+
+    sql_domain = 'range("columns"::BIGINT * "rows"::BIGINT)'
+    sql_reports = sql_domain
+    epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
+    columns: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of columns of the grid")
+    rows: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of rows of the grid")
+    side: LengthField = Field(Fraction(1), description="length of the side of a cell")
+
+    def values(self) -> Domain:
+        """Return the numbers of the cells."""
+        if self.columns * self.rows > MAX_CELLS:
+            raise InvalidParameter(f"a grid may have at most {MAX_CELLS} cells", "use larger cells")
+        return Domain.of(range(self.columns * self.rows))
+
+    def claim(self) -> MetricLdp:
+        """Return metric privacy for the Euclidean distance between centres."""
+        return MetricLdp(self.epsilon, Grid(self.columns, self.rows, self.side))
+
+
+def _distances(given: Any) -> tuple[tuple[Fraction, ...], ...]:
+    if not isinstance(given, list | tuple) or not all(isinstance(row, list | tuple) for row in given):
+        raise ValueError("must be a list of rows of numbers")
+    table = tuple(tuple(number(d) for d in row) for row in given)
+    if any(len(row) != len(table) for row in table):
+        raise ValueError("must be a square table")
+    if any(table[x][y] != table[y][x] or (table[x][y] > 0) != (x != y) for x in range(len(table)) for y in range(len(table))):
+        raise ValueError("must be symmetric, 0 on the diagonal and positive elsewhere")
+    return table
+
+
+def numbers(given: Any) -> list[Fraction]:
+    """Read a list of plain numbers."""
+    listed = given.to_pylist() if isinstance(given, pa.Array) else given
+    if not isinstance(listed, list | tuple):
+        raise ValueError("must be a list of numbers")
+    return [number(item) for item in listed]
+
+
+DistancesField = Annotated[
+    tuple[tuple[Fraction, ...], ...],
+    BeforeValidator(_distances),
+    PlainSerializer(lambda table: [[decimal_text(d) for d in row] for row in table]),
+]
+
+
+class MetricMechanism(Mechanism):
+    """A mechanism over values with a distance between them: cells of a grid row by row, or any table of distances.
+
+    An implementation adds ``name``, its parameters, `values`, `claim` and `channel`; reports are values.
+    """
+
+    columns: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] | None = Field(None, description="number of columns of the grid")
+    side: LengthField = Field(Fraction(1), description="length of the side of a cell of the grid")
+    distances: DistancesField | None = Field(None, description="the distances of all pairs of values, instead of a grid")
+
+    def metric(self) -> Metric:
+        """Return the distances.
+
+        Raises:
+            InvalidParameter: unless exactly one of a grid and a table is given, and fits the domain.
+
+        """
+        size = len(self.values())
+        if size > MAX_CELLS:
+            raise InvalidParameter(f"a metric space may have at most {MAX_CELLS} values", "use larger cells")
+        if (self.columns is None) == (self.distances is None):
+            raise InvalidParameter(f"{self.name} needs either columns, for a grid, or distances", self.signature())
+        if self.distances is not None:
+            if len(self.distances) != size:
+                raise InvalidParameter("distances must have one row for each value of the domain", self.signature())
+            return Distances(self.distances)
+        columns = self.columns or size
+        if size % columns:
+            raise InvalidParameter("the cells of a grid must fill its rows", "one value a cell, row by row")
+        return Grid(columns, size // columns, self.side)
+
+
+def nearest(metric: Metric) -> Fraction:
+    """Return the smallest distance between two values."""
+    if isinstance(metric, Distances):
+        return min(d for x, row in enumerate(metric.table) for d in row[:x])
+    return metric.below(0, 1)
+
+
+def window(start: NDArray[np.float64], width: float, bins: int) -> NDArray[np.float64]:
+    """Return how much of every bin of [0, 1] the windows [start, start + width] cover, shape ``(len(start), bins)``."""
+    edges = np.arange(bins + 1) / bins
+    reached = np.clip(edges[None, :] - start[:, None], 0.0, width)
+    covered: NDArray[np.float64] = np.diff(reached, axis=1) * bins
+    return covered

@@ -1,0 +1,61 @@
+"""Noise on the plane that is moved to the nearest cell of a rectangle."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.errors import InvalidParameter
+
+_FAR = 36.0  # epsilon times distance beyond which less than 2^-45 of the noise falls
+_MOST_POINTS = 60_000_000
+
+
+def clamped_plane(columns: int, rows: int, decay: float, points: int = 1) -> NDArray[np.float64]:
+    """Return the table of noise proportional to e^(-decay * distance in cells), each point going to its nearest cell.
+
+    Each cell holds ``points`` x ``points`` points in a regular pattern; values are centres of cells. The pattern repeats, so
+    the noise has the same total for every value, and a ratio of two rows never exceeds e^(decay * distance). In a rectangle,
+    the nearest cell is found for rows and columns apart: a cell on the border also collects all that lies beyond it.
+
+    Raises:
+        InvalidParameter: where the noise reaches too far to be added up.
+
+    """
+    far = ceil(_FAR / decay)
+    if (columns + far) * (rows + far) * points**2 > _MOST_POINTS:
+        raise InvalidParameter("epsilon is too small for cells of this side", "use larger cells or a larger epsilon")
+    single = _quadrant(columns + far, rows + far, decay, points)
+    # For both directions: the mass at an offset, and the mass at that offset or beyond.
+    by_column = [single, single[::-1].cumsum(axis=0)[::-1]]
+    tables = np.array([[t[:columns, :rows], t[:, ::-1].cumsum(axis=1)[:, ::-1][:columns, :rows]] for t in by_column])
+    border_c, offset_c = _offsets(columns)
+    border_r, offset_r = _offsets(rows)
+    # Rows and columns of the table run over (row, column) of the value and of the report.
+    table = tables[
+        border_c[None, :, None, :], border_r[:, None, :, None], offset_c[None, :, None, :], offset_r[:, None, :, None]
+    ]
+    return table.reshape(rows * columns, rows * columns)
+
+
+def _quadrant(columns: int, rows: int, decay: float, points: int) -> NDArray[np.float64]:
+    """Return the noise at offsets (0.., 0..): the sum over the points of the cell."""
+    steps = (np.arange(points) - (points - 1) / 2) / points
+    across = (np.arange(columns)[:, None] + steps).ravel()
+    along = (np.arange(rows)[:, None] + steps).ravel()
+    out = np.empty((columns, rows))
+    for i in range(columns):
+        at = across[i * points : (i + 1) * points]
+        mass = np.exp(-decay * np.hypot(at[:, None], along)).sum(axis=0)
+        out[i] = mass.reshape(rows, points).sum(axis=1)
+    return out
+
+
+def _offsets(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for value and report in a row of cells whether the report is at the border, and how far they are apart."""
+    at = np.arange(count)
+    border = np.zeros((count, count), dtype=np.int64)
+    border[:, [0, -1]] = 1
+    return border, np.abs(at[:, None] - at)

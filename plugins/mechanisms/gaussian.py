@@ -1,0 +1,66 @@
+"""The Gaussian mechanism on a grid, with its exact delta.
+
+Balle, Wang, "Improving the Gaussian mechanism for differential privacy: analytical calibration and optimal denoising", ICML
+2018.
+"""
+
+from itertools import pairwise
+from math import erfc, sqrt
+from typing import Annotated
+
+from pydantic import Field
+
+from ldpsql import Channel, IntervalMechanism, Mechanism, hookimpl
+from ldpsql.channels import Convolution
+from ldpsql.privacy import ApproximateLdp
+from ldpsql.spec import ShareField, WholeField
+
+
+class Gaussian(IntervalMechanism):
+    """Gaussian mechanism: round the value to its bin, then add normal noise: (epsilon, delta)-LDP over the whole interval.
+
+    Reports are bin numbers 0 .. bins-1; noise that leaves them goes to the nearer end. The noise is the smallest with which the
+    finite channel keeps delta, which is then computed exactly.
+
+    >>> Gaussian(epsilon=1, delta=1e-3, low=0, high=1, bins=3).channel().probabilities().round(3)[0].tolist()
+    [0.601, 0.178, 0.221]
+    """
+
+    name = "gaussian"
+    delta: ShareField = Field(description="probability that may exceed epsilon, between 0 and 1")
+    bins: Annotated[WholeField, Field(ge=2, le=512)] = Field(256, description="number of bins, of values and of reports")
+
+    def claim(self) -> ApproximateLdp:
+        """Return (epsilon, delta)-LDP."""
+        return ApproximateLdp(self.epsilon, self.delta)
+
+    def channel(self) -> Channel:
+        """Return normal noise between the bins, what lies beyond the last bin counting there."""
+        tails = _tails(self._deviation(), self.bins)
+        return Convolution.shaped([1 - 2 * tails[0], *(a - b for a, b in pairwise(tails)), tails[-1]], self.bins)
+
+    def _deviation(self) -> float:
+        """Return the standard deviation of the noise in bins, by bisection.
+
+        The noise is log-concave, so the two ends of the interval are the worst pair and the best test asks whether the
+        report is at least t: delta = max over t of P(z >= t - bins + 1) - e^epsilon P(z >= t).
+        """
+        grown, wanted = float(self.epsilon.exp_below()), float(self.delta) * (1 - 1e-6)  # whole weights move delta by far less
+        low, high = 1e-2, 1e9 * self.bins
+        while high / low > 1 + 1e-9:
+            middle = sqrt(low * high)
+            tails = _tails(middle, self.bins)
+            spent = max(1 - far - grown * near for near, far in zip(tails, reversed(tails), strict=True))
+            low, high = (middle, high) if spent > wanted else (low, middle)
+        return high
+
+
+def _tails(deviation: float, bins: int) -> list[float]:
+    """Return P(z >= t) for t = 1 .. bins-1, of normal noise rounded to whole bins."""
+    return [erfc((t - 0.5) / deviation / sqrt(2)) / 2 for t in range(1, bins)]
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer the Gaussian mechanism."""
+    return [Gaussian]

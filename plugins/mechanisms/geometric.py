@@ -1,0 +1,45 @@
+"""The geometric mechanism, the discrete form of Laplace noise.
+
+Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ldpsql import Channel, Domain, Mechanism, RangeMechanism, hookimpl
+from ldpsql.channels import Convolution
+from ldpsql.ranges import MAX_VALUES, Whole
+from ldpsql.spec import WholeField
+
+
+class Geometric(RangeMechanism):
+    """Geometric mechanism: add noise z with P(z) ~ e^(-epsilon |z|), on a range wider than that of the values by a margin.
+
+    Numbers d apart keep d * epsilon. Reports are whole numbers low - margin .. high + margin; noise that leaves them goes to
+    their nearer end. Where e^(-epsilon * margin) is small, sums of reports are unbiased.
+
+    >>> mechanism = Geometric(epsilon=1, low=0, high=1, margin=1)
+    >>> mechanism.alphabet().texts, mechanism.channel().probabilities().round(3)[0].tolist()
+    (['-1', '0', '1', '2'], [0.269, 0.462, 0.17, 0.099])
+    """
+
+    name = "geometric"
+    sql_reports = 'range("low"::BIGINT - "margin"::BIGINT, "high"::BIGINT + "margin"::BIGINT + 1)'
+    margin: Annotated[WholeField, Field(ge=0, le=MAX_VALUES)] = Field(
+        100, description="how far reports reach beyond the values"
+    )
+
+    def alphabet(self) -> Domain:
+        """Return the wider range."""
+        return Whole(self.low - self.margin, self.high + self.margin)
+
+    def channel(self) -> Channel:
+        """Return the noise by rounding each weight up against the one before."""
+        return Convolution.geometric(self.epsilon.exp_below(), len(self.values()), self.margin)
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer the geometric mechanism."""
+    return [Geometric]

@@ -1,0 +1,32 @@
+"""The planar geometric mechanism, truncated to a rectangle.
+
+ElSalamouny, Palamidessi, "Full convergence of the iterative Bayesian update and applications to mechanisms for privacy
+protection", 2020, appendix B, equation 24.
+"""
+
+from ldpsql import Channel, GridMechanism, Mechanism, hookimpl
+from ldpsql.channels import from_doubles, reduced
+from ldpsql.plane import clamped_plane
+
+
+class PlanarGeometric(GridMechanism):
+    """Planar geometric mechanism: P(z|x) ~ e^(-epsilon d(x,z)) on an infinite grid, then the nearest cell of the rectangle.
+
+    Geo-indistinguishable: cells at distance d keep d * epsilon. Reports are cells.
+
+    >>> PlanarGeometric(epsilon=1, columns=2, rows=2).channel().probabilities().round(3)[0].tolist()
+    [0.455, 0.212, 0.212, 0.122]
+    """
+
+    name = "planar_geometric"
+
+    def channel(self) -> Channel:
+        """Return the noise, its mass beyond the border collected by the cells of the border."""
+        step = self.epsilon.value * self.side
+        return from_doubles(clamped_plane(self.columns, self.rows, reduced(step)), step)
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer the planar geometric mechanism."""
+    return [PlanarGeometric]

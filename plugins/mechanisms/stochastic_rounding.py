@@ -1,0 +1,42 @@
+"""Stochastic rounding (SR), the one-bit mechanism for means.
+
+Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally private estimation", JASA 2018; also Ding, Kulkarni,
+Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
+"""
+
+import numpy as np
+
+from ldpsql import Channel, Domain, IntervalMechanism, Mechanism, hookimpl
+from ldpsql.channels import from_doubles, reduced
+
+
+class StochasticRounding(IntervalMechanism):
+    """Stochastic rounding: report 1 or -1, the chance of 1 rising linearly with the value.
+
+    It goes from 1/(e^epsilon+1) at the lower end to e^epsilon/(e^epsilon+1) at the upper one.
+
+    With the interval scaled to [-1, 1], C times the report is unbiased, C = (e^epsilon + 1)/(e^epsilon - 1). A value counts as
+    the centre of its bin.
+
+    >>> StochasticRounding(epsilon=1, low=0, high=1, bins=2).channel().probabilities().round(3)[0].tolist()
+    [0.616, 0.384]
+    """
+
+    name = "stochastic_rounding"
+    sql_reports = "[-1, 1]"
+
+    def alphabet(self) -> Domain:
+        """Return -1 and 1."""
+        return Domain.of([-1, 1])
+
+    def channel(self) -> Channel:
+        """Return the two probabilities of every bin."""
+        at = (2 * np.arange(self.bins) + 1) / self.bins - 1
+        rise = at * np.tanh(reduced(self.epsilon.value) / 2) / 2
+        return from_doubles(np.stack([0.5 - rise, 0.5 + rise], axis=1), self.epsilon.value)
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer stochastic rounding."""
+    return [StochasticRounding]

@@ -1,0 +1,98 @@
+"""What a mechanism does to privacy and information: its channel, its audit, mutual information, distortion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql import Mechanism, audit, hookimpl
+from ldpsql.domain import plain
+from ldpsql.errors import InvalidParameter
+from ldpsql.handles import MECHANISMS
+from ldpsql.mechanism import certify
+from ldpsql.sql import Macros, Scalar, guarded
+
+_SQL_TYPES = {"str": "VARCHAR", "float": "DOUBLE"}
+_CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHAR, probability DOUBLE)[]"
+
+
+def _struct(result: type) -> str:
+    return "STRUCT(" + ", ".join(f'"{f.name}" {_SQL_TYPES[str(f.type)]}' for f in fields(result)) + ")"
+
+
+@guarded
+def analytic(handles: pa.ChunkedArray) -> pa.Array:
+    """Return the analytic audit of each mechanism."""
+    return pa.array([asdict(audit.analytic(MECHANISMS.thing(handle))) for handle in plain(handles).to_pylist()])
+
+
+@guarded
+def channel(handles: pa.ChunkedArray) -> pa.Array:
+    """Return the cells of each channel: positions counted from 1, the report as text, the exact and the rounded probability."""
+    return pa.array([_cells(MECHANISMS.thing(handle)) for handle in plain(handles).to_pylist()])
+
+
+def _cells(mechanism: Mechanism) -> list[dict[str, Any]]:
+    known = certify(mechanism)
+    return [
+        {
+            "value": x + 1,
+            "report": y + 1,
+            "report_text": audit.report_text(known, y),
+            "exact": str(exact),
+            "probability": float(exact),
+        }
+        for x, y, exact in audit.listed(mechanism)
+    ]
+
+
+@guarded
+def mutual_information(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
+    """Return the mutual information of value and report under each prior, in nats."""
+    return pa.array(_over(audit.mutual_information, handles, priors), pa.float64())
+
+
+@guarded
+def average_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
+    """Return the mean distance from value to report under each prior."""
+    return pa.array(_over(audit.average_distortion, handles, priors), pa.float64())
+
+
+@guarded
+def rate_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray, betas: pa.ChunkedArray) -> pa.Array:
+    """Return mutual information, distortion, and the least information for that distortion that the slope beta proves."""
+    slopes = iter(plain(betas).to_pylist())
+
+    def bounds(mechanism: Mechanism, prior: np.ndarray) -> dict[str, float]:
+        return asdict(audit.rate_distortion(mechanism, prior, float(next(slopes))))
+
+    return pa.array(_over(bounds, handles, priors))
+
+
+def _over(measure: Callable[[Mechanism, np.ndarray], Any], handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> list[Any]:
+    rows = zip(plain(handles).to_pylist(), plain(priors), strict=True)
+    return [measure(MECHANISMS.thing(handle), _numbers(prior)) for handle, prior in rows]
+
+
+def _numbers(prior: pa.Scalar) -> np.ndarray:
+    try:
+        return np.asarray(prior.values.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    except (AttributeError, pa.ArrowException):
+        raise InvalidParameter("a prior must be a list of numbers", "one for each value of the domain") from None
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.channel``, ``ldp.audit``, ``ldp.mutual_information``, ``ldp.average_distortion`` and ``ldp.rate_distortion``."""
+    return [
+        Scalar("__ldp_audit", analytic, _struct(audit.AnalyticAudit)),
+        Scalar("__ldp_channel", channel, _CELL),
+        Scalar("__ldp_mutual_information", mutual_information, "DOUBLE"),
+        Scalar("__ldp_average_distortion", average_distortion, "DOUBLE"),
+        Scalar("__ldp_rate_distortion", rate_distortion, _struct(audit.RateDistortion)),
+        Macros.beside(__file__),
+    ]

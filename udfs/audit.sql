@@ -1,0 +1,22 @@
+CREATE OR REPLACE MACRO ldp.audit(m) AS TABLE SELECT unnest(__ldp_audit(__ldp_mechanism(m)));
+
+-- A report keeps its own type where reports are listed; else it is shown as text.
+CREATE OR REPLACE MACRO ldp._shown
+    (cell, reports STRUCT(words INTEGER)) AS cell.report_text,
+    (cell, reports STRUCT(hashed INTEGER)) AS cell.report_text,
+    (cell, reports) AS reports[cell.report];
+CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
+    SELECT (m)."domain"[cell.value] AS value, ldp._shown(cell, (m).reports) AS report, cell.exact, cell.probability
+    FROM (SELECT unnest(__ldp_channel(__ldp_mechanism(m))) AS cell);
+
+-- `prior` is a list with one number for each value of the domain.
+CREATE OR REPLACE MACRO ldp.mutual_information(m, prior) AS __ldp_mutual_information(__ldp_mechanism(m), prior);
+CREATE OR REPLACE MACRO ldp.average_distortion(m, prior) AS __ldp_average_distortion(__ldp_mechanism(m), prior);
+CREATE OR REPLACE MACRO ldp.rate_distortion(m, prior, beta) AS
+    __ldp_rate_distortion(__ldp_mechanism(m), prior, beta::DOUBLE);
+
+COMMENT ON MACRO TABLE ldp.audit IS 'realised privacy, exactly: ratio, slack, and the pair and report that attain it';
+COMMENT ON MACRO TABLE ldp.channel IS 'the probability of every report given every value, exact and rounded';
+COMMENT ON MACRO ldp.mutual_information IS 'information of a report about the value under a prior, in nats';
+COMMENT ON MACRO ldp.average_distortion IS 'mean distance from the value to the report under a prior';
+COMMENT ON MACRO ldp.rate_distortion IS 'both, and the least information that the distortion allows';
