@@ -105,20 +105,19 @@ def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
     if (kept == 0).any():
         raise NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
     logs, distances = np.log(kept.astype(np.float64)), claim.metric.matrix()
-    best = (-inf, 0, 0, 0)
+    best = (-inf, 0, 1)
     for x in range(len(kept)):
-        rise = logs[x] - logs  # (other, report)
-        allowed = float(claim.epsilon) * distances[x]
-        doubtful = (rise > (allowed - _LOG_DOUBT)[:, None]) & (np.arange(len(kept)) != x)[:, None]
-        for other, y in np.argwhere(doubtful):
+        highest = (logs[x] - logs).max(axis=1)  # over the reports
+        steepness = np.divide(highest, distances[x], out=np.full(len(kept), -inf), where=distances[x] > 0)
+        for other in np.flatnonzero((highest > float(claim.epsilon) * distances[x] - _LOG_DOUBT) & (distances[x] > 0)):
             limit = claim.limit(x, int(other))
-            if int(kept[x, y]) * limit.denominator > limit.numerator * int(kept[other, y]):
-                raise _above(claim, float(rise[other, y] / distances[x, other]))
-        steepness = np.divide(rise.max(axis=1), distances[x], out=np.full(len(kept), -inf), where=distances[x] > 0)
-        other = int(steepness.argmax())
-        if steepness[other] > best[0]:
-            best = (float(steepness[other]), x, other, int(rise[other].argmax()))
-    tight, x, other, y = best
+            for y in np.flatnonzero(logs[x] - logs[other] > float(claim.epsilon) * distances[x, other] - _LOG_DOUBT):
+                if int(kept[x, y]) * limit.denominator > limit.numerator * int(kept[other, y]):
+                    raise _above(claim, float(steepness[other]))
+        if steepness.max() > best[0]:
+            best = (float(steepness.max()), x, int(steepness.argmax()))
+    tight, x, other = best
+    y = int((logs[x] - logs[other]).argmax())
     return Certificate(claim, Fraction(int(kept[x, y]), int(kept[other, y])), x, other, int(used[y]), tight)
 
 

@@ -111,7 +111,8 @@ class Estimate:
 
         ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap); an inversion that is no
         distribution is judged by the nearest one. ``fit_p_value`` is an upper bound of the chance that honest reports are as
-        far from any distribution; where nearly all reports differ there is no such test, and it is 1. ``influence`` is how far one replaced report can move a share.
+        far from any distribution; where nearly all reports differ there is no such test, and it is 1. ``influence`` is how
+        far one replaced report can move a share.
         """
         model, fit = self._likelihood, self.of.fit
         theta = simplex_projection(self._theta)
@@ -161,15 +162,7 @@ class Estimate:
 
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
-    """Estimate every group from counts of shape (groups, reports of the alphabet).
-
-    Raises:
-        NoReports: where a group is empty.
-        NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
-
-    """
-    if not len(counts) or not (counts.sum(axis=-1) > 0).all():
-        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
     return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts), estimator)
 
 
@@ -177,9 +170,12 @@ def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator:
     """Estimate every group from its likelihood.
 
     Raises:
+        NoReports: where a group is empty.
         NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
+    if not len(likelihood.counts) or not (likelihood.n > 0).all():
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(

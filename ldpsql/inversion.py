@@ -13,7 +13,6 @@ from ldpsql.supports import SupportOperator
 MAX_CONDITION = 1e8
 
 
-@lru_cache(maxsize=256)
 def condition_number(operator: Operator) -> float:
     """Return the 2-norm condition number of the channel: how much inversion can magnify errors."""
     if isinstance(operator, KeepOrSpreadOperator):
@@ -22,6 +21,11 @@ def condition_number(operator: Operator) -> float:
         # Expected support counts are miss + (hit - miss) theta: eigenvalues hit - miss and hit + (inputs - 1) miss.
         lift = operator.hit - operator.miss
         return (lift + operator.inputs * operator.miss) / abs(lift)
+    return _computed_condition(operator)
+
+
+@lru_cache(maxsize=256)
+def _computed_condition(operator: Operator) -> float:
     return float(np.linalg.cond(operator.matrix()))
 
 

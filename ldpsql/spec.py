@@ -183,6 +183,8 @@ def sql_literal(value: object) -> str:
         return str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, Fraction):
+        return decimal_text(value)
     return "'" + str(value).replace("'", "''") + "'"
 
 

@@ -71,7 +71,9 @@ def check_rows(channel: Channel) -> None:
     if isinstance(channel, DenseChannel):
         assert channel.tables.weights(channel.outputs) == weights, "the alias tables do not give the weights back"
     if isinstance(channel, Convolution):
-        assert channel.tables.weights(len(channel.noise)) == [channel.noise.tolist()], "the alias table does not give the noise back"
+        assert channel.tables.weights(len(channel.noise)) == [channel.noise.tolist()], (
+            "the alias table does not give the noise back"
+        )
 
 
 def check_sampler(channel: Channel, draws: int) -> None:

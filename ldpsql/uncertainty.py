@@ -138,12 +138,16 @@ def _optimal_face(likelihood: Likelihood, theta: Floats) -> tuple[NDArray[np.int
     return face, likelihood.operator.matrix()[face][:, likelihood.counts[0] > 0]
 
 
-@lru_cache(maxsize=256)
 def influence(operator: Operator) -> float:
     """Return by how much n reports move at most when one is replaced: n times the change of an inverted share."""
     if isinstance(operator, KeepOrSpreadOperator):
         return 1.0 / abs(operator.keep - operator.spread)
     if isinstance(operator, SupportOperator):
         return 1.0 / abs(operator.hit - operator.miss)
+    return _computed_influence(operator)
+
+
+@lru_cache(maxsize=256)
+def _computed_influence(operator: Operator) -> float:
     inverse = np.linalg.pinv(operator.matrix())
     return float((inverse.max(axis=0) - inverse.min(axis=0)).max())

@@ -11,7 +11,7 @@ import pytest
 
 from ldpsql import Channel, DenseChannel, KeepOrSpread, LdpError, Mechanism, NotPrivate, certify
 from ldpsql.channels import TOTAL, Codes
-from ldpsql.privacy import exp_below
+from ldpsql.privacy import PureLdp, exp_below
 from ldpsql.randomness import Words, random_words
 from ldpsql.registry import registry
 from ldpsql.testing import check_mechanism, check_sampler
@@ -29,12 +29,15 @@ def krr(epsilon: object = 1, size: int = 4) -> Mechanism:
 @pytest.mark.parametrize("size", [2, 10, 100, 1000])
 def test_realised_epsilon_is_never_above_the_claim_and_close_to_it(epsilon: str, size: int) -> None:
     proof = certify(krr(epsilon, size)).certificate
+    assert isinstance(proof.claim, PureLdp)
+    assert proof.ratio is not None
     assert proof.ratio <= proof.claim.limit
     assert proof.epsilon == pytest.approx(float(epsilon), rel=1e-5)
 
 
 def test_the_witness_attains_the_ratio() -> None:
     known = certify(Matrix(domain=[1, 2, 3], rows=[["1/2", "1/3", "1/6"], ["1/3", "1/3", "1/3"], ["1/6", "1/3", "1/2"]]))
+    assert isinstance(known.channel, DenseChannel)
     weights, proof = known.channel.weights().tolist(), known.certificate
     assert Fraction(weights[proof.value][proof.report], weights[proof.other][proof.report]) == proof.ratio
     assert proof.ratio == max(Fraction(a[y], b[y]) for a in weights for b in weights for y in range(3))

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ldpsql import Channel, DenseChannel, InvalidParameter, KeepOrSpread
-from ldpsql.channels import TOTAL, floor_mixing
+from ldpsql import DenseChannel, InvalidParameter, KeepOrSpread
+from ldpsql.channels import TOTAL, TableChannel, floor_mixing
 from ldpsql.errors import PrivacyLeakWarning
 from ldpsql.privacy import Epsilon, exp_below
 from ldpsql.randomness import random_words
@@ -23,13 +23,13 @@ from ldpsql.testing import check_rows, check_sampler, insecure_words_for_tests
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]
 
 
-def drawn_by(channel: Channel, value: int, words: list[int]) -> list[int]:
+def drawn_by(channel: TableChannel, value: int, words: list[int]) -> list[int]:
     """Drive the sampler with these words."""
     given_words = np.array(words, dtype=np.uint64)
     return channel.draw(np.full(len(words), value, dtype=np.int32), lambda count: given_words[:count]).tolist()
 
 
-def weights_by_driving(channel: Channel, value: int, cuts: list[int]) -> list[int]:
+def weights_by_driving(channel: TableChannel, value: int, cuts: list[int]) -> list[int]:
     """Count the words that give each report, given all places where the report may change.
 
     Between two cuts the report must be constant: first, middle and last word are driven.
@@ -114,7 +114,7 @@ def test_weights_cannot_be_changed_after_the_channel_was_made() -> None:
 @pytest.mark.parametrize(
     "channel", [KeepOrSpread.within(5, Fraction(3)), floor_mixing([[Fraction(1, 3)] * 3] * 2, Fraction(1))]
 )
-def test_a_million_draws_follow_the_channel(channel: Channel) -> None:
+def test_a_million_draws_follow_the_channel(channel: TableChannel) -> None:
     check_sampler(channel, 1_000_000)
 
 

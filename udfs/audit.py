@@ -87,7 +87,7 @@ def _numbers(prior: pa.Scalar) -> np.ndarray:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.channel``, ``ldp.audit``, ``ldp.mutual_information``, ``ldp.average_distortion`` and ``ldp.rate_distortion``."""
+    """Offer ``ldp.channel``, ``ldp.audit``, and what reports tell: information, distortion, and their trade-off."""
     return [
         Scalar("__ldp_audit", analytic, _struct(audit.AnalyticAudit)),
         Scalar("__ldp_channel", channel, _CELL),
