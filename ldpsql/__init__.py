@@ -47,7 +47,7 @@ _HOMES = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604, RUF100  # checked against _HOMES by the tests
+__all__ = [
     "CategoricalMechanism",
     "Certificate",
     "Channel",
@@ -84,6 +84,10 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'ldpsql' has no attribute '{name}'")
     return getattr(import_module(f"ldpsql.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 # An install keeps plugins/ and udfs/ inside this folder; a checkout keeps them beside it.

@@ -5,7 +5,10 @@ A domain is declared, never inferred from data, and keeps the type of its values
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -19,30 +22,37 @@ from ldpsql.channels import Codes
 from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
 
 _FAMILIES = {
-    "text": (pa.types.is_string, pa.types.is_large_string),
-    "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
-    "boolean": (pa.types.is_boolean,),
-    "time": (pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
+    "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
+    "number": lambda t: pa.types.is_integer(t) or pa.types.is_decimal(t) or pa.types.is_float32(t) or pa.types.is_float64(t),
+    "boolean": pa.types.is_boolean,
+    "date": pa.types.is_date,
+    "timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is None,
+    "timestamp with time zone": lambda t: pa.types.is_timestamp(t) and t.tz is not None,
 }
-_NAMED_TYPES = {str(t): t for t in (pa.string(), pa.large_string(), pa.bool_(), pa.date32(), pa.time64("us"))} | {
+_PLAIN_TYPES = {
     str(t): t
     for t in (
+        *(pa.string(), pa.large_string(), pa.bool_(), pa.date32(), pa.float32(), pa.float64()),
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-        *(pa.float32(), pa.float64()),
-        *(pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")),
     )
 }
 
 
 def family(arrow_type: pa.DataType) -> str | None:
-    """Return which values a type can be compared with: text, number, boolean or time; None for anything else."""
-    return next((name for name, tests in _FAMILIES.items() if any(test(arrow_type) for test in tests)), None)
+    """Return which values a type can be compared with: text, number, boolean, date, ...; None for anything else."""
+    return next((name for name, holds in _FAMILIES.items() if holds(arrow_type)), None)
 
 
 def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the column as one array (DuckDB hands over chunks), text in the form that Arrow can look up."""
+    """Return the column as one array (DuckDB hands over chunks), in a form that Arrow can look up."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return whole.cast(pa.string()) if pa.types.is_string_view(whole.type) else whole
+    if pa.types.is_string_view(whole.type):
+        return whole.cast(pa.string())
+    if isinstance(whole.type, pa.Bool8Type):
+        return whole.storage.cast(pa.bool_())
+    if pa.types.is_dictionary(whole.type) and whole.dictionary.null_count:
+        return whole.dictionary_decode()
+    return whole
 
 
 class Domain:
@@ -54,7 +64,7 @@ class Domain:
 
     def __init__(self, values: pa.Array) -> None:
         self.values = values
-        self._as_type: dict[pa.DataType, pa.Array | None] = {}
+        self._in_type: dict[pa.DataType, tuple[pa.Array, pa.Array | None]] = {}
 
     @classmethod
     def of(cls, given: object) -> Domain:
@@ -77,6 +87,8 @@ class Domain:
             raise InvalidDomain("a domain must not hold NULL", "declare a value for it and use nulls := 'as:VALUE'")
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             raise InvalidDomain("a domain must not hold NaN", "declare finite numbers only")
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, 0.0)  # -0.0 equals 0.0
         if len(pc.unique(values)) < len(values):
             raise InvalidDomain("a domain must not hold a value twice", "list every value once")
         return cls(values)
@@ -105,9 +117,8 @@ class Domain:
     def to_json(self) -> list[Any] | dict[str, Any]:
         """Return a plain list where that says it all, else the type beside the values as text."""
         plain_list = self.values.to_pylist()
-        if pa.array(plain_list).type == self.values.type:
-            return list(plain_list) if family(self.values.type) != "time" else self._typed()
-        return self._typed()
+        literal = family(self.values.type) in ("text", "number", "boolean") and not pa.types.is_decimal(self.values.type)
+        return list(plain_list) if literal and pa.array(plain_list).type == self.values.type else self._typed()
 
     def _typed(self) -> dict[str, Any]:
         return {"type": str(self.values.type), "values": self.texts}
@@ -128,27 +139,33 @@ class Domain:
             return pc.take(self.locate(column.dictionary), column.indices)
         if pa.types.is_null(column.type):
             return pa.nulls(len(column), pa.int32())
-        if column.type not in self._as_type:
-            self._as_type[column.type] = self._cast(column.type)
-        values = self._as_type[column.type]
-        if values is not None:
-            return pc.index_in(column, value_set=values)
-        try:
-            return pc.index_in(column.cast(self.values.type), value_set=self.values)
-        except pa.ArrowException:
-            raise OutsideDomain(*OUTSIDE) from None
+        if column.type not in self._in_type:
+            self._in_type[column.type] = self._converted(column.type)
+        values, positions = self._in_type[column.type]
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, 0.0)  # -0.0 equals 0.0
+        found = pc.index_in(column, value_set=values)
+        return found if positions is None else positions.take(found)
 
-    def _cast(self, column_type: pa.DataType) -> pa.Array | None:
-        """Return the domain in a column's type (the domain is public, so it is the side that is cast); None if inexact."""
-        if family(column_type) != family(self.values.type):
+    def _converted(self, column_type: pa.DataType) -> tuple[pa.Array, pa.Array | None]:
+        """Return those values that a column's type can hold, and their positions; None for all of them.
+
+        The domain is public, so it is the side that is converted, each value exactly: one that the type cannot hold cannot
+        occur in the column.
+        """
+        if column_type == self.values.type:
+            return self.values, None
+        if family(column_type) is None or family(column_type) != family(self.values.type):
             raise WrongType(
-                f"the column has type {column_type}, the domain has type {self.values.type}",
+                f"the column has type {shown_type(column_type)}, the domain has type {self.values.type}",
                 "declare the domain in the column's type, or cast the column",
             )
-        try:
-            return self.values.cast(column_type)
-        except pa.ArrowException:
-            return None
+        cells = [_exactly(value, column_type) for value in self.values]
+        kept = [place for place, cell in enumerate(cells) if cell is not None]
+        values = pa.array([cell.as_py() for cell in cells if cell is not None], column_type)
+        if len(pc.unique(values)) < len(values):
+            raise WrongType("two values of the domain are the same in the column's type", "declare it in the column's type")
+        return values, pa.array(kept, pa.int32())
 
     @cached_property
     def _first_of_range(self) -> int | None:
@@ -156,7 +173,7 @@ class Domain:
         if not pa.types.is_integer(self.values.type):
             return None
         first, last = self.values[0].as_py(), self.values[-1].as_py()
-        consecutive = pc.all(pc.equal(pc.pairwise_diff(self.values)[1:], 1)).as_py()
+        consecutive = last - first == len(self) - 1 and self.values.to_pylist() == list(range(first, last + 1))
         return int(first) if consecutive and -(2**62) < first < last < 2**62 else None
 
     def _range_codes(self, column: pa.Array) -> Codes | None:
@@ -201,24 +218,57 @@ def _to_arrow(given: object) -> pa.Array:
     """Return the given values as one plain Arrow array."""
     try:
         if isinstance(given, dict):
-            return pa.array(given["values"], pa.string()).cast(_named_type(given["type"]))
+            given = pa.array(given["values"], pa.string()).cast(_named_type(given["type"]))
         if isinstance(given, pl.Series):
             given = given.to_arrow()
+        if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes):
+            given = pa.array(given)
         if isinstance(given, pa.Array | pa.ChunkedArray):
             values = plain(given)
-            return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes):
-            return pa.array(given)
+            values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+            values.to_pylist()  # an infinite date, say, has no value outside DuckDB
+            return values.take(pa.array(range(len(values)), pa.int64()))  # a copy: nobody else may change it
     except (pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
         pass
     raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")
 
 
 def _named_type(name: str) -> pa.DataType:
-    if name.startswith("decimal128("):
-        digits, scale = name.removeprefix("decimal128(").rstrip(")").split(",")
-        return pa.decimal128(int(digits), int(scale))
-    return _NAMED_TYPES[name]
+    """Return the type that Arrow writes like this."""
+    if found := re.fullmatch(r"decimal128\((\d+), (\d+)\)", name):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    if found := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=([\w/+:-]+))?\]", name):
+        return pa.timestamp(found[1], found[2])
+    return _PLAIN_TYPES[name]
+
+
+def shown_type(arrow_type: pa.DataType) -> str:
+    """Return a type for a message: of a nested one only the outside, for the names of its fields may be raw values."""
+    return str(arrow_type) if family(arrow_type) else str(arrow_type).split("<")[0].split("(")[0]
+
+
+def _exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:
+    """Return a value in another type of its family where it is the same there, else None.
+
+    A decimal is the same as a float where it rounds to it: 0.1 and 0.1::DOUBLE.
+    """
+    try:
+        number = value.as_py()
+        if not isinstance(number, int | float | Decimal) or isinstance(number, bool):
+            there = value.cast(target)
+            return there if there.cast(value.type).equals(value) else None
+        if pa.types.is_floating(target):
+            near = np.float32(number) if target == pa.float32() else np.float64(number)
+            same = isinstance(number, Decimal) or Fraction(float(near)) == Fraction(number)
+            return pa.scalar(float(near), target) if same else None
+        if pa.types.is_decimal(target):
+            exact = Decimal(repr(number) if isinstance(number, float) else number)
+            rounded = exact.quantize(Decimal(1).scaleb(-target.scale))
+            same = float(rounded) == number if isinstance(number, float) else rounded == number
+            return pa.scalar(rounded, target) if same else None
+        return pa.scalar(int(number), target) if int(number) == number else None
+    except (pa.ArrowException, ArithmeticError, ValueError):
+        return None
 
 
 DomainField = Annotated[Domain, BeforeValidator(Domain.of), PlainSerializer(Domain.to_json)]

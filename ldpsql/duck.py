@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import duckdb
@@ -10,7 +11,10 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from ldpsql.errors import ConnectionRefused
 from ldpsql.registry import registry
-from ldpsql.sql import Macros, Scalar
+from ldpsql.sql import Macros, Scalar, quoted
+
+_ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
+_MARK = "_ldpsql_made_this"
 
 
 def connect(database: str = ":memory:", *, name: str = "ldp", use: bool = False, **options: Any) -> DuckDBPyConnection:
@@ -30,46 +34,58 @@ def attach(con: DuckDBPyConnection, *, name: str = "ldp", use: bool = False) -> 
         ConnectionRefused: where a catalog of that name belongs to somebody else.
 
     """
-    functions = registry().functions()
-    cursor = con.cursor()  # a result that is still open on `con` would block it
-    try:
+    with _ATTACHING, con.cursor() as cursor:  # a result that is still open on `con` would block it
         _make_catalog(cursor, name)
-        _create_scalars(cursor, [f for f in functions if isinstance(f, Scalar)])
-        for macros in (f for f in functions if isinstance(f, Macros)):
-            cursor.execute(macros.statements(name))
-    finally:
-        cursor.close()
+        cursor.execute(f"USE {quoted(name)}")  # a macro of the user's must not stand in the way of a scalar
+        functions = registry().functions()
+        for kind in (Scalar, Macros):  # macros of one plugin may call scalars of another
+            for plugin, offered in functions:
+                try:
+                    _create(cursor, [f for f in offered if isinstance(f, kind)], name)
+                except duckdb.Error as error:
+                    if plugin.built_in:
+                        raise
+                    registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
     if use:
-        row = con.execute("SELECT current_setting('search_path'), current_catalog(), current_schema()").fetchone()
-        path = (row and row[0]) or (f'"{row[1]}"."{row[2]}"' if row else "")
-        if f'"{name}"' not in path:
-            con.execute("SET search_path = ?", [f'{path},"{name}"'])
+        _put_on_search_path(con, quoted(name))
     return con
 
 
+def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
+    setting = "SELECT coalesce(nullif(current_setting('search_path'), ''), concat_ws('.', current_catalog(), current_schema()))"
+    (path,) = con.execute(setting).fetchone() or ("",)
+    if catalog not in path.split(","):
+        con.execute("SET search_path = ?", [f"{path},{catalog}"])
+
+
 def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
-    found = cursor.execute("SELECT path IS NULL FROM duckdb_databases() WHERE database_name = ?", [name]).fetchone()
-    if found == (False,) or name in ("memory", "system", "temp"):
-        raise ConnectionRefused(f"the catalog '{name}' is a database of yours", "choose another: attach(con, name=...)")
-    quoted = '"' + name.replace('"', '""') + '"'
-    cursor.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {quoted} (READ_WRITE)")
+    """Attach the catalog, unless it is there; a macro in it tells it from a database of the user's."""
+    mine = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
+    if cursor.execute(mine, [name, _MARK]).fetchone() == (True,):
+        return
+    taken = """SELECT lower(database_name) FROM duckdb_databases() UNION ALL
+               SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
+    if (name.lower(),) in cursor.execute(taken).fetchall():
+        raise ConnectionRefused(
+            f"there is a database or schema named '{name}' of yours", "choose another: attach(con, name=...)"
+        )
+    cursor.execute(f"ATTACH ':memory:' AS {quoted(name)} (READ_WRITE)")
+    cursor.execute(f"CREATE MACRO {quoted(name)}.{_MARK}() AS true")
 
 
-def _create_scalars(cursor: DuckDBPyConnection, scalars: list[Scalar]) -> None:
-    known = {row[0] for row in cursor.execute("SELECT function_name FROM duckdb_functions()").fetchall()}
-    for scalar in scalars:
-        if scalar.name in known:
-            continue
-        try:
+def _create(cursor: DuckDBPyConnection, functions: list[Scalar | Macros], catalog: str) -> None:
+    there = "SELECT function_name FROM duckdb_functions() WHERE database_name = 'system' AND function_type = 'scalar'"
+    known = {row[0] for row in cursor.execute(there).fetchall()}
+    for function in functions:
+        if isinstance(function, Macros):
+            cursor.execute(function.statements(catalog))
+        elif function.name not in known:
             cursor.create_function(
-                scalar.name,
-                scalar.function,
+                function.name,
+                function.function,
                 None,
-                scalar.returns,
+                function.returns,
                 type=PythonUDFType.ARROW,
                 null_handling=FunctionNullHandling.SPECIAL,
-                side_effects=scalar.volatile,
+                side_effects=function.volatile,
             )
-        except duckdb.Error:  # another thread may have been faster; if it was anything else, the function is not there
-            if not cursor.execute("FROM duckdb_functions() WHERE function_name = ?", [scalar.name]).fetchone():
-                raise

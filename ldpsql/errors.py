@@ -31,7 +31,8 @@ class LdpError(Exception):
             setattr(self, name, fact)
 
     def __str__(self) -> str:
-        hint = f" Hint: {self.hint}." if self.hint else ""
+        stop = "" if self.hint.endswith("?") else "."
+        hint = f" Hint: {self.hint}{stop}" if self.hint else ""
         return f"[{self.code}] {self.message}.{hint}"
 
 
@@ -70,12 +71,19 @@ class UnknownName(UsageError):
     """No plugin, parameter or option has this name."""
 
     code = "LDP201"
+    kind: str
+    name: str
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
         super().__init__(f"there is no {kind} named '{name}'", hint, kind=kind, name=name, known=known)
+
+    def unnamed(self) -> UnknownName:
+        """Return the error without the name, for where the name may be a raw value."""
+        self.message, self.name = f"there is no such {self.kind}", ""
+        return self
 
 
 class PluginError(LdpError):

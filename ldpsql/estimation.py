@@ -1,4 +1,4 @@
-"""From counts of reports to an estimate with its errors: the one path that SQL, Python and the command line share."""
+"""From counts of reports to an estimate with its errors: the one path that SQL and Python share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,20 @@ from ldpsql.likelihood import Floats, Likelihood, Operator, operator
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.reports import HashReports, distinct, impossible
 from ldpsql.supports import SupportOperator
-from ldpsql.uncertainty import Intervals, best_fit, identified, influence, intervals, log_fit_p_value, suspicious, unique
+from ldpsql.uncertainty import (
+    FALSE_ALARM,
+    Intervals,
+    best_fit,
+    identified,
+    influence,
+    intervals,
+    log_fit_p_value,
+    suspicious,
+    unique,
+)
+
+MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
+_MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
 
 
 @lru_cache(maxsize=256)
@@ -118,16 +131,17 @@ class Estimate:
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
         misfit = model.misfit(best_fit(model)) if model.operator.complete else np.zeros(1)
+        log_p = log_fit_p_value(misfit, model.operator.outputs)[0]
         return Diagnosis(
             reports=int(model.n[0]),
             iterations=int(fit.iterations[self.group]),
             log_likelihood=float(model.log_likelihood(theta)[0]),
-            gap=float(model.gap(theta)[0]),
+            gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
-            remedy=self._status.remedy,
+            remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._status.remedy,
             unique=unique(model, theta) if maximum else condition_number(model.operator) < 1e12,
             fit_statistic=float(misfit[0]),
-            fit_p_value=float(np.exp(log_fit_p_value(misfit, model.operator.outputs)[0])),
+            fit_p_value=float(np.exp(log_p)),
             influence=influence(model.operator) / float(model.n[0]),
             condition_number=condition_number(model.operator),
             realised_epsilon=self.of.certified.certificate.epsilon,
@@ -212,7 +226,7 @@ def likelihoods(
     if isinstance(known.reports, Domain):
         yield np.arange(groups), Likelihood(operator_of(mechanism), align(reports, numbers, group, groups, known.reports))
         return
-    weights = _whole(numbers)
+    weights = whole_numbers(numbers)
     if isinstance(known.reports, HashReports) and known.reports.listed is not None:
         cells = group * len(known.reports) + known.reports.positions(reports)
         counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).reshape(groups, -1)
@@ -241,15 +255,22 @@ def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups
             "check that these are its reports, and not another column or mechanism",
         )
     cells = group * len(alphabet) + positions.to_numpy(zero_copy_only=False)
-    counts: Floats = np.bincount(cells, weights=_whole(numbers), minlength=groups * len(alphabet)).astype(np.float64)
+    counts: Floats = np.bincount(cells, weights=whole_numbers(numbers), minlength=groups * len(alphabet)).astype(np.float64)
     return counts.reshape(groups, len(alphabet))
 
 
-def _whole(numbers: pa.Array) -> Floats:
+def whole_numbers(numbers: pa.Array) -> Floats:
+    """Return counts as doubles, which hold them exactly up to 2**53 - 1.
+
+    Raises:
+        BadCounts: where one is negative, NULL, not whole, or larger.
+
+    """
     try:
         whole = numbers.cast(pa.uint64())
     except pa.ArrowException:
         whole = pa.nulls(len(numbers), pa.uint64())
-    if whole.null_count:
-        raise BadCounts("counts must be whole numbers, zero or more", "use ldp.counts(report) or map(reports, numbers)")
-    return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.float64)
+    exact = whole.fill_null(MAX_COUNT + 1).to_numpy(zero_copy_only=False)
+    if (exact > np.uint64(MAX_COUNT)).any():
+        raise BadCounts("counts must be whole numbers from 0 to 2^53 - 1", "use ldp.counts(report) or map(reports, numbers)")
+    return np.asarray(exact, dtype=np.float64)

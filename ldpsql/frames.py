@@ -14,18 +14,19 @@ from ldpsql.estimation import Estimate, estimate_column
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
+from ldpsql.sql import guarded
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | pl.Series | Sequence[Any]"
 
 
-def perturb(column: Column, mechanism: Mechanism | str) -> pa.Array:
-    """Draw one report for each value of a column.
+def perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series:
+    """Draw one report for each value of a column: a Polars series for a series, else an Arrow array.
 
     Raises:
         MissingValue, OutsideDomain, WrongType: where a value cannot be perturbed; then nothing is.
 
     """
-    return certify(registry().mechanism(mechanism)).perturb(_arrow(column))
+    return _perturb(column, mechanism)
 
 
 def estimate(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
@@ -35,6 +36,17 @@ def estimate(reports: Column, mechanism: Mechanism | str, estimator: Estimator |
         ImpossibleReport, NotReports, NoReports: where the column cannot hold reports of the mechanism.
 
     """
+    return _estimate(reports, mechanism, estimator)
+
+
+@guarded
+def _perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series:
+    reports = certify(registry().mechanism(mechanism)).perturb(_arrow(column))
+    return pl.Series(column.name, reports) if isinstance(column, pl.Series) else reports
+
+
+@guarded
+def _estimate(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str) -> Estimate:
     return estimate_column(_arrow(reports), registry().mechanism(mechanism), registry().estimator(estimator))
 
 
@@ -43,7 +55,9 @@ def _arrow(column: Column) -> pa.Array:
         return column.to_arrow()
     if isinstance(column, pa.Array | pa.ChunkedArray):
         return plain(column)
-    try:
-        return pa.array(column)
-    except pa.ArrowException:
-        raise WrongType("a column must hold values of one type", "convert it before") from None
+    if isinstance(column, Sequence) and not isinstance(column, str | bytes):
+        try:
+            return pa.array(column)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass
+    raise WrongType("this is not a column of values of one type", "pass a list or one column, such as frame['city']")

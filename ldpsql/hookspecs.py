@@ -33,6 +33,6 @@ def ldpsql_estimators() -> list[type[Estimator]]:
 
 
 @hookspec
-def ldpsql_functions(registry: Registry) -> list[Scalar | Macros]:  # noqa: ARG001  # named for pluggy
-    """Offer SQL functions; ``registry`` holds all mechanisms and estimators."""
+def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:  # noqa: ARG001  # named for pluggy
+    """Offer SQL functions; ``known`` holds all mechanisms and estimators."""
     return []

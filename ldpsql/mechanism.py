@@ -17,8 +17,8 @@ from pydantic import Field
 from ldpsql.certificate import Certificate, certificate
 from ldpsql.channels import Channel, Drawn, OrthogonalHash, SetChannel, TableChannel
 from ldpsql.domain import Domain, DomainField
-from ldpsql.errors import InvalidParameter
-from ldpsql.privacy import Claim, PureLdp
+from ldpsql.errors import InvalidParameter, NotPrivate
+from ldpsql.privacy import Claim, Epsilon, PureLdp
 from ldpsql.randomness import Words, random_words
 from ldpsql.reports import Alphabet, HashReports, SetReports
 from ldpsql.spec import EpsilonField, Spec
@@ -108,7 +108,10 @@ def certify(mechanism: Mechanism) -> CertifiedMechanism:
 
     """
     channel, values, reports = mechanism.channel(), mechanism.values(), mechanism.alphabet()
-    proof = certificate(channel, mechanism.claim())
+    claim, told = mechanism.claim(), getattr(mechanism, "epsilon", None)
+    if isinstance(told, Epsilon) and claim.epsilon > told:
+        raise NotPrivate(f"{mechanism.name} claims more than the epsilon it was given", "the claim is what users rely on")
+    proof = certificate(channel, claim)
     if channel.inputs != len(values) or not _belongs(reports, channel):
         raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its domain and alphabet")
     null_code, outside_code = (_position(values, rule) for rule in (mechanism.nulls, mechanism.outside))

@@ -62,7 +62,7 @@ class Epsilon:
         if not _DECIMAL.fullmatch(text):
             raise InvalidEpsilon(
                 "epsilon must be a plain decimal number such as 1 or 0.5",
-                f"above 0, at most {cls.maximum}, ASCII digits, at most 12 decimals, no exponent",
+                f"above 0, at most {cls.maximum}, no exponent, at most 12 decimals: in SQL round(ln(3), 12)",
             )
         value = Fraction(text)
         if not 0 < value <= cls.maximum:

@@ -1,4 +1,4 @@
-"""Random bits, from the operating system's OpenSSL generator and from nowhere else.
+"""Random bits, from OpenSSL's cryptographic generator (`ssl.RAND_bytes`) and from nowhere else.
 
 Every draw of every mechanism takes its bits from `random_words`. The generator is safe across threads and forks. It has no
 seed: tests that must drive a sampler hand it another `Words`.

@@ -45,6 +45,11 @@ class Plugin:
     reason: str = ""
     offers: list[str] = field(default_factory=list)
 
+    @property
+    def built_in(self) -> bool:
+        """Whether it came with ldpsql."""
+        return self.package == "ldpsql"
+
 
 class Registry:
     """Mechanisms and estimators by name, and the plugins they came from."""
@@ -53,8 +58,8 @@ class Registry:
         self.mechanisms: dict[str, type[Mechanism]] = {}
         self.estimators: dict[str, type[Estimator]] = {}
         self.plugins: list[Plugin] = []
-        self._functions: list[Scalar | Macros] = []
-        self._owners: dict[str, str] = {}
+        self._owners: dict[str, str] = {}  # of mechanisms and estimators
+        self._sql_names: dict[str, str] = {}  # names of SQL functions that come with ldpsql, and their plugins
         self._manager = pluggy.PluginManager("ldpsql")
         self._manager.add_hookspecs(hookspecs)
 
@@ -66,9 +71,15 @@ class Registry:
         found = cls()
         for name in _built_in():
             found.add_module(name, Plugin(name, "ldpsql", __version__, "ok"))
+        found._sql_names = {
+            name: plugin.name for plugin, offered in found.functions() for function in offered for name in function.names()
+        }
         allowed = _allow_list()
-        for point in sorted(entry_points(group="ldpsql"), key=lambda p: p.name):
+        points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
+        for point in points:
             found._add_installed(point, allowed)
+        for name in sorted(allowed - {"*", *(p.name for p in points), *(p.dist.name for p in points if p.dist)}):
+            found.plugins.append(Plugin(name, "-", "-", "not installed", "it is allowed, but no such plugin is installed"))
         return found
 
     def _add_installed(self, point: EntryPoint, allowed: set[str]) -> None:
@@ -86,7 +97,7 @@ class Registry:
         self.plugins.append(plugin)
         try:
             imported: object = import_module(module)
-        except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a plugin may raise anything
             plugin.status, plugin.reason = "broken", f"importing it raised {type(error).__name__}: {error}"
             return
         self.add(imported, plugin)
@@ -100,27 +111,37 @@ class Registry:
             self._manager.check_pending()
             self._take(plugin)
         except PluginValidationError as error:
-            self._refuse(plugin, str(error).replace("\n", " "))
+            self.refuse(plugin, str(error).replace("\n", " "))
         except LdpError as error:
-            self._refuse(plugin, error.message)
-        except Exception as error:  # noqa: BLE001  # a plugin may raise anything
-            self._refuse(plugin, f"it raised {type(error).__name__}: {error}")
+            self.refuse(plugin, error.message)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a plugin may raise anything
+            self.refuse(plugin, f"it raised {type(error).__name__}: {error}")
 
-    def _refuse(self, plugin: Plugin, reason: str) -> None:
-        plugin.status, plugin.reason = "broken", reason
+    def refuse(self, plugin: Plugin, reason: str) -> None:
+        """List a plugin as broken and take back all it offered."""
+        plugin.status, plugin.reason, plugin.offers = "broken", reason, []
+        for name in [name for name, owner in self._owners.items() if owner == plugin.name]:
+            del self._owners[name]
+            self.mechanisms.pop(name, None)
+            self.estimators.pop(name, None)
         if self._manager.has_plugin(plugin.name):
             self._manager.unregister(name=plugin.name)
 
     def _take(self, plugin: Plugin) -> None:
         """Call the hooks of one plugin, check everything it returns, then add it."""
-        mechanisms = self._checked(plugin, "ldpsql_mechanisms", Mechanism, self.mechanisms)
-        estimators = self._checked(plugin, "ldpsql_estimators", Estimator, self.estimators)
+        mechanisms = self._checked(plugin, "ldpsql_mechanisms", Mechanism)
+        estimators = self._checked(plugin, "ldpsql_estimators", Estimator)
+        clash = mechanisms.keys() & estimators.keys()
+        if clash:
+            raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
         self.mechanisms |= mechanisms
         self.estimators |= estimators
         plugin.offers = [*(f"mechanism {n}" for n in mechanisms), *(f"estimator {n}" for n in estimators)]
+        if self._hooks_of(plugin) == 0:
+            plugin.reason = "offers nothing: is a function missing its @hookimpl?"
         self._owners |= dict.fromkeys([*mechanisms, *estimators], plugin.name)
 
-    def _checked(self, plugin: Plugin, hook: str, base: type[S], known: Mapping[str, type[S]]) -> dict[str, type[S]]:
+    def _checked(self, plugin: Plugin, hook: str, base: type[S]) -> dict[str, type[S]]:
         new: dict[str, type[S]] = {}
         for offered in self._offered(plugin, hook):
             name = getattr(offered, "name", None)
@@ -128,11 +149,18 @@ class Registry:
                 raise PluginError(f"{hook} must return classes derived from {base.__name__}, each with a name")
             if not _NAME.fullmatch(name) or getattr(offered, "__abstractmethods__", None):
                 raise PluginError(f"{base.kind} {name!r} needs a lower-case name and all methods of {base.__name__}")
-            if name in known or name in new or name in self._owners:
-                owner = self._owners.get(name, plugin.name)
-                raise NameClash(f"the name '{name}' is offered by both {owner} and {plugin.name}")
+            if name in new:
+                raise NameClash(f"{plugin.name} offers the name '{name}' twice")
+            for taken in (name, f"{name}_counts"):
+                if taken in self._owners or taken in self._sql_names:
+                    owner = self._owners.get(taken) or self._sql_names[taken]
+                    raise NameClash(f"the name '{taken}' is offered by both {owner} and {plugin.name}")
+            offered.signature()  # raises here, where its plugin is known, if a parameter is beyond description
             new[name] = offered
         return new
+
+    def _hooks_of(self, plugin: Plugin) -> int:
+        return len(self._manager.get_hookcallers(self._manager.get_plugin(plugin.name)) or [])
 
     def _offered(self, plugin: Plugin, hook: str, **arguments: Any) -> Iterator[Any]:
         for implementation in getattr(self._manager.hook, hook).get_hookimpls():
@@ -142,19 +170,26 @@ class Registry:
                     raise PluginError(f"{hook} must return a list")
                 yield from offered
 
-    def functions(self) -> list[Scalar | Macros]:
-        """Return the SQL functions of all plugins; a plugin that fails here is marked broken and left out."""
-        found: list[Scalar | Macros] = []
-        for plugin in [p for p in self.plugins if p.status == "ok"]:
-            try:
-                offered = list(self._offered(plugin, "ldpsql_functions", registry=self))
-                if not all(isinstance(function, Scalar | Macros) for function in offered):
-                    raise PluginError("ldpsql_functions must return Scalar and Macros")
-            except Exception as error:  # noqa: BLE001  # a plugin may raise anything
-                self._refuse(plugin, str(error))
-            else:
-                found += offered
-        return found
+    def functions(self) -> list[tuple[Plugin, list[Scalar | Macros]]]:
+        """Return the SQL functions of each plugin, built-in ones first; a plugin that fails here is marked broken."""
+        # Third parties first, so that the constructors made from the registry are those of plugins that stay in it.
+        found = [(plugin, self._functions_of(plugin)) for plugin in reversed(self.plugins) if plugin.status == "ok"]
+        return [(plugin, functions) for plugin, functions in reversed(found) if plugin.status == "ok"]
+
+    def _functions_of(self, plugin: Plugin) -> list[Scalar | Macros]:
+        try:
+            offered = list(self._offered(plugin, "ldpsql_functions", known=self))
+            if not all(isinstance(function, Scalar | Macros) for function in offered):
+                raise PluginError("ldpsql_functions must return Scalar and Macros")
+            names = [name for function in offered for name in function.names()]
+            for name in names:
+                owner = self._owners.get(name) or self._sql_names.get(name, plugin.name)
+                if owner != plugin.name and not plugin.built_in:
+                    raise NameClash(f"the SQL name '{name}' is offered by both {owner} and {plugin.name}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a plugin may raise anything
+            self.refuse(plugin, error.message if isinstance(error, LdpError) else str(error))
+            return []
+        return offered
 
     def owner(self, name: str) -> str:
         """Return the plugin that offers a mechanism or an estimator."""
@@ -203,15 +238,29 @@ def _built_in() -> list[str]:
 
 
 def _allow_list() -> set[str]:
-    """Return the installed plugins that may be loaded: LDPSQL_PLUGINS, else ``[plugins] allow`` of ldpsql.toml."""
+    """Return the installed plugins that may be loaded: LDPSQL_PLUGINS, else ``[plugins] allow`` of ldpsql.toml.
+
+    Raises:
+        PluginError: for an ldpsql.toml that cannot be read or says something else.
+
+    """
     told = os.environ.get("LDPSQL_PLUGINS")
     if told is not None:
         return {name.strip() for name in told.split(",")} - {"", "0"}
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (settings := folder / "ldpsql.toml").is_file():
-            allowed = tomllib.loads(settings.read_text(encoding="utf-8")).get("plugins", {}).get("allow", [])
-            return {str(name) for name in allowed}
-    return set()
+    settings = next((f for folder in (Path.cwd(), *Path.cwd().parents) if (f := folder / "ldpsql.toml").is_file()), None)
+    if settings is None:
+        return set()
+    example = 'write [plugins] and below it allow = ["name"]'
+    try:
+        told_there = tomllib.loads(settings.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise PluginError(f"ldpsql.toml cannot be read: {error}", example) from None
+    if told_there.keys() - {"plugins"} or told_there.get("plugins", {}).keys() - {"allow"}:
+        raise PluginError("ldpsql.toml holds a section or a key that is not known", example)
+    allowed = told_there.get("plugins", {}).get("allow", [])
+    if not isinstance(allowed, list) or not all(isinstance(name, str) for name in allowed):
+        raise PluginError("allow in ldpsql.toml must be a list of names", example)
+    return set(allowed)
 
 
 @cache

@@ -130,6 +130,8 @@ def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     Lists and structs of whole numbers are compared word by word; Arrow itself cannot.
     """
     column = plain(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()  # a dictionary may hold values that no row has
     if pa.types.is_struct(column.type):
         keys = np.stack([_unsigned(part) for part in column.flatten()], axis=1)
     elif pa.types.is_list(column.type):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
+from math import isfinite
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
 
@@ -181,7 +182,7 @@ def sql_literal(value: object) -> str:
         return "NULL"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | float):
+    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
         return repr(value)
     if isinstance(value, Fraction):
         return decimal_text(value)

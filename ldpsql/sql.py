@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ldpsql.errors import InternalError, LdpError
 
+R = TypeVar("R")
+_SCALAR = re.compile(r"\b__ldp_")
 _CATALOG = re.compile(r"\bldp\.")
+_CREATED = re.compile(r'CREATE\s+(?:OR\s+REPLACE\s+)?(?:MACRO|FUNCTION)\s+ldp\."?(\w+)', re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,10 @@ class Scalar:
     returns: str
     volatile: bool = False
 
+    def names(self) -> list[str]:
+        """Return the one name it takes."""
+        return [self.name]
+
 
 @dataclass(frozen=True)
 class Macros:
@@ -37,27 +44,40 @@ class Macros:
         """Read the ``.sql`` file beside a module."""
         return cls(Path(module_file).with_suffix(".sql").read_text(encoding="utf-8"))
 
+    def names(self) -> list[str]:
+        """Return the names of the macros that the text creates."""
+        return _CREATED.findall(self.text)
+
     def statements(self, catalog: str) -> str:
         """Return the text for a catalog of this name."""
-        quoted = '"' + catalog.replace('"', '""') + '".'
-        return _CATALOG.sub(lambda _: quoted, self.text)
+        # Python functions live in system.main; unqualified, a macro of the user's of that name would take their place.
+        return _SCALAR.sub("system.main.__ldp_", _CATALOG.sub(lambda _: f"{quoted(catalog)}.", self.text))
 
 
-def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let only ldpsql's own errors out of a function, without traceback: any other message may hold a raw value.
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
 
-    The wrapper shows no annotations, so DuckDB accepts arguments of any type.
+
+def guarded(function: Callable[..., R]) -> Callable[..., R]:
+    """Let only ldpsql's own errors out of a function, with nothing attached: any other may hold a raw value.
+
+    The wrapper takes any number of arguments of any type, as DuckDB then does too.
     """
 
-    def call(*columns: Any) -> Any:
+    def call(*columns: Any) -> R:
         try:
             return function(*columns)
         except LdpError as error:
-            raise error.with_traceback(None) from None
+            refusal = error
         except Exception:  # noqa: BLE001  # whatever it was, its text stays here
-            raise InternalError(f"{function.__name__} failed", "please report how it was called, without the data") from None
+            refusal = InternalError(f"{function.__name__} failed", "please report how it was called, without the data")
+        del columns
+        # Raised outside of the handlers, so that no other exception and no frame with a column comes along.
+        refusal.__context__ = refusal.__cause__ = None
+        raise refusal.with_traceback(None)
 
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__name__, call.__doc__, call.__annotations__ = function.__name__, function.__doc__, {}
     return call
 
 

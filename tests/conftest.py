@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from duckdb import DuckDBPyConnection
@@ -10,8 +9,6 @@ from duckdb import DuckDBPyConnection
 os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not change a result
 
 import ldpsql
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_errors_are_a_line_with_code_and_hint_on_stderr_and_an_exit_code() -> No
 
 def test_sql_runs_statements_and_writes_rows() -> None:
     done = run("sql", "-c", "CREATE TABLE t AS SELECT 7 AS x; FROM t", "-c", "SELECT x + 1 AS y FROM t", "--format", "csv")
-    assert done.stdout.splitlines()[-4:] == ["x", "7", "y", "8"]
+    assert done.stdout.splitlines() == ["x", "7", "y", "8"]
     piped = run("sql", "--format", "jsonl", stdin="SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b'])) AS r;")
     assert json.loads(piped.stdout)["r"] in ("a", "b")
     assert "│" in run("sql", "-c", "SELECT 1 AS one").stdout
@@ -87,6 +87,13 @@ def test_a_refusal_inside_sql_has_the_exit_code_of_its_kind_and_shows_no_raw_val
     assert "canary" not in done.stderr + done.stdout
     assert run("sql", "-c", "SELECT ldp.ibu('z', ldp.krr(1, ['a', 'b']))").returncode == 5
     assert run("sql", "-c", "SELEC 1").returncode == 1
+
+
+def test_sql_in_place_of_a_file_is_refused_and_makes_no_file(tmp_path: Path) -> None:
+    done = run("sql", "SELECT 1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "after -c" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_demonstration_estimates_the_flights_and_writes_a_page_that_needs_nothing_else(tmp_path: Path) -> None:

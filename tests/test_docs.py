@@ -32,8 +32,7 @@ def modules() -> list[str]:
     names = []
     for package in ("ldpsql", "ldpsql.plugins", "ldpsql.udfs"):
         folder = importlib.import_module(package)
-        path = [str(Path(p)) for p in folder.__path__ if Path(p).name != "main"]
-        names += [m.name for m in pkgutil.walk_packages(path[:1], f"{package}.")]
+        names += [m.name for m in pkgutil.walk_packages([folder.__path__[0]], f"{package}.")]
     return sorted(set(names))
 
 
@@ -88,7 +87,8 @@ def test_the_examples_in_the_code_are_right(name: str) -> None:
 def test_every_mechanism_and_estimator_shows_an_example() -> None:
     for spec in (*registry().mechanisms.values(), *registry().estimators.values()):
         assert ">>>" in inspect.getdoc(spec), spec.name  # type: ignore[operator]
-        assert all(parameter.description for parameter in spec.parameters() if not parameter.required), spec.name
+        assert all(parameter.description for parameter in spec.parameters()), spec.name
+        assert spec.summary(), spec.name
 
 
 def test_the_public_face_is_what_it_says() -> None:

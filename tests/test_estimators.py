@@ -12,7 +12,7 @@ import pytest
 import ldpsql
 from ldpsql import Estimator, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
-from ldpsql.estimation import estimate_counts
+from ldpsql.estimation import align, estimate_counts
 from ldpsql.estimator import simplex_projection
 from ldpsql.likelihood import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.mle import em_step, keep_or_spread_mle, maximise, uniform
@@ -307,13 +307,15 @@ def test_no_report_an_impossible_report_and_bad_counts_are_refused() -> None:
     with pytest.raises(ImpossibleReport) as caught:
         ldpsql.estimate([0, 1, 7919], mechanism)
     assert "7919" not in str(caught.value)
-    assert issubclass(BadCounts, ldpsql.LdpError)
+    for numbers in ([-1], [1.5], [None]):
+        with pytest.raises(BadCounts):
+            align(pa.array([0]), pa.array(numbers), np.zeros(1, dtype=np.int64), 1, mechanism.values())
 
 
 def test_one_report_has_an_estimate_that_admits_to_know_nothing() -> None:
     found = ldpsql.estimate(["a"], registry().mechanism("krr(epsilon=1, domain=['a', 'b'])"))
     assert found.estimate.tolist() == [1, 0]
-    assert (found.low[1], found.high[1]) == (0, 1) or found.high[1] > 0.5
+    assert found.low[0] < 0.5 < found.high[1]
 
 
 def test_an_estimate_prints_its_rows_and_how_it_came_about() -> None:

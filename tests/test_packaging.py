@@ -29,7 +29,7 @@ def test_the_wheel_holds_only_ldpsql_with_plugins_sql_and_data(built: Path) -> N
         assert f"ldpsql/{needed}" in names
 
 
-def test_the_source_archive_builds_the_same_package(built: Path) -> None:
+def test_the_source_archive_holds_what_the_package_is_built_from(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
@@ -43,7 +43,7 @@ def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: 
         "import sys; sys.path.insert(0, sys.argv[1]); sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
         "import ldpsql; assert ldpsql.__file__.startswith(sys.argv[1]), ldpsql.__file__\n"
         "from ldpsql.demo import flights_file; assert str(flights_file()).startswith(sys.argv[1])\n"
-        'con = ldpsql.connect(); print(con.sql("FROM ldp.mechanisms()").fetchall()[0][0])'
+        'con = ldpsql.connect(); print(con.sql("FROM ldp.mechanisms()").fetchall())'
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "site")],
@@ -53,4 +53,4 @@ def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: 
         check=True,
         timeout=60,
     )
-    assert done.stdout.startswith("krr")
+    assert "krr" in done.stdout

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, hookimpl
-from ldpsql.errors import InvalidSpec, UnknownName
+from ldpsql.errors import InvalidSpec, PluginError, UnknownName
 from ldpsql.mle import uniform
 from ldpsql.registry import Plugin, Registry, registry
+from ldpsql.sql import Macros, Scalar
 
 
 class Whisper(CategoricalMechanism):
@@ -54,7 +56,9 @@ def test_everything_built_in_is_found_and_works() -> None:
     assert {"krr", "matrix"} <= set(registry().mechanisms)
     assert {"inv", "inv_n", "inv_p", "ibu"} <= set(registry().estimators)
     assert {plugin.status for plugin in registry().plugins if plugin.package == "ldpsql"} == {"ok"}
-    assert registry().functions()
+    assert {plugin.name for plugin, _ in registry().functions()} == {
+        plugin.name for plugin in registry().plugins if plugin.built_in
+    }
 
 
 def test_a_third_partys_plugin_adds_its_mechanism_and_its_estimator() -> None:
@@ -97,7 +101,7 @@ WRONG: dict[str, tuple[dict[str, Callable[..., Any]], str]] = {
     "misspells a hook": ({"ldpsql_mechanism": lambda: [Whisper]}, "unknown hook"),
     "takes a bad name": ({"ldpsql_mechanisms": lambda: [BadName]}, "lower-case name"),
     "takes a name": ({"ldpsql_mechanisms": lambda: [TakesKrr]}, "offered by both ldpsql.plugins.mechanisms.krr and bad"),
-    "offers one twice": ({"ldpsql_mechanisms": lambda: [Whisper, Whisper]}, "offered by both"),
+    "offers one twice": ({"ldpsql_mechanisms": lambda: [Whisper, Whisper]}, "offers the name 'whisper' twice"),
     "is half good": ({"ldpsql_mechanisms": lambda: [Whisper], "ldpsql_estimators": lambda: 3}, "must return a list"),
 }
 
@@ -114,11 +118,46 @@ def test_a_plugin_that_is_wrong_is_listed_with_the_reason_and_changes_nothing(wr
     assert len(loaded.functions()) == len(registry().functions())
 
 
-def test_functions_that_are_wrong_break_their_plugin_only() -> None:
-    loaded, plugin = added(plugin_module("bad", ldpsql_functions=lambda: ["SELECT 1"]))
-    assert len(loaded.functions()) == len(registry().functions())
+class TakesCounts(Whisper):
+    """Takes the name of a SQL function."""
+
+    name = "counts"
+
+
+WRONG_FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    "no functions": (lambda: ["SELECT 1"], "Scalar and Macros"),
+    "takes perturb": (lambda: [Macros("CREATE OR REPLACE MACRO ldp.perturb(x, m) AS x")], "'perturb' is offered by both"),
+    "takes quoted": (lambda: [Macros('create macro ldp."describe"(m) as m')], "'describe' is offered by both"),
+    "takes a mechanism": (lambda: [Macros("CREATE MACRO ldp.krr(e, d) AS d")], "'krr' is offered by both"),
+    "takes a scalar": (lambda: [Scalar("__ldp_perturb", len, "INTEGER")], "'__ldp_perturb' is offered by both"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_FUNCTIONS)
+def test_functions_that_are_wrong_break_their_plugin_and_all_it_offers(wrong: str) -> None:
+    function, reason = WRONG_FUNCTIONS[wrong]
+    loaded, plugin = added(plugin_module("bad", ldpsql_mechanisms=lambda: [Whisper], ldpsql_functions=function))
+    assert "whisper" in loaded.mechanisms
+    functions = loaded.functions()
     assert plugin.status == "broken"
-    assert "Scalar and Macros" in plugin.reason
+    assert reason in plugin.reason
+    assert "whisper" not in loaded.mechanisms
+    assert "bad" not in {p.name for p, _ in functions}
+    assert not [f for _, offered in functions for f in offered if isinstance(f, Macros) and "whisper" in f.text]
+
+
+def test_a_mechanism_cannot_take_the_name_of_a_sql_function() -> None:
+    _, plugin = added(plugin_module("bad", ldpsql_mechanisms=lambda: [TakesCounts]))
+    assert "'counts' is offered by both ldpsql.udfs.frequency and bad" in plugin.reason
+
+
+def test_sql_that_duckdb_refuses_breaks_its_plugin_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, plugin = added(plugin_module("bad", ldpsql_functions=lambda: [Macros("CREATE MACRO ldp.mine(x) AS SELEC x")]))
+    monkeypatch.setattr("ldpsql.duck.registry", lambda: loaded)
+    with ldpsql.connect() as con:
+        assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b'])) IN ('a', 'b')").fetchone() == (True,)
+    assert plugin.status == "broken"
+    assert "refused by DuckDB" in plugin.reason
 
 
 def entry_points_of(**modules: str) -> Callable[..., EntryPoints]:
@@ -150,6 +189,24 @@ def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path
     assert statuses(None) == {"a": "ok", "b": "not enabled"}
     monkeypatch.chdir(tmp_path)
     assert statuses("") == {"a": "not enabled", "b": "not enabled"}
+    monkeypatch.setenv("LDPSQL_PLUGINS", "somebodies")
+    assert [p.name for p in Registry.load().plugins if p.status == "not installed"] == ["somebodies"]
+
+
+@pytest.mark.parametrize("text", ["[plugins", '[plugin]\nallow = ["a"]', '[plugins]\nallow = "a"', '[plugins]\nallows = ["a"]'])
+def test_a_settings_file_that_is_wrong_is_named(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ldpsql.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LDPSQL_PLUGINS")
+    with pytest.raises(PluginError, match=r"ldpsql\.toml"):
+        Registry.load()
+
+
+def test_a_forgotten_hookimpl_is_noticed() -> None:
+    module = types.ModuleType("forgetful")
+    module.ldpsql_mechanisms = lambda: [Whisper]  # type: ignore[attr-defined]
+    _, plugin = added(module)
+    assert "@hookimpl" in plugin.reason
 
 
 @pytest.mark.parametrize(

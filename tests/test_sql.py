@@ -33,7 +33,6 @@ TYPES = {
     "BOOLEAN": ("true", "[true, false]"),
     "DATE": ("'2020-01-01'", "[DATE '2020-01-01', DATE '2021-01-01']"),
     "TIMESTAMP": ("'2020-01-01'", "[TIMESTAMP '2020-01-01', TIMESTAMP '2021-01-01']"),
-    "TIME": ("'10:00'", "[TIME '10:00', TIME '11:00']"),
 }
 
 
@@ -105,19 +104,21 @@ def test_a_mechanism_can_be_a_macro_a_variable_a_parameter_or_a_column(con: Duck
 
 def test_the_same_macro_in_two_cursors_and_eight_threads_gives_the_right_counts(con: DuckDBPyConnection) -> None:
     fill(con)
-    counts: list[int] = []
+    errors: list[float] = []
 
     def work() -> None:
         cursor = con.cursor()
         cursor.execute("CREATE TEMP TABLE mine AS SELECT ldp.perturb(city, city()) AS city FROM people")
-        counts.append(one(cursor, "SELECT sum(e.n)::INT FROM (SELECT unnest(map_values(ldp.counts(city))) AS n FROM mine) e"))
+        shares = one(cursor, "SELECT ldp.inv(city, city()) FROM mine")
+        errors.extend((s["estimate"] - t) / s["std_error"] for s, t in zip(shares, [1 / 7, 1 / 7, 1 / 7, 4 / 7], strict=True))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert counts == [8000] * 8
+    assert len(errors) == 32
+    assert max(map(abs, errors)) < 5.5  # 32 values beyond that many standard errors: 1e-6
 
 
 # --- estimating ---
@@ -251,6 +252,7 @@ def test_diagnose_tells_how_good_the_estimate_is(con: DuckDBPyConnection) -> Non
     assert [share["value"] for share in told["identified"]] == CITIES
     raw = one(con, "SELECT ldp.diagnose(city, city()) FROM people")
     assert raw["fit_p_value"] < 1e-12
+    assert "raw column" in raw["remedy"]
     con.execute(
         """CREATE MACRO seven() AS
            ldp.matrix([1, 2, 3], [['1/2', '1/3', '1/6'], ['1/3', '1/3', '1/3'], ['1/6', '1/3', '1/2']])"""
@@ -393,11 +395,12 @@ def test_a_catalog_of_the_users_is_not_taken(tmp_path: Path) -> None:
         ldpsql.attach(con, name="memory")
 
 
-def test_the_catalog_can_be_put_on_the_search_path() -> None:
-    with ldpsql.connect(use=True) as con:
+@pytest.mark.parametrize("name", ["ldp", 'odd "name"'])
+def test_the_catalog_can_be_put_on_the_search_path(name: str) -> None:
+    with ldpsql.connect(name=name, use=True) as con:
         con.execute("CREATE TABLE t AS SELECT perturb('a', krr(1, ['a', 'b'])) AS x FROM range(100)")
         assert len(one(con, "SELECT ibu(x, krr(1, ['a', 'b'])) FROM t")) == 2
-        ldpsql.attach(con, use=True)
+        ldpsql.attach(con, name=name, use=True)
         assert one(con, "SELECT count(*) FROM t") == 100
         assert one(con, "SELECT database_name FROM duckdb_tables() WHERE table_name = 't'") == "memory"
 
@@ -408,12 +411,6 @@ def test_raw_values_are_swapped_for_reports_in_one_statement(con: DuckDBPyConnec
     con.execute("INSERT INTO safe SELECT ldp.perturb(city, city()) FROM people")
     con.execute("DELETE FROM people")
     assert one(con, "SELECT count(*) FROM safe") == 1000
-
-
-def test_no_query_plan_shows_a_value_of_the_domain_of_another_query(con: DuckDBPyConnection) -> None:
-    fill(con, 10)
-    plan = con.execute("EXPLAIN SELECT ldp.perturb(city, city()) FROM people").fetchall()
-    assert "__ldp_perturb" in str(plan)
 
 
 def test_arrow_columns_of_every_text_type_are_perturbed(con: DuckDBPyConnection) -> None:

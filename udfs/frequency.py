@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from ldpsql import Estimator, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import BadCounts
-from ldpsql.estimation import Diagnosis, Estimates, estimate_likelihood, likelihoods
+from ldpsql.errors import BadCounts, UnknownName
+from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimates, estimate_likelihood, likelihoods, whole_numbers
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
 from ldpsql.reports import distinct
 from ldpsql.spec import sql_literal
-from ldpsql.sql import Macros, Scalar, guarded, struct_text
+from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
 
 _ROW = ("estimate", "std_error", "low", "high")
 _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
@@ -26,7 +26,10 @@ _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOO
 def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(options).to_pylist(), strict=True)
-    return pa.array([_plan(name, handle, chosen) for name, handle, chosen in rows], pa.int64())
+    try:
+        return pa.array([_plan(name, handle, chosen) for name, handle, chosen in rows], pa.int64())
+    except UnknownName as error:  # in SQL a name may come from a column
+        raise error.unnamed() from None
 
 
 def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
@@ -104,8 +107,9 @@ def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
             out.append(None)
             continue
         first, number = distinct(reports.values)
-        sums = np.zeros(len(first), dtype=np.uint64)
-        np.add.at(sums, number, counted.values.cast(pa.uint64()).to_numpy(zero_copy_only=False))
+        sums = np.bincount(number, weights=whole_numbers(counted.values), minlength=len(first))
+        if sums.max(initial=0.0) > MAX_COUNT:
+            raise BadCounts("the counts add up to more than can be counted exactly", "at most 2^53 a report")
         out.append([{"position": int(p) + 1, "n": int(n)} for p, n in zip(first, sums, strict=True)])
     return pa.array(out, pa.list_(pa.struct([("position", pa.int64()), ("n", pa.uint64())])))
 
@@ -113,17 +117,18 @@ def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
 def aggregates(estimator: type[Estimator]) -> str:
     """Return the macros of one estimator: over a column of reports, and over counts."""
     parameters = estimator.parameters()
-    options = "".join(f", {p.name} := {sql_literal(p.default)}" for p in parameters)
-    plan = f"__ldp_plan('{estimator.name}', __ldp_mechanism(m), {struct_text({p.name: p.name for p in parameters})})"
+    options = "".join(f", {quoted(p.name)} := {sql_literal(p.default)}" for p in parameters)
+    chosen = struct_text({p.name: quoted(p.name) for p in parameters})
+    plan = f"__ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})"
     return f"""
-        CREATE OR REPLACE MACRO ldp.{estimator.name}(report, m, keep := true{options}) AS
+        CREATE OR REPLACE MACRO ldp.{estimator.name}(report, m{options}, keep := true) AS
             ldp._rows((m)."domain", __ldp_estimate(histogram(report) FILTER (WHERE keep), {plan}));
         CREATE OR REPLACE MACRO ldp.{estimator.name}_counts(counts, m{options}) AS
             ldp._rows((m)."domain", __ldp_estimate(counts, {plan}));"""
 
 
 @hookimpl
-def ldpsql_functions(registry: Registry) -> list[Scalar | Macros]:
+def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     """Offer the aggregates of all estimators, ``ldp.diagnose``, ``ldp.estimate`` and what makes counts add up."""
     return [
         Scalar("__ldp_plan", plan_handle, "BIGINT"),
@@ -131,5 +136,5 @@ def ldpsql_functions(registry: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_diagnose", diagnose, _diagnosis_sql()),
         Scalar("__ldp_merge", merge, 'STRUCT("position" BIGINT, n UBIGINT)[]'),
         Macros.beside(__file__),
-        Macros("\n".join(aggregates(estimator) for estimator in registry.estimators.values())),
+        Macros("\n".join(aggregates(estimator) for estimator in known.estimators.values())),
     ]

@@ -8,24 +8,30 @@ import pyarrow as pa
 
 from ldpsql import Mechanism, hookimpl
 from ldpsql.domain import family, plain
+from ldpsql.errors import InvalidSpec, UnknownName
 from ldpsql.handles import MECHANISMS
 from ldpsql.registry import Registry, registry
 from ldpsql.spec import Parameter, sql_literal
-from ldpsql.sql import Macros, Scalar, guarded, struct_text
+from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
 
 
 @guarded
 def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
-    """Return the handle of each mechanism, given as STRUCT or as text."""
-    return pa.array([_handle(spec) for spec in plain(specs)], pa.int64())
+    """Return the handle of each mechanism, given as the STRUCT that a constructor makes."""
+    try:
+        return pa.array([_handle(spec) for spec in plain(specs)], pa.int64())
+    except UnknownName as error:  # in SQL a name may come from a column
+        raise error.unnamed() from None
 
 
 def _handle(spec: pa.Scalar) -> int:
-    given: Any = {name: _plain_value(spec[name]) for name in spec.type.names} if isinstance(spec, pa.StructScalar) else None
-    if given is not None and given.get("mechanism") in registry().mechanisms:
+    if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
+        raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
+    given: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}
+    if given.get("mechanism") in registry().mechanisms:
         known = registry().mechanisms[given["mechanism"]].model_fields
         given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
-    return MECHANISMS.number(registry().mechanism(spec.as_py() if given is None else given))
+    return MECHANISMS.number(registry().mechanism(given))
 
 
 def _plain_value(value: pa.Scalar) -> Any:
@@ -40,7 +46,7 @@ def _plain_value(value: pa.Scalar) -> Any:
 def constructor(mechanism: type[Mechanism]) -> str:
     """Return the macro that makes a mechanism: scalars travel as text, so that decimals stay exact."""
     parameters = mechanism.parameters()
-    arguments = [_quoted(p) if p.required else f"{_quoted(p)} := {sql_literal(p.default)}" for p in parameters]
+    arguments = [quoted(p.name) if p.required else f"{quoted(p.name)} := {sql_literal(p.default)}" for p in parameters]
     fields = {"mechanism": f"'{mechanism.name}'"} | {p.name: _expression(p) for p in parameters}
     if mechanism.sql_domain:
         fields["domain"] = mechanism.sql_domain
@@ -48,16 +54,12 @@ def constructor(mechanism: type[Mechanism]) -> str:
     return f"CREATE OR REPLACE MACRO ldp.{mechanism.name}({', '.join(arguments)}) AS {struct_text(fields)};"
 
 
-def _quoted(parameter: Parameter) -> str:
-    return f'"{parameter.name}"'
-
-
 def _expression(parameter: Parameter) -> str:
-    return _quoted(parameter) if parameter.is_list else f"{_quoted(parameter)}::VARCHAR"
+    return quoted(parameter.name) if parameter.is_list else f"{quoted(parameter.name)}::VARCHAR"
 
 
 @hookimpl
-def ldpsql_functions(registry: Registry) -> list[Scalar | Macros]:
+def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     """Offer one constructor for each mechanism, and the function that reads them."""
-    text = "\n".join(constructor(mechanism) for mechanism in registry.mechanisms.values())
+    text = "\n".join(constructor(mechanism) for mechanism in known.mechanisms.values())
     return [Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"), Macros(text)]

@@ -32,10 +32,18 @@ class KeepOrSpread(TableChannel):
 
     @classmethod
     def within(cls, size: int, ratio: Fraction) -> KeepOrSpread:
-        """Return the channel that keeps most often among those with keep/spread at most ``ratio``."""
+        """Return the channel that keeps most often among those with keep/spread at most ``ratio``.
+
+        Raises:
+            InvalidParameter: where it would keep no more often than lie.
+
+        """
         # spread >= TOTAL/(ratio+size-1) gives keep = TOTAL-(size-1)*spread <= ratio*spread: rounding up is the safe side.
         spread = -(-TOTAL * ratio.denominator // (ratio.numerator + (size - 1) * ratio.denominator))
-        return cls(size, TOTAL - (size - 1) * spread, spread)
+        keep = TOTAL - (size - 1) * spread
+        if keep <= spread:
+            raise InvalidParameter("epsilon is too small for so many values: the reports would say nothing")
+        return cls(size, keep, spread)
 
     @property
     def inputs(self) -> int:

@@ -25,7 +25,7 @@ app.add_typer(plugins.app, name="plugins")
 
 
 @app.callback()
-def _options(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:  # noqa: FBT001, FBT003, RUF100
+def _options(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
     if version:
         from ldpsql import __version__
 
@@ -50,7 +50,7 @@ def run() -> None:
 
 def _quoted(message: str) -> tuple[str, str, str, int]:
     """Take an error of ldpsql out of the message in which DuckDB quotes it; anything else is passed on as it is."""
-    found = re.search(r"\[(LDP\d{3})\] (.*?)\.(?: Hint: (.*)\.)?$", message, re.DOTALL)
+    found = re.search(r"\[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?$", message, re.DOTALL)
     if not found:
         return "", message, "", 1
     exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}

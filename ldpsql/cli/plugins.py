@@ -38,10 +38,14 @@ def list_plugins(form: FormatOption = Format.TABLE) -> None:
 @app.command(epilog="Example: ldpsql plugins show krr")
 def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator.")]) -> None:
     """Show a mechanism or an estimator: SQL signature, parameters, plugin and documentation."""
-    from ldpsql.errors import UnknownName
+    from ldpsql.errors import PluginError, UnknownName
     from ldpsql.registry import registry
+    from ldpsql.spec import sql_literal
 
     known: dict[str, type[Spec]] = {**registry().mechanisms, **registry().estimators}
+    waiting = next((p for p in registry().plugins if p.name == name and p.status != "ok"), None)
+    if name not in known and waiting:
+        raise PluginError(f"the plugin '{name}' is {waiting.status}", waiting.reason)
     if name not in known:
         raise UnknownName("mechanism or estimator", name, known)
     spec = known[name]
@@ -52,7 +56,7 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
         {
             "parameter": p.name,
             "type": p.type,
-            "default": "(required)" if p.required else str(p.default),
+            "default": "(required)" if p.required else sql_literal(p.default),
             "meaning": p.description,
         }
         for p in spec.parameters()

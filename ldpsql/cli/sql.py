@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +24,10 @@ def sql(
     Example: ldpsql sql -c "SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))"
     """
     import ldpsql
+    from ldpsql.errors import InvalidParameter
 
+    if any(c.isspace() for c in database) and not Path(database).exists():
+        raise InvalidParameter("the first argument is a DuckDB file, and there is none of this name", "put SQL after -c")
     with ldpsql.connect(database) as con:
         if command:
             for text in command:
@@ -35,10 +39,12 @@ def sql(
 
 
 def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
-    """Run every statement of a text once and write what it returns."""
+    """Run every statement of a text once and write the rows of those that are queries."""
+    from duckdb import ExpectedResultType
+
     for statement in con.extract_statements(text):
         result = con.sql(statement)
-        if result is None:
+        if result is None or statement.expected_result_type != [ExpectedResultType.QUERY_RESULT]:
             continue
         table = result.to_arrow_table()  # one run: showing the relation itself would draw noise again
         if form is Format.TABLE:

@@ -50,7 +50,9 @@ class Matrix(Mechanism):
     name = "matrix"
     sql_reports = 'CASE WHEN reports IS NULL THEN "domain" ELSE reports END'
     domain: DomainField = Field(description="the values that may occur, in the order of the rows")
-    rows: Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])]
+    rows: Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])] = (
+        Field(description="probabilities, one row for each value, one column for each report")
+    )
     epsilon: EpsilonField | None = Field(None, description="the claim; by default the smallest that the rows keep")
     reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")
 
