@@ -176,8 +176,21 @@ class OrthogonalHash(SetChannel):
         seed = int((zero != one).argmax())
         return seed * self.response.size + int(zero[seed])
 
-    def _hash(self, seeds: NDArray[np.int64], values: NDArray[np.int64] | Codes) -> Codes:
+    def _hash(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
+        if self._table is not None:
+            return self._table[seeds * self.size + values]
+        return self._computed(seeds, values)
+
+    def _computed(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
         return Field.of(self.response.size).dot(self._functions[seeds], self._points[values])
+
+    @cached_property
+    def _table(self) -> Codes | None:
+        """The hashes of all values under all functions, one after the other, where they are few enough."""
+        if self.seeds * self.size > _BLOCK:
+            return None
+        seeds, values = np.divmod(np.arange(self.seeds * self.size), self.size)
+        return self._computed(seeds, values)
 
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which values hash to y under the function."""
