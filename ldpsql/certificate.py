@@ -109,16 +109,16 @@ def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
     for x in range(len(kept)):
         highest = (logs[x] - logs).max(axis=1)  # over the reports
         steepness = np.divide(highest, distances[x], out=np.full(len(kept), -inf), where=distances[x] > 0)
-        for other in np.flatnonzero((highest > float(claim.epsilon) * distances[x] - _LOG_DOUBT) & (distances[x] > 0)):
-            limit = claim.limit(x, int(other))
-            for y in np.flatnonzero(logs[x] - logs[other] > float(claim.epsilon) * distances[x, other] - _LOG_DOUBT):
-                if int(kept[x, y]) * limit.denominator > limit.numerator * int(kept[other, y]):
-                    raise _above(claim, float(steepness[other]))
+        for near in np.flatnonzero((highest > float(claim.epsilon) * distances[x] - _LOG_DOUBT) & (distances[x] > 0)):
+            limit = claim.limit(x, int(near))
+            for y in np.flatnonzero(logs[x] - logs[near] > float(claim.epsilon) * distances[x, near] - _LOG_DOUBT):
+                if int(kept[x, y]) * limit.denominator > limit.numerator * int(kept[near, y]):
+                    raise _above(claim, float(steepness[near]))
         if steepness.max() > best[0]:
             best = (float(steepness.max()), x, int(steepness.argmax()))
     tight, x, other = best
-    y = int((logs[x] - logs[other]).argmax())
-    return Certificate(claim, Fraction(int(kept[x, y]), int(kept[other, y])), x, other, int(used[y]), tight)
+    report = int((logs[x] - logs[other]).argmax())
+    return Certificate(claim, Fraction(int(kept[x, report]), int(kept[other, report])), x, other, int(used[report]), tight)
 
 
 @_checked.register
@@ -152,7 +152,8 @@ def exact_delta(weights: Weights, grown: Fraction) -> tuple[Fraction, int, int]:
 
 def _delta(row: Weights, other: Weights, grown: Fraction) -> Fraction:
     n, d = grown.numerator, grown.denominator
-    over = sum(max(0, a * d - n * b) for a, b in zip(row.tolist(), other.tolist(), strict=True))
+    near = row >= float(grown) * (1 - 2.0**-40) * other.astype(np.float64)  # what is left out adds nothing
+    over = sum(max(0, a * d - n * b) for a, b in zip(row[near].tolist(), other[near].tolist(), strict=True))
     return Fraction(over, d * TOTAL)
 
 

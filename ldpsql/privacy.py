@@ -18,6 +18,7 @@ from ldpsql.metric import Metric
 
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,2})(\.[0-9]{1,12})?", re.ASCII)
 _DIGITS = 60
+_LARGEST = Fraction(1000)
 _DOWN = Context(prec=_DIGITS, rounding=ROUND_FLOOR)
 _UP = Context(prec=_DIGITS, rounding=ROUND_CEILING)
 _NEAREST = Context(prec=_DIGITS)
@@ -25,7 +26,8 @@ _NEAREST = Context(prec=_DIGITS)
 
 @lru_cache(maxsize=4096)
 def exp_below(x: Fraction) -> Fraction:
-    """Return a rational lower bound of e^x, correct to about 58 digits."""
+    """Return a rational lower bound of e^x, correct to about 58 digits; e^1000 beyond 1000, where no two weights are apart."""
+    x = min(x, _LARGEST)
     # Decimal.exp rounds correctly, so one step down from it is below the truth.
     return Fraction(_NEAREST.next_minus(_NEAREST.exp(_DOWN.divide(Decimal(x.numerator), Decimal(x.denominator)))))
 

@@ -45,10 +45,12 @@ class Numbers(Domain):
         direct = self._range_codes(column)
         if direct is not None:
             return direct
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        if null_code is None and missing.any():
+        if null_code is None and column.null_count:
             raise MissingValue(*MISSING)
-        at, inside = self._places(np.where(missing, 0.0, _doubles(column)))
+        at, inside = self._places(_doubles(column))
+        if not column.null_count and inside.all():
+            return at.astype(np.int32)
+        missing = column.is_null().to_numpy(zero_copy_only=False)
         inside |= missing
         if outside_code is None and not inside.all():
             raise OutsideDomain(*OUTSIDE)
@@ -105,9 +107,10 @@ class Bins(Numbers):
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:
             numbers = np.clip(numbers, self._low, self._high)
+        inside = (numbers >= self._low) & (numbers <= self._high)
         with np.errstate(invalid="ignore", over="ignore"):
-            places = np.minimum(np.floor((numbers - self._low) / self._width), len(self) - 1)
-        return places, (numbers >= self._low) & (numbers <= self._high)
+            places = (numbers - self._low) / self._width  # cut to whole numbers by whoever turns them into positions
+            return np.minimum(places, len(self) - 1, out=places), inside
 
     @cached_property
     def _first_of_range(self) -> Any:

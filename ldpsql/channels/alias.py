@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, Codes, Weights
 from ldpsql.randomness import Words
+
+_BLOCK = 1 << 14  # draws at a time, so that what is computed on the way stays in the cache
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,22 @@ class AliasTables:
     """For each row 2**bits columns of capacity 2**(64-bits), each filled by its own report and at most one other.
 
     The top ``bits`` of a word pick the column; the rest of the word, below ``threshold``, keeps the column's own report,
-    else gives its ``alias``.
+    else gives its ``alias``. Both are kept in one word, threshold * 2**bits + alias, so that a draw reads memory once; a column
+    that is full of its own report is its own alias.
     """
 
-    threshold: NDArray[np.uint64]  # (rows, columns)
-    alias: Codes  # (rows, columns)
+    packed: Weights  # (rows, columns)
     bits: int
+
+    @property
+    def threshold(self) -> Weights:
+        """Weight that each column keeps for its own report, shape (rows, columns)."""
+        return self.packed >> np.uint64(self.bits)
+
+    @property
+    def alias(self) -> Codes:
+        """The other report of each column, shape (rows, columns)."""
+        return (self.packed & np.uint64((1 << self.bits) - 1)).astype(np.int32)
 
     @classmethod
     def of(cls, weights: Weights) -> AliasTables:
@@ -53,16 +64,29 @@ class AliasTables:
             left[every, donor] -= capacity - own
             small += take_small
             large += ~take_small
-        return cls(threshold, alias, bits)
+        full = threshold == capacity
+        alias = np.where(full, np.arange(columns), alias)
+        threshold = np.where(full, np.uint64(0), threshold)
+        return cls(threshold << np.uint64(bits) | alias.astype(np.uint64), bits)
 
     def draw(self, rows: Codes, words: Words) -> Codes:
         """Draw one report from each of the given rows."""
-        word = words(len(rows))
-        rest = np.uint64(64 - self.bits)
-        column = (word >> rest).astype(np.int32)
-        at = rows.astype(np.int64) * (1 << self.bits) + column
-        keep = (word & ((np.uint64(1) << rest) - np.uint64(1))) < self.threshold.ravel()[at]
-        return np.where(keep, column, self.alias.ravel()[at])
+        out = np.empty(len(rows), dtype=np.int32)
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            out[start : start + _BLOCK] = self._draw(block, words(len(block)))
+        return out
+
+    def _draw(self, rows: Codes, word: Weights) -> Codes:
+        low = np.uint64((1 << self.bits) - 1)
+        column = (word >> np.uint64(64 - self.bits)).view(np.int64)
+        at = rows.astype(np.int64)
+        at <<= self.bits
+        at += column
+        entry = self.packed.ravel().take(at)
+        other = (entry & low).view(np.int64)
+        # Shifting the column out leaves the rest at the height of the threshold, above the bits of the alias.
+        return np.where((word << np.uint64(self.bits)) < (entry & ~low), column, other)
 
     def weights(self, outputs: int) -> list[list[int]]:
         """Give back the weights that the tables were made from, recounted from the tables alone."""

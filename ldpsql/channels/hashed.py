@@ -137,6 +137,11 @@ class OrthogonalHash(SetChannel):
         return (g**self.dimension - 1) // (g - 1)
 
     @property
+    def _step(self) -> int:
+        """Weight of every function but the last, which has the rest."""
+        return min(TOTAL // self.seeds, TOTAL - 1)
+
+    @property
     def outputs(self) -> int:
         """Number of reports."""
         return self.seeds * self.response.size
@@ -160,8 +165,7 @@ class OrthogonalHash(SetChannel):
     def probability(self, value: int, report: int) -> Fraction:
         """Return P(report | value), exactly."""
         seed, y = divmod(report, self.response.size)
-        step = TOTAL // self.seeds
-        chance = step if seed < self.seeds - 1 else TOTAL - (self.seeds - 1) * step
+        chance = self._step if seed < self.seeds - 1 else TOTAL - (self.seeds - 1) * self._step
         kept = int(self._hash(np.array([seed]), np.array([value]))[0]) == y
         return Fraction(chance * (self.response.keep if kept else self.response.spread), TOTAL**2)
 
@@ -172,8 +176,21 @@ class OrthogonalHash(SetChannel):
         seed = int((zero != one).argmax())
         return seed * self.response.size + int(zero[seed])
 
-    def _hash(self, seeds: NDArray[np.int64], values: NDArray[np.int64] | Codes) -> Codes:
+    def _hash(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
+        if self._table is not None:
+            return self._table[seeds * self.size + values]
+        return self._computed(seeds, values)
+
+    def _computed(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
         return Field.of(self.response.size).dot(self._functions[seeds], self._points[values])
+
+    @cached_property
+    def _table(self) -> Codes | None:
+        """The hashes of all values under all functions, one after the other, where they are few enough."""
+        if self.seeds * self.size > _BLOCK:
+            return None
+        seeds, values = np.divmod(np.arange(self.seeds * self.size), self.size)
+        return self._computed(seeds, values)
 
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which values hash to y under the function."""
@@ -183,7 +200,7 @@ class OrthogonalHash(SetChannel):
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw a function, then respond with the hash: two words each."""
-        steps = words(len(values)) // np.uint64(TOTAL // self.seeds)
+        steps = words(len(values)) // np.uint64(self._step)
         seeds = np.minimum(steps, np.uint64(self.seeds - 1)).astype(np.int32)
         return seeds * np.int32(self.response.size) + self.response.draw(self._hash(seeds, values), words)
 
