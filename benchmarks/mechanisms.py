@@ -1,8 +1,8 @@
 """Speed of perturbation, as ratios against the published libraries in the same run, one thread.
 
 ``pip install 'ldpsql[peers]'``, then ``python benchmarks/mechanisms.py [THOUSANDS]``: the peers perturb so many thousand values
-one by one, as their documentation shows (default 50); ldpsql perturbs a column of a million, in Python, certified and exact. The
-square wave has no peer on PyPI: it is compared with NumPy in doubles, which is not private, written in two ways: by boolean masks,
+one by one, as their documentation shows (default 50); ldpsql perturbs a column of a million, in Python, certified and exact.
+The square wave has no peer on PyPI: it is compared with NumPy in doubles, which is not private, in two forms: boolean masks,
 as published scripts do it, and without them, which is faster. Writes ``benchmarks/mechanisms.json``.
 """
 

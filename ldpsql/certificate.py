@@ -163,8 +163,7 @@ def _above(claim: PureLdp | MetricLdp, found: float) -> NotPrivate:
     )
 
 
-def tight_epsilon(table: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
-    """Return the largest ln(P(y|x)/P(y|x')) per unit of distance of a channel in doubles; columns of zeros do not count."""
-    logs = np.log(table[:, table.any(axis=0)])
+def tight_epsilon(logs: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
+    """Return the largest ln(P(y|x)/P(y|x')) per unit of distance of a channel given by its logarithms in doubles."""
     apart = np.where(distances > 0, distances, inf)
     return max(float(((row - logs).max(axis=1) / apart[x]).max()) for x, row in enumerate(logs))

@@ -185,11 +185,15 @@ def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator:
 
     Raises:
         NoReports: where a group is empty.
+        ImpossibleReport: where a report has no chance under the mechanism.
         NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
     if not len(likelihood.counts) or not (likelihood.n > 0).all():
         raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
+    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
+        raise impossible()
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(

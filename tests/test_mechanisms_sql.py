@@ -202,6 +202,16 @@ def test_what_cannot_be_reports_is_refused_and_not_shown(con: DuckDBPyConnection
     assert "5000" not in str(caught.value)
 
 
+def test_a_report_that_blahut_arimoto_dropped_is_refused(con: DuckDBPyConnection) -> None:
+    """At beta 10 nobody is ever reported in a cell where the prior has nobody."""
+    m = "ldp.blahut_arimoto(10, range(4), [9, 0, 0, 1], columns := 2, iterations := 50)"
+    found = con.execute(f"SELECT len(ldp.ibu(r, {m}, misfit := 'allow')) FROM (SELECT unnest([0, 0, 3]) AS r)").fetchone()
+    assert found == (4,)
+    for estimator in ("ibu", "inv"):
+        with pytest.raises(duckdb.Error, match="LDP401"):
+            con.execute(f"SELECT ldp.{estimator}(r, {m}, misfit := 'allow') FROM (SELECT unnest([0, 1]) AS r)").fetchall()
+
+
 # --- catalog functions ---
 
 

@@ -22,6 +22,7 @@ from ldpsql.privacy import MetricLdp
 from ldpsql.spec import EpsilonField, NumberField, WholeField, decimal_text
 
 _RARE = 2.0**-40
+_TINY = 1e-300
 
 
 def _prior(given: Any) -> tuple[Fraction, ...]:
@@ -67,23 +68,23 @@ class BlahutArimoto(MetricMechanism):
         return np.array([float(p / sum(self.prior)) for p in self.prior])
 
     @cached_property
-    def _table(self) -> Floats:
-        """The channel in doubles (equations 1 and 2), without rare reports."""
-        near = np.exp(-float(self.beta) * self.metric().matrix())
-        c = np.full(len(self.shares), 1.0 / len(self.shares))
+    def _logs(self) -> Floats:
+        """The logarithms of the channel (equations 1 and 2); -inf in the columns of rare reports."""
+        far = -float(self.beta) * self.metric().matrix()
+        near, c = np.exp(far), np.full(len(self.shares), 1.0 / len(self.shares))
         for _ in range(self.iterations - 1):
-            ratio = (self.shares / (near @ c)) @ near
+            ratio = (self.shares / np.maximum(near @ c, _TINY)) @ near
             following = c * ratio
             # Blahut's bounds: the rate-distortion curve lies between these two, up to the same constant.
             if np.log(ratio.max()) - following @ np.log(np.where(ratio > 0, ratio, 1.0)) <= self.tolerance:
                 break
             c = following
-        table = near * np.where(c >= _RARE, c, 0.0)
-        return table / table.sum(axis=1, keepdims=True)
+        logs = np.where(c >= _RARE, far + np.log(np.maximum(c, _TINY)), -np.inf)
+        return np.asarray(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True), dtype=np.float64)
 
     def tight(self) -> float:
         """Return the epsilon per unit of distance that the channel keeps before it is rounded to whole numbers."""
-        return tight_epsilon(self._table, self.metric().matrix())
+        return tight_epsilon(self._logs[:, np.isfinite(self._logs[0])], self.metric().matrix())
 
     def claim(self) -> MetricLdp:
         """Return metric privacy with the epsilon of the channel itself, rounded up."""
@@ -94,7 +95,7 @@ class BlahutArimoto(MetricMechanism):
     def channel(self) -> Channel:
         """Return the channel in whole numbers."""
         claim = self.claim()
-        return from_doubles(self._table, claim.epsilon.value * nearest(claim.metric))
+        return from_doubles(np.exp(self._logs), claim.epsilon.value * nearest(claim.metric))
 
     def bounds(self) -> RateDistortion:
         """Return mutual information, average distortion, and the least information of any channel with that distortion."""
