@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import ssl
 import threading
 import traceback
 from decimal import Decimal
@@ -17,7 +18,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql import Domain, randomness
+from ldpsql import Domain
 from ldpsql.errors import ConnectionRefused, InvalidDomain, LdpError, OutsideDomain, WrongType
 from ldpsql.registry import registry
 
@@ -46,8 +47,13 @@ def test_a_table_function_over_an_expression_that_draws_draws_once_for_each_row(
     con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    ssl_bytes = randomness.ssl.RAND_bytes
-    monkeypatch.setattr(randomness.ssl, "RAND_bytes", lambda count: drawn.append(count // 8) or ssl_bytes(count))
+    openssl = ssl.RAND_bytes
+
+    def counted(count: int) -> bytes:
+        drawn.append(count // 8)
+        return openssl(count)
+
+    monkeypatch.setattr(ssl, "RAND_bytes", counted)
     con.execute("CREATE TABLE people AS SELECT 'Lima' AS city, i % 2 AS g FROM range(10000) t(i)")
     for sql in (
         "FROM ldp.estimate(people, ldp.perturb(city, city()), city())",
@@ -99,7 +105,7 @@ def test_eight_threads_attach_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not failed
-    assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b'])) IN ('a', 'b')").fetchone() == (True,)
+    assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))").fetchone() in [("a",), ("b",)]
 
 
 # --- values are the same only where they are ---

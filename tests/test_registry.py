@@ -155,7 +155,7 @@ def test_sql_that_duckdb_refuses_breaks_its_plugin_and_no_connection(monkeypatch
     loaded, plugin = added(plugin_module("bad", ldpsql_functions=lambda: [Macros("CREATE MACRO ldp.mine(x) AS SELEC x")]))
     monkeypatch.setattr("ldpsql.duck.registry", lambda: loaded)
     with ldpsql.connect() as con:
-        assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b'])) IN ('a', 'b')").fetchone() == (True,)
+        assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))").fetchone() in [("a",), ("b",)]
     assert plugin.status == "broken"
     assert "refused by DuckDB" in plugin.reason
 
