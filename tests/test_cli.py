@@ -96,6 +96,19 @@ def test_sql_in_place_of_a_file_is_refused_and_makes_no_file(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
+def test_audit_computes_and_measures_epsilon() -> None:
+    mechanism = "krr(epsilon=1, domain=['a', 'b', 'c'])"
+    computed = run("audit", "--mechanism", mechanism, "--format", "json")
+    facts = {row["fact"]: row["value"] for row in json.loads(computed.stdout)}
+    assert facts["epsilon"] == pytest.approx(1, abs=1e-9)
+    assert "draws" not in facts
+    measured = run("audit", "--mechanism", mechanism, "--draws", "200000", "--format", "json")
+    facts = {row["fact"]: row["value"] for row in json.loads(measured.stdout)}
+    assert (measured.returncode, facts["passed"], facts["draws"]) == (0, True, 200000)
+    assert 0.9 < facts["epsilon_at_least"] <= 1
+    assert run("audit", "--mechanism", "krr(epsilon=0, domain=[1, 2])").returncode == 2
+
+
 def test_the_demonstration_estimates_the_flights_and_writes_a_page_that_needs_nothing_else(tmp_path: Path) -> None:
     done = run("demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

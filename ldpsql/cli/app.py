@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from ldpsql.cli import demo, plugins, sql
+from ldpsql.cli import audit, demo, plugins, sql
 from ldpsql.errors import LdpError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command(name="demo")(demo.demo)
 app.command(name="sql")(sql.sql)
+app.command(name="audit")(audit.audit)
 app.add_typer(plugins.app, name="plugins")
 
 

@@ -1,0 +1,32 @@
+"""``ldpsql audit``: what a mechanism realises of its claim, computed and measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ldpsql.cli.output import Format, FormatOption, write_rows
+
+
+def audit(
+    mechanism: Annotated[str, typer.Option(help="The mechanism, as text: krr(epsilon=1, domain=['a', 'b']).")],
+    draws: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Also draw so often, and bound epsilon from below.")] = 0,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Compute the privacy of a mechanism exactly; with --draws also measure it, and fail where it exceeds the claim.
+
+    Example: ldpsql audit --mechanism "krr(epsilon=1, domain=['a', 'b', 'c'])" --draws 1000000
+    """
+    from ldpsql import audit as audits
+    from ldpsql.errors import NotPrivate
+    from ldpsql.registry import registry
+
+    audited = registry().mechanism(mechanism)
+    facts = [asdict(audits.analytic(audited))]
+    if draws:
+        facts.append(asdict(audits.empirical(audited, draws)))
+    write_rows([{"fact": name, "value": value} for part in facts for name, value in part.items()], form)
+    if draws and not facts[1]["passed"]:
+        raise NotPrivate("the draws show more than the claimed epsilon", "do not use this mechanism")
