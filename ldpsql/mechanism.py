@@ -12,18 +12,25 @@ from functools import lru_cache
 from typing import Annotated, ClassVar
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ldpsql.certificate import Certificate, certificate
 from ldpsql.channels import Channel, Drawn, OrthogonalHash, SetChannel, TableChannel
 from ldpsql.domain import Domain, DomainField
-from ldpsql.errors import InvalidParameter, NotPrivate
+from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PluginError
 from ldpsql.privacy import Claim, Epsilon, PureLdp
 from ldpsql.randomness import Words, random_words
 from ldpsql.reports import Alphabet, HashReports, SetReports
 from ldpsql.spec import EpsilonField, Spec
 
-Rule = Annotated[str, Field(pattern=r"(?s)^as:.+$")]
+
+def _rule(given: object) -> str:
+    if not isinstance(given, str) or not given.startswith("as:") or given == "as:":
+        raise InvalidParameter("a rule must say which declared value is meant", "write 'as:' and the value, such as 'as:Lima'")
+    return given
+
+
+Rule = Annotated[str, BeforeValidator(_rule)]
 
 
 class Mechanism(Spec):
@@ -107,7 +114,15 @@ def certify(mechanism: Mechanism) -> CertifiedMechanism:
         InvalidParameter: where channel, domain, alphabet and rules do not belong together.
 
     """
-    channel, values, reports = mechanism.channel(), mechanism.values(), mechanism.alphabet()
+    try:
+        channel, values, reports = mechanism.channel(), mechanism.values(), mechanism.alphabet()
+    except LdpError:
+        raise
+    except Exception as error:  # a plugin may raise anything; no raw value is in reach of it here
+        raise PluginError(
+            f"the mechanism {mechanism.name} raised {type(error).__name__} instead of giving its channel",
+            "ldpsql.testing.check_mechanism shows where",
+        ) from error
     claim, told = mechanism.claim(), getattr(mechanism, "epsilon", None)
     if isinstance(told, Epsilon) and claim.epsilon > told:
         raise NotPrivate(f"{mechanism.name} claims more than the epsilon it was given", "the claim is what users rely on")

@@ -190,21 +190,23 @@ def sql_literal(value: object) -> str:
 
 
 def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """Read ``name(value, parameter=value, ...)`` with literal values only; nothing is evaluated.
+    """Read ``name(value, parameter=value, ...)``, with ``=`` or ``:=`` and literal values only; nothing is evaluated.
 
     Raises:
         InvalidSpec: for any other text.
 
     """
-    example = "for example krr(epsilon=1, domain=['a', 'b'])"
+    example = "for example krr(epsilon=1, domain=['a', 'b']), without ldp. before it"
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):
             return node.id, [], {}
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise InvalidSpec("a spec must be written like a call", example)
-        arguments = [ast.literal_eval(argument) for argument in node.args]
+        walrus = [a for a in node.args if isinstance(a, ast.NamedExpr)]  # stop := 100, as SQL writes it
+        arguments = [ast.literal_eval(a) for a in node.args if not isinstance(a, ast.NamedExpr)]
         named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
+        named |= {a.target.id: ast.literal_eval(a.value) for a in walrus}
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise InvalidSpec("this text cannot be read as a spec", example) from None
     return node.func.id, arguments, named

@@ -70,6 +70,15 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
         assert done.stdout.strip(), command
 
 
+def test_the_plugin_shown_in_the_readme_is_the_one_in_the_examples() -> None:
+    coin = ROOT / "examples" / "ldpsql-coin"
+    there = (coin / "ldpsql_coin.py").read_text(encoding="utf-8") + (coin / "pyproject.toml").read_text(encoding="utf-8")
+    shown = [block for block in blocks("text") if "coin" in block.lower()]
+    assert len(shown) == 2
+    for line in "".join(shown).splitlines():
+        assert line in there.splitlines(), line
+
+
 def test_the_targets_that_the_documents_name_are_in_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for document in ("README.md", "CONTRIBUTING.md"):

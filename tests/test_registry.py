@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ldpsql
-from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, hookimpl
+from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
 from ldpsql.errors import InvalidSpec, PluginError, UnknownName
 from ldpsql.mle import uniform
 from ldpsql.registry import Plugin, Registry, registry
@@ -219,6 +219,21 @@ def test_a_forgotten_hookimpl_is_noticed() -> None:
 def test_text_that_is_no_spec_is_refused_and_nothing_in_it_is_run(text: str) -> None:
     with pytest.raises(InvalidSpec):
         registry().mechanism(text)
+
+
+def test_text_may_be_written_as_sql_writes_it() -> None:
+    assert registry().estimator("ibu(stop := 7)") == registry().estimator("ibu(stop=7)") == registry().estimator("ibu(7)")
+
+
+def test_a_mechanism_that_fails_to_give_its_channel_is_named() -> None:
+    class Fails(Whisper):
+        name = "fails"
+
+        def channel(self) -> Channel:
+            raise ZeroDivisionError
+
+    with pytest.raises(PluginError, match="the mechanism fails raised ZeroDivisionError"):
+        certify(Fails(epsilon=1, domain=["a", "b"]))
 
 
 def test_unknown_names_come_with_a_suggestion() -> None:
