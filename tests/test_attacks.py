@@ -108,6 +108,12 @@ def test_eight_threads_attach_at_once() -> None:
     assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))").fetchone() in [("a",), ("b",)]
 
 
+def test_a_domain_made_from_the_value_itself_is_refused(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE raw AS SELECT ['Lima', 'Oslo', 'Rome'][1 + i % 3] AS city FROM range(30) t(i)")
+    with pytest.raises(duckdb.Error, match="LDP301"):
+        con.execute("CREATE TABLE r AS SELECT ldp.perturb(city, ldp.krr(0.1, [city, 'none'])) AS x FROM raw")
+
+
 # --- values are the same only where they are ---
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ldpsql import certify, hookimpl
 from ldpsql.domain import plain
+from ldpsql.errors import NotPrivate
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.sql import Macros, Scalar, guarded
@@ -49,7 +50,10 @@ def _each(
     if (by_row == by_row[0]).all():
         return draw(certify(MECHANISMS.thing(int(by_row[0]))), column)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]
-    parts = [draw(certify(MECHANISMS.thing(int(by_row[at[0]]))), column.take(pa.array(at))) for at in rows]
+    mechanisms = [certify(MECHANISMS.thing(int(by_row[at[0]]))) for at in rows]
+    if len({mechanism.values for mechanism in mechanisms}) > 1:
+        raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
+    parts = [draw(mechanism, column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
     return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows))))
 
 
