@@ -30,17 +30,33 @@ def intervals(likelihood: Likelihood, theta: Floats, confidence: float) -> Inter
     """Return the intervals around the one-step debiased estimate theta + V(g - 1).
 
     V is the inverse, among directions that sum to zero, of the expected information sum_z a_z a_z' / P_theta(z) of a report.
-    Debiasing matters on the border of the simplex, where theta itself is not normal around the truth. An interval is cut to
-    [0, 1] and widened to hold the estimate.
+    Debiasing matters on the border of the simplex, where theta itself is not normal around the truth. For keep-or-spread
+    channels the shares of the reports are binomial and the interval is Wilson's. An interval is cut to [0, 1] and widened to
+    hold the estimate.
     """
     inside = simplex_projection(theta)
     centre, variance = _debiased(likelihood, inside)
     error = np.sqrt(np.maximum(variance, 0.0) / likelihood.n[:, None])
-    reach = NormalDist().inv_cdf(0.5 + confidence / 2) * error
-    known = np.isfinite(error)
-    low = np.where(known, np.clip(np.where(known, centre - reach, 0.0), 0.0, 1.0), 0.0)
-    high = np.where(known, np.clip(np.where(known, centre + reach, 1.0), 0.0, 1.0), 1.0)
-    return Intervals(error, np.minimum(low, theta), np.maximum(high, theta))
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    if isinstance(likelihood.operator, KeepOrSpreadOperator):
+        low, high = _wilson(likelihood, likelihood.operator, z)
+    else:
+        known = np.isfinite(error)
+        low = np.where(known, np.where(known, centre - z * error, 0.0), 0.0)
+        high = np.where(known, np.where(known, centre + z * error, 1.0), 1.0)
+    return Intervals(error, np.minimum(np.clip(low, 0, 1), theta), np.maximum(np.clip(high, 0, 1), theta))
+
+
+def _wilson(likelihood: Likelihood, op: KeepOrSpreadOperator, z: float) -> tuple[Floats, Floats]:
+    """Return Wilson's interval of every report's share, inverted: right also for few reports and shares near zero.
+
+    Source: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
+    """
+    shares, n = likelihood.shares, likelihood.n[:, None]
+    middle = shares + z**2 / (2 * n)
+    reach = z * np.sqrt(shares * (1 - shares) / n + (z / (2 * n)) ** 2)
+    ends = [(end / (1 + z**2 / n) - op.spread) / (op.keep - op.spread) for end in (middle - reach, middle + reach)]
+    return ends[0], ends[1]
 
 
 def _debiased(likelihood: Likelihood, theta: Floats) -> tuple[Floats, Floats]:
