@@ -37,11 +37,11 @@ def attach(con: DuckDBPyConnection, *, name: str = "ldp", use: bool = False) -> 
     with _ATTACHING, con.cursor() as cursor:  # a result that is still open on `con` would block it
         _make_catalog(cursor, name)
         cursor.execute(f"USE {quoted(name)}")  # a macro of the user's must not stand in the way of a scalar
-        functions = registry().functions()
+        functions, known = registry().functions(), _python_scalars(cursor)
         for kind in (Scalar, Macros):  # macros of one plugin may call scalars of another
             for plugin, offered in functions:
                 try:
-                    _create(cursor, [f for f in offered if isinstance(f, kind)], name)
+                    _create(cursor, [f for f in offered if isinstance(f, kind)], known, name)
                 except duckdb.Error as error:
                     if plugin.built_in:
                         raise
@@ -73,9 +73,13 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
     cursor.execute(f"CREATE MACRO {quoted(name)}.{_MARK}() AS true")
 
 
-def _create(cursor: DuckDBPyConnection, functions: list[Scalar | Macros], catalog: str) -> None:
+def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
+    """Return the names of the scalar functions that are there; asking takes DuckDB about 20 ms, so it is done once."""
     there = "SELECT function_name FROM duckdb_functions() WHERE database_name = 'system' AND function_type = 'scalar'"
-    known = {row[0] for row in cursor.execute(there).fetchall()}
+    return {name for (name,) in cursor.execute(there).fetchall()}
+
+
+def _create(cursor: DuckDBPyConnection, functions: list[Scalar | Macros], known: set[str], catalog: str) -> None:
     for function in functions:
         if isinstance(function, Macros):
             cursor.execute(function.statements(catalog))
