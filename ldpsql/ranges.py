@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,7 @@ MAX_VALUES = 20_000
 _EXACT = 2**53  # whole numbers up to here are exact in doubles
 
 
-class Numbers(Domain):
+class Numbers(Domain, ABC):
     """Numbers between two ends; with ``clip`` those beyond count as the nearer end, else they are refused. NaN always is."""
 
     def __init__(self, values: pa.Array, *, clip: bool) -> None:
@@ -57,9 +58,9 @@ class Numbers(Domain):
         codes = np.where(inside, at, 0).astype(np.int32)
         return np.select([missing, ~inside], [np.int32(null_code or 0), np.int32(outside_code or 0)], codes)
 
+    @abstractmethod
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the position of every number, and whether it is in the domain."""
-        raise NotImplementedError
 
 
 class Whole(Numbers):
