@@ -11,21 +11,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, OrthogonalHash, SetChannel
+from ldpsql.channels import SetChannel
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
-from ldpsql.inversion import condition_number
-from ldpsql.likelihood import Floats, Likelihood, Operator, operator
+from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
+from ldpsql.operators import Floats, Operator, SupportOperator, operator
 from ldpsql.reports import HashReports, distinct, impossible
-from ldpsql.supports import SupportOperator
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
     best_fit,
     identified,
-    influence,
     intervals,
     log_fit_p_value,
     suspicious,
@@ -39,12 +37,7 @@ _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw c
 @lru_cache(maxsize=256)
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; the last 256 are kept."""
-    channel = certify(mechanism).channel
-    if isinstance(channel, OrthogonalHash):
-        everything = np.arange(channel.outputs, dtype=np.int32)
-        scale = channel.response.spread / TOTAL / channel.seeds
-        return SupportOperator(channel, np.ascontiguousarray(channel.supports(everything).T), scale)
-    return operator(channel)
+    return operator(certify(mechanism).channel)
 
 
 @dataclass(frozen=True)
@@ -139,11 +132,11 @@ class Estimate:
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
             remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._status.remedy,
-            unique=unique(model, theta) if maximum else condition_number(model.operator) < 1e12,
+            unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
             fit_statistic=float(misfit[0]),
             fit_p_value=float(np.exp(log_p)),
-            influence=influence(model.operator) / float(model.n[0]),
-            condition_number=condition_number(model.operator),
+            influence=model.operator.influence / float(model.n[0]),
+            condition_number=model.operator.condition,
             realised_epsilon=self.of.certified.certificate.epsilon,
         )
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ldpsql.likelihood import Floats, Likelihood
+from ldpsql.likelihood import Likelihood
+from ldpsql.operators import Floats
 from ldpsql.spec import Spec
 
 

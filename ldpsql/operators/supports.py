@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Drawn, SetChannel
-from ldpsql.likelihood import Floats, Operator
+from ldpsql.channels import TOTAL, Drawn, OrthogonalHash, SetChannel
+from ldpsql.operators.base import Floats, Operator, operator
 
 _BLOCK = 1 << 22  # cells turned into doubles at a time
 
@@ -23,7 +24,7 @@ class SupportOperator(Operator):
     def __init__(self, channel: SetChannel, supports: NDArray[np.bool_], scale: float | None = None) -> None:
         self.inputs, self.outputs = supports.shape
         self.complete = scale is not None
-        self.hit, self.miss = float(channel.hit), float(channel.miss)
+        self._hit, self._miss = float(channel.hit), float(channel.miss)
         self.supports = supports
         self._scale = 1.0 if scale is None else scale
         self._lift = float(channel.ratio - 1)
@@ -71,3 +72,25 @@ class SupportOperator(Operator):
     def matrix(self) -> Floats:
         """Return P(report | value), up to the factor."""
         return self._scale + self._scale * self._lift * self.supports.astype(np.float64)
+
+    @cached_property
+    def condition(self) -> float:
+        """Expected support counts are miss + (hit - miss) theta: eigenvalues hit - miss and hit + (inputs - 1) miss."""
+        lift = self._hit - self._miss
+        return (lift + self.inputs * self._miss) / abs(lift)
+
+    @cached_property
+    def influence(self) -> float:
+        """A report supports a value or not."""
+        return 1.0 / abs(self._hit - self._miss)
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return (share of the reports that support x - miss)/(hit - miss)."""
+        return (self.supported(shares) - self._miss) / (self._hit - self._miss)
+
+
+@operator.register
+def _(channel: OrthogonalHash) -> Operator:
+    everything = np.arange(channel.outputs, dtype=np.int32)
+    scale = channel.response.spread / TOTAL / channel.seeds
+    return SupportOperator(channel, np.ascontiguousarray(channel.supports(everything).T), scale)
