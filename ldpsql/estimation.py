@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache, singledispatch
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
 from ldpsql.domain import Domain, plain
-from ldpsql.errors import BadCounts, ImpossibleReport, InternalError, NoReports, NotReports
+from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
@@ -59,8 +59,8 @@ class Diagnosis:
     impossible: int = 0
 
 
-class Source(Protocol):
-    """What reports come from: one certified mechanism, or several together."""
+class Described(Protocol):
+    """What an estimate tells of the mechanism, or the mechanisms, that its reports come from."""
 
     @property
     def name(self) -> str:
@@ -75,11 +75,23 @@ class Source(Protocol):
         """The largest realised epsilon of a report."""
 
 
+class Source(Described, Protocol):
+    """Several mechanisms together, that reports come from."""
+
+    def likelihoods(
+        self, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
+    ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+        """Yield the likelihoods of (report, number, group) triples; see `likelihoods`."""
+
+    def possible(self, reports: pa.Array) -> NDArray[np.bool_]:
+        """Tell which reports can occur; see `possible`."""
+
+
 @dataclass(frozen=True)
 class Estimates:
     """The estimates of several groups under one source of reports, by one estimator."""
 
-    source: Source
+    source: Described
     estimator: Estimator
     likelihood: Likelihood
     fit: Fit
@@ -141,8 +153,8 @@ class Estimate:
         far from any distribution. Where nearly all reports differ it compares how many values they support, and how often each
         value is supported, with what the mechanism allows. ``influence`` is how far one replaced report can move a share.
         ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
-        theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism, where
-        these were left out.
+        theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism,
+        where these were left out.
         """
         model, fit = self._likelihood, self.of.fit
         theta = simplex_projection(self._theta)
@@ -198,7 +210,7 @@ def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) 
     return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts), estimator)
 
 
-def estimate_likelihood(source: Mechanism | Source, likelihood: Likelihood, estimator: Estimator) -> Estimates:
+def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
     """Estimate every group from its likelihood.
 
     Raises:
@@ -232,7 +244,6 @@ def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, es
     return estimate_likelihood(mechanism, likelihood, estimator)[0]
 
 
-@singledispatch
 def likelihoods(
     source: Mechanism | Source, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
 ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
@@ -244,11 +255,12 @@ def likelihoods(
         ImpossibleReport, BadCounts: where reports or numbers cannot be what they must be.
 
     """
-    raise InternalError(f"reports cannot come from {type(source).__name__}", "pass a mechanism")
+    if isinstance(source, Mechanism):
+        return _likelihoods(source, reports, numbers, group, groups)
+    return source.likelihoods(reports, numbers, group, groups)
 
 
-@likelihoods.register
-def _(
+def _likelihoods(
     mechanism: Mechanism, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
 ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     known = certify(mechanism)
@@ -269,7 +281,6 @@ def _(
         yield np.array([i]), Likelihood(SupportOperator.observed(channel, words[at]), weights[None, at])
 
 
-@singledispatch
 def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:
     """Tell which reports can occur.
 
@@ -277,15 +288,12 @@ def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]
         WrongType, ImpossibleReport: where the column cannot hold reports at all.
 
     """
-    raise InternalError(f"reports cannot come from {type(source).__name__}", "pass a mechanism")
-
-
-@possible.register
-def _(mechanism: Mechanism, reports: pa.Array) -> NDArray[np.bool_]:
-    known = certify(mechanism)
+    if not isinstance(source, Mechanism):
+        return source.possible(reports)
+    known = certify(source)
     if isinstance(known.reports, Domain):
         positions = known.reports.locate(reports)
-        chance = operator_of(mechanism).forward(np.ones(len(known.values))) > 0
+        chance = operator_of(source).forward(np.ones(len(known.values))) > 0
         at = positions.fill_null(0).to_numpy(zero_copy_only=False)
         return positions.is_valid().to_numpy(zero_copy_only=False) & chance[at]
     fits = known.reports.possible(reports)

@@ -120,7 +120,7 @@ class SetChannel(Channel):
     def size_law(self) -> NDArray[np.float64]:
         """Return the probabilities that a report supports 0 .. inputs values, whatever the true value is.
 
-        The others are supported independently of each other and of the true value: one coin of chance `hit`, inputs - 1 of `miss`.
+        The others are supported independently of each other and of the true value: one coin of `hit`, the rest of `miss`.
         """
         miss, hit, others = float(self.miss), float(self.hit), self.inputs - 1
         taken = np.arange(1, others + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.operators.base import DenseOperator, Floats, Operator
+from ldpsql.operators.base import DenseOperator, Operator
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 

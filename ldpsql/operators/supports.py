@@ -92,8 +92,9 @@ class SupportOperator(Operator):
         Whatever the distribution, a value is supported by between miss and hit of the reports.
         """
         inside = self.forward(np.ones(self.inputs)) / self._scale - self.inputs
-        sizes = np.bincount(np.rint(inside / self._lift).astype(np.int64), weights=shares * n, minlength=self.inputs + 1)
-        statistic, log_p = known_law(sizes, self._size_law())
+        supported = np.rint(inside / self._lift).astype(np.int64)
+        sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
+        statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
         log_q = within(self.supported(shares), n, *sorted((self._miss, self._hit)))
         return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
 
