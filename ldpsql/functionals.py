@@ -100,7 +100,9 @@ class Variance(Functional):
         mean, _ = _debiased(found, x)
         mean = np.clip(mean, x.min(), x.max())[:, None]
         centre, error = _debiased(found, (x - mean) ** 2)
-        return _within(theta @ x**2 - (theta @ x) ** 2, centre, error, found, 0.0, float(np.ptp(x)) ** 2 / 4)
+        reach = _reach(found) * error
+        measure = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
+        return _cut(measure, 0.0, float(np.ptp(x)) ** 2 / 4)  # Popoviciu's inequality
 
 
 @dataclass(frozen=True)
@@ -200,15 +202,17 @@ def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
 def _linear(found: Estimates, c: Floats) -> Measure:
     """Return c'theta with its error, and its interval cut to what c'theta can be."""
     centre, error = _debiased(found, c)
-    return _within(_normalised(found.fit.theta) @ c, centre, error, found, float(c.min()), float(c.max()))
+    reach = _reach(found) * error
+    measure = Measure(_normalised(found.fit.theta) @ c, error, centre - reach, centre + reach)
+    return _cut(measure, float(c.min()), float(c.max()))
 
 
-def _within(estimate: Floats, centre: Floats, error: Floats, found: Estimates, least: float, most: float) -> Measure:
-    reach = np.where(np.isfinite(error), _reach(found) * error, most - least)
-    low, high = np.clip(centre - reach, least, most), np.clip(centre + reach, least, most)
-    known = np.isfinite(error)
-    low, high = np.where(known, low, least), np.where(known, high, most)
-    return Measure(estimate, error, np.minimum(low, estimate), np.maximum(high, estimate))
+def _cut(measure: Measure, least: float, most: float) -> Measure:
+    """Cut intervals to what the number can be, all of it where the error is infinite, and widen them to hold the estimate."""
+    known = np.isfinite(measure.std_error)
+    low = np.where(known, np.clip(measure.low, least, most), least)
+    high = np.where(known, np.clip(measure.high, least, most), most)
+    return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
 
 
 def _shifted(measure: Measure, by: float) -> Measure:

@@ -112,8 +112,8 @@ class Operator(ABC):
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.
 
-        ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have shape
-        (groups, m). A functional that the reports say nothing about has an infinite variance.
+        ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have
+        shape (groups, m). A functional that the reports say nothing about has an infinite variance.
         """
         expected = self.forward(theta)
         gradient = self.adjoint(shares / np.maximum(expected, 1e-300)) - 1.0
