@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import singledispatch
 from pathlib import Path
 from statistics import NormalDist
+from typing import TypeAlias
 
 import duckdb
 import numpy as np
 
 from ldpsql import __version__
-from ldpsql.channels import TOTAL, Channel, KeepOrSpread, SetChannel, TableChannel
+from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimation import operator_of
@@ -27,6 +27,7 @@ from ldpsql.reports import SetReports
 
 MAX_CELLS = 1 << 16
 STORAGE_VERSION = "v1.2.0"  # which DuckDB 1.5 opens as well
+Body: TypeAlias = tuple[str, str, str]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}", re.ASCII)
 
 
@@ -44,16 +45,8 @@ def macros(mechanism: Mechanism, name: str) -> str:
         raise InvalidParameter("the macros need a name of small letters, digits and _", "for example city")
     known = certify(mechanism)
     helpers = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
-    head = (
-        f"-- Estimators for the mechanism {mechanism.name}, {known.certificate.claim}, made by ldpsql {__version__}.\n"
-        f"-- SELECT unnest({name}_ibu(report), recursive := true) FROM reports;\n"
-        "-- They estimate; nothing here perturbs.\n"
-    )
-    with duckdb.connect() as con:
-        values = list_literal(known.values.values, con)
-        alphabet = list_literal(known.reports.values, con) if isinstance(known.reports, Domain) else ""
-    bodies = dict(_bodies(known.channel, known, values, alphabet))
-    return head + helpers.replace("NAME", name) + "\n".join(_pair(method, body, name) for method, body in bodies.items())
+    head = f"-- {mechanism.name}, {known.certificate.claim}; by ldpsql {__version__}. This estimates; nothing here perturbs.\n"
+    return head + helpers.replace("NAME", name) + "\n".join(_pair(*estimator, name) for estimator in _bodies(known, name))
 
 
 def write(mechanism: Mechanism, name: str, path: Path) -> None:
@@ -69,94 +62,103 @@ def write(mechanism: Mechanism, name: str, path: Path) -> None:
         con.execute(text)
 
 
-def _pair(method: str, body: str, name: str) -> str:
-    """Return the two forms of an estimator; ``steps`` is an option of the iterative ones."""
-    option, given = (", steps := 1000", ", steps := steps") if "steps" in body else ("", "")
+def _pair(method: str, body: str, options: str, name: str) -> str:
+    """Return the two forms of an estimator: over counts, and as an aggregate over reports."""
+    declared, passed = (f", {options} := 1000", f", {options} := {options}") if options else ("", "")
     return (
-        f"CREATE OR REPLACE MACRO {name}_{method}_counts(counts{option}) AS {body.replace('NAME', name)};\n"
-        f"CREATE OR REPLACE MACRO {name}_{method}(report{option}) AS {name}_{method}_counts(histogram(report){given});\n"
+        f"CREATE OR REPLACE MACRO {name}_{method}_counts(counts{declared}) AS {body};\n"
+        f"CREATE OR REPLACE MACRO {name}_{method}(report{declared}) AS {name}_{method}_counts(histogram(report){passed});\n"
     )
 
 
-@singledispatch
-def _bodies(channel: Channel, known: CertifiedMechanism, values: str, alphabet: str) -> Iterator[tuple[str, str]]:
-    """Yield each estimator's name and its body, in terms of ``counts``."""
+def _bodies(known: CertifiedMechanism, name: str) -> Iterator[Body]:
+    """Return each estimator: its name, its body in terms of ``counts``, and its option."""
+    channel, reports = known.channel, known.reports
+    if isinstance(channel, SetChannel) and isinstance(reports, SetReports):
+        return _sets(channel, reports, _literal(known.values), name)
+    if isinstance(channel, KeepOrSpread) and channel.keep > channel.spread and isinstance(reports, Domain):
+        return _keep_or_spread(channel, _literal(known.values), _literal(reports), name)
+    if isinstance(channel, TableChannel) and isinstance(reports, Domain):
+        invertible = condition_number(operator_of(known.mechanism)) <= MAX_CONDITION
+        return _listed(channel, _literal(known.values), _literal(reports), name, invertible=invertible)
     raise InvalidParameter(
         f"the reports of {known.mechanism.name} have no pure SQL form", "k-RR, listed reports and sets of values have one"
     )
 
 
-@_bodies.register
-def _keep_or_spread(channel: KeepOrSpread, _: CertifiedMechanism, values: str, alphabet: str) -> Iterator[tuple[str, str]]:
+def _literal(domain: Domain) -> str:
+    with duckdb.connect() as con:
+        return list_literal(domain.values, con)
+
+
+def _keep_or_spread(channel: KeepOrSpread, values: str, alphabet: str, name: str) -> Iterator[Body]:
     lift, spread = number((channel.keep - channel.spread) / TOTAL), number(channel.spread / TOTAL)
     inverse = f"list_transform(s, lambda x: (x - {spread}) / {lift})"
     estimates = {
         "inv": inverse,
-        "inv_n": f"NAME__clipped({inverse})",
-        "inv_p": f"NAME__nearest({inverse})",
-        "ibu": f"NAME__filled(s, {lift}, {spread})",
+        "inv_n": f"{name}__clipped({inverse})",
+        "inv_p": f"{name}__nearest({inverse})",
+        "ibu": f"{name}__filled(s, {lift}, {spread})",
     }
     z = number(NormalDist().inv_cdf(0.975))
     for method, theta in estimates.items():
         yield (
             method,
-            f"""list_transform([NAME__counted(counts, {alphabet})], lambda c:
+            f"""list_transform([{name}__counted(counts, {alphabet})], lambda c:
     list_transform([list_sum(c)], lambda n: CASE WHEN n > 0 THEN
-    list_transform([NAME__explained(NAME__scaled(c), n, {lift}, {spread})], lambda s:
-        NAME__rows({values}, {theta}, s, n, {lift}, {spread}, {z}))[1] END)[1])[1]""",
+    list_transform([{name}__explained({name}__scaled(c), n, {lift}, {spread})], lambda s:
+        {name}__rows({values}, {theta}, s, n, {lift}, {spread}, {z}))[1] END)[1])[1]""",
+            "",
         )
 
 
-@_bodies.register
-def _listed(channel: TableChannel, known: CertifiedMechanism, values: str, alphabet: str) -> Iterator[tuple[str, str]]:
-    if channel.inputs * channel.outputs > MAX_CELLS or not alphabet:
+def _listed(channel: TableChannel, values: str, alphabet: str, name: str, *, invertible: bool) -> Iterator[Body]:
+    if channel.inputs * channel.outputs > MAX_CELLS:
         raise InvalidParameter(f"a channel of more than {MAX_CELLS} cells is too large for SQL text", "use ldpsql itself")
     table = channel.probabilities()
-    shares = f"NAME__scaled(NAME__counted(counts, {alphabet}))"
-    stepped = f"NAME__stepped({numbers(table)}, {numbers(table.T)}, s, steps)"
-    yield from _shares(values, shares, numbers(np.linalg.pinv(table).T) if _invertible(known) else "", stepped)
-
-
-def _invertible(known: CertifiedMechanism) -> bool:
-    return condition_number(operator_of(known.mechanism)) <= MAX_CONDITION
-
-
-def _shares(values: str, shares: str, inverse: str, stepped: str) -> Iterator[tuple[str, str]]:
-    solved = f"NAME__scaled(list_transform({inverse}, lambda row: list_dot_product(row, s)))"
-    estimates = {"inv": solved, "inv_n": f"NAME__clipped({solved})", "inv_p": f"NAME__nearest({solved})"} if inverse else {}
+    inverse = np.asarray(np.linalg.pinv(table).T, dtype=np.float64)
+    solved = f"{name}__scaled(list_transform({numbers(inverse)}, lambda row: list_dot_product(row, s)))"
+    estimates = (
+        {"inv": solved, "inv_n": f"{name}__clipped({solved})", "inv_p": f"{name}__nearest({solved})"} if invertible else {}
+    )
+    stepped = f"{name}__stepped({numbers(table)}, {numbers(table.T)}, s, steps)"
+    shares = f"{name}__scaled({name}__counted(counts, {alphabet}))"
     for method, theta in {**estimates, "ibu": stepped}.items():
-        yield method, f"list_transform([{shares}], lambda s: CASE WHEN s IS NOT NULL THEN NAME__shares({values}, {theta}) END)[1]"
+        yield (
+            method,
+            f"list_transform([{shares}], lambda s: CASE WHEN s IS NOT NULL THEN {name}__shares({values}, {theta}) END)[1]",
+            "steps" if method == "ibu" else "",
+        )
 
 
-@_bodies.register
-def _sets(channel: SetChannel, known: CertifiedMechanism, values: str, _: str) -> Iterator[tuple[str, str]]:
-    if not isinstance(known.reports, SetReports):
-        raise InvalidParameter(f"the reports of {known.mechanism.name} have no pure SQL form", "use ldpsql itself")
+def _sets(channel: SetChannel, reports: SetReports, values: str, name: str) -> Iterator[Body]:
     positions = f"range({channel.inputs})"
     held = "((r[x // 64 + 1] >> (x % 64)) & 1)::DOUBLE"
     hit, miss, lift = number(float(channel.hit)), number(float(channel.miss)), number(float(channel.ratio - 1))
     possible = (
         f"list_transform([counts], lambda c: CASE WHEN c IS NULL OR list_aggregate(list_transform(map_keys(c), lambda r: "
-        f"len(r) = {known.reports.words} AND {_no_more_bits(known.reports)}), 'bool_and') THEN c "
+        f"len(r) = {reports.words} AND {_no_more_bits(reports)}), 'bool_and') THEN c "
         "ELSE error('[LDP401] some reports cannot occur under this mechanism. Hint: check that these are its reports.') END)[1]"
     )
     supported = f"list_transform({positions}, lambda x: list_dot_product(list_transform(k, lambda r: {held}), s))"
     solved = f"list_transform({supported}, lambda c: (c - {miss}) / ({hit} - {miss}))"
     rows = f"list_transform({positions}, lambda x: list_transform(k, lambda r: 1 + {lift} * {held}))"
     columns = f"list_transform(k, lambda r: list_transform({positions}, lambda x: 1 + {lift} * {held}))"
+    stepped = f"{name}__stepped(a, b, s, steps)"
     estimates = {
         "inv": solved,
-        "inv_n": f"NAME__clipped({solved})",
-        "inv_p": f"NAME__nearest({solved})",
-        "ibu": f"list_transform([{rows}], lambda a: list_transform([{columns}], lambda b: NAME__stepped(a, b, s, steps))[1])[1]",
+        "inv_n": f"{name}__clipped({solved})",
+        "inv_p": f"{name}__nearest({solved})",
+        "ibu": f"list_transform([{rows}], lambda a: list_transform([{columns}], lambda b: {stepped})[1])[1]",
     }
     for method, theta in estimates.items():
         yield (
             method,
             f"""list_transform([{possible}], lambda c: CASE WHEN c IS NOT NULL THEN
     list_transform([map_keys(c)], lambda k:
-    list_transform([NAME__scaled(list_transform(map_values(c), lambda n: n::DOUBLE))], lambda s:
-        NAME__shares({values}, {theta}))[1])[1] END)[1]""",
+    list_transform([{name}__scaled(list_transform(map_values(c), lambda n: n::DOUBLE))], lambda s:
+        {name}__shares({values}, {theta}))[1])[1] END)[1]""",
+            "steps" if method == "ibu" else "",
         )
 
 

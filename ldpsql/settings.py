@@ -1,11 +1,8 @@
 """Settings: the project's ``ldpsql.toml``, found upward from here, goes before the user's; the environment before both.
 
-[plugins]
-allow = ["coin"]                                        # LDPSQL_PLUGINS
-[mechanisms]
-city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"        # then `city` names it everywhere, and ldp.m.city() in SQL
-[defaults]
-format = "json"                                         # of the command line; LDPSQL_FORMAT
+Three sections are known. ``[plugins] allow = ["coin"]`` lists the installed plugins that may be loaded (LDPSQL_PLUGINS);
+``[mechanisms] city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"`` names a mechanism, which is then ``city`` in Python and on the
+command line and ``ldp.m.city()`` in SQL; ``[defaults] format = "json"`` is for the command line (LDPSQL_FORMAT).
 """
 
 from __future__ import annotations

@@ -96,6 +96,9 @@ def _installed(target: str) -> list[str]:
         return [target]
     found = next((p for p in registry().plugins if target in (p.name, p.package) and p.status != "not installed"), None)
     if found is None:
-        known = [*registry().mechanisms, *(p.name for p in registry().plugins if not p.built_in)]
+        known = [
+            *registry().mechanisms,
+            *(p.name for p in registry().plugins if not p.built_in and p.status != "not installed"),
+        ]
         raise UnknownName("plugin", target, known)
     return [offer.removeprefix("mechanism ") for offer in _usable(found).offers if offer.startswith("mechanism ")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,6 +40,17 @@ def plan(
     rows = [asdict(expected) for expected in planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)]
     write_rows(rows, form)
     if output:
-        from ldpsql.cli.pictures import write_picture
+        draw(output, rows)
 
-        write_picture(output, rows, reports)
+
+def draw(output: Path, rows: list[dict[str, Any]]) -> None:
+    """Draw the curves into a file."""
+    import polars as pl
+
+    from ldpsql import report
+
+    report.needs_extra()
+    from ldpsql import figures
+
+    report.save(output, figures.plan_chart(pl.DataFrame(rows)))
+    typer.echo(f"Wrote {output}", err=True)

@@ -98,7 +98,7 @@ def check(
     failed = sum(row["verdict"] == "fails" for row in rows)
     if failed:
         raise PluginError(f"{failed} of {len(rows)} checks failed", "the reasons are in the rows")
-    typer.echo(f"{plugin} conforms in {len(rows)} checks", err=True)
+    typer.echo(f"{plugin} conforms: {len(rows)} checked, none failed", err=True)
 
 
 @app.command(epilog="Example: ldpsql plugins enable coin")
