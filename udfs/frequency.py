@@ -74,7 +74,7 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
         impossible = dict(zip(groups.rows, left_out.tolist(), strict=True))
         for row, number in impossible.items():
             out[row] = _UNKNOWN | {"impossible": number}
-        for rows, found in rest.estimates(source, estimator):
+        for rows, found in rest.estimates(source, estimator) if len(rest.rows) else ():
             for place, row in enumerate(rows):
                 out[row] = _diagnosed(found[place], impossible[row])
     return pa.array(out, _diagnosis_type())
