@@ -117,9 +117,9 @@ def _transport(excess: Floats, distances: Floats) -> float:
     table = csr_matrix((np.ones(len(rows)), (rows, np.tile(pairs, 2))))
     cost = distances[np.ix_(sources, sinks)].ravel()
     total = supply.sum()  # scaled, so that the tolerances of the solver are small beside the mass
-    solved = linprog(
-        cost, A_eq=table[:-1], b_eq=np.concatenate([supply, demand])[:-1] / total, bounds=(0, None), method="highs-ds"
-    )
+    moved = np.concatenate([supply, demand])[:-1] / total
+    exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    solved = linprog(cost, A_eq=table[:-1], b_eq=moved, bounds=(0, None), method="highs-ds", options=exact)
     if solved.status != 0:
         raise InvalidParameter("the earth mover's distance could not be computed", "use coarser cells")
     return float(solved.fun * total)
