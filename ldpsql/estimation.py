@@ -17,7 +17,7 @@ from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.operators import Floats, Operator, SupportOperator, operator
+from ldpsql.operators import Floats, Operator, SupportOperator, collapsed, operator, packed
 from ldpsql.reports import HashReports, distinct, impossible
 from ldpsql.uncertainty import (
     FALSE_ALARM,
@@ -234,7 +234,8 @@ def likelihoods(
         raise impossible()
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
-        yield np.array([i]), Likelihood(SupportOperator.observed(channel, words[at]), weights[None, at])
+        octets, counts = collapsed(packed(channel, words[at]), weights[at])
+        yield np.array([i]), Likelihood(SupportOperator(channel, octets), counts[None])
 
 
 def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int, alphabet: Domain) -> Floats:

@@ -2,6 +2,6 @@
 
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
-from ldpsql.operators.supports import SupportOperator
+from ldpsql.operators.supports import SupportOperator, collapsed, packed
 
-__all__ = ["DenseOperator", "Floats", "KeepOrSpreadOperator", "Operator", "SupportOperator", "operator"]
+__all__ = ["DenseOperator", "Floats", "KeepOrSpreadOperator", "Operator", "SupportOperator", "collapsed", "operator", "packed"]

@@ -41,10 +41,18 @@ class Operator(ABC):
     def matrix(self) -> Floats:
         """Return P(report | value), shape (inputs, outputs)."""
 
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(report | value) of some values."""
+        return self.matrix()[among]
+
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights, shape (outputs,)."""
-        rows = self.matrix()[among]
+        rows = self.rows(among)
         return (rows * w) @ rows.T
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the curvature, to about a hundredth where it would take long: for steps and errors, not for certificates."""
+        return self.curvature(w, among)
 
     @cached_property
     def condition(self) -> float:
@@ -93,7 +101,7 @@ class Operator(ABC):
         for i, p in enumerate(expected):
             # The expected information needs all reports; with the observed ones, their shares stand for their probabilities.
             weight = p if self.complete else shares[i]
-            inverse, unknown = tangent_inverse(self.curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0)))
+            inverse, unknown = tangent_inverse(self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0)))
             centre[i] = theta[i] + inverse @ (gradient[i] - 1.0)
             variance[i] = np.where(unknown, np.inf, inverse.diagonal())
         error = np.sqrt(np.maximum(variance, 0.0) / n[:, None])
