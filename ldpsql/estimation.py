@@ -23,12 +23,11 @@ from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
     best_fit,
-    identified,
     intervals,
     log_fit_p_value,
     suspicious,
-    unique,
 )
+from ldpsql.uniqueness import identified, unique
 
 MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
@@ -234,8 +233,8 @@ def likelihoods(
         raise impossible()
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
-        octets, counts = collapsed(packed(channel, words[at]), weights[at])
-        yield np.array([i]), Likelihood(SupportOperator(channel, octets), counts[None])
+        octets, added = collapsed(packed(channel, words[at]), weights[at])
+        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None])
 
 
 def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int, alphabet: Domain) -> Floats:

@@ -17,7 +17,8 @@ from ldpsql.estimator import simplex_projection
 from ldpsql.mle import em_step, maximise, uniform
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.registry import registry
-from ldpsql.uncertainty import identified, intervals, log_fit_p_value, unique
+from ldpsql.uncertainty import intervals, log_fit_p_value
+from ldpsql.uniqueness import identified, unique
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

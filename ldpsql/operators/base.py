@@ -28,6 +28,7 @@ class Operator(ABC):
     outputs: int
     complete: bool = True  # whether the columns are the probabilities of all reports, not only of observed ones up to a factor
     injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
+    sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
 
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:
@@ -101,7 +102,9 @@ class Operator(ABC):
         for i, p in enumerate(expected):
             # The expected information needs all reports; with the observed ones, their shares stand for their probabilities.
             weight = p if self.complete else shares[i]
-            inverse, unknown = tangent_inverse(self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0)))
+            inverse, unknown = tangent_inverse(
+                self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
+            )
             centre[i] = theta[i] + inverse @ (gradient[i] - 1.0)
             variance[i] = np.where(unknown, np.inf, inverse.diagonal())
         error = np.sqrt(np.maximum(variance, 0.0) / n[:, None])

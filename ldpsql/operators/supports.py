@@ -42,7 +42,7 @@ def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
     if len(octets) > 3 or 256 ** len(octets) > 16 * octets.shape[1]:
         return octets, counts  # nearly all sets differ
     codes = sum(row.astype(np.int64) << 8 * b for b, row in enumerate(octets))
-    added = np.bincount(codes, weights=counts)
+    added: Floats = np.bincount(codes, weights=counts).astype(np.float64)
     seen = np.flatnonzero(added)
     return ((seen >> 8 * np.arange(len(octets))[:, None]) & 255).astype(np.uint8), added[seen]
 
@@ -57,6 +57,7 @@ class SupportOperator(Operator):
     def __init__(self, channel: SetChannel, octets: Octets, scale: float | None = None) -> None:
         self.inputs, self.outputs = channel.inputs, octets.shape[1]
         self.complete = scale is not None
+        self.sampled = self.outputs > _MANY_REPORTS
         self._hit, self._miss = float(channel.hit), float(channel.miss)
         self._octets = octets
         self._scale = 1.0 if scale is None else scale
@@ -98,8 +99,7 @@ class SupportOperator(Operator):
         tables = np.zeros((len(self._octets), 256))
         for start in range(0, self.outputs, _BLOCK):
             part = slice(start, start + _BLOCK)
-            for table, octet in zip(tables, self._octets[:, part], strict=True):
-                table += np.bincount(octet, weights=w[part], minlength=256)
+            tables += [np.bincount(octet, weights=w[part], minlength=256) for octet in self._octets[:, part]]
         return (tables @ _SUBSETS).ravel()[: self.inputs]
 
     def _unpacked(
@@ -118,7 +118,7 @@ class SupportOperator(Operator):
 
     def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return the curvature; of many reports from a sample of max(30,000, 50 inputs), in single precision."""
-        if self.outputs <= _MANY_REPORTS:
+        if not self.sampled:
             return self.curvature(w, among)
         chosen = w[self._sample]
         roots = np.sqrt(chosen * (w.sum() / chosen.sum())).astype(np.float32)
