@@ -7,18 +7,21 @@ not unique it ends at the centre of all maxima, not in a corner. Source: Nocedal
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.operators import Floats
 
 MAX_STEPS = 60
 SMALL = 32  # values up to which groups are worth being solved together
+CLEAR = 1e-6
 _TO_THE_BORDER = 0.995
 
 
-def interior_maximum(table: Floats, shares: Floats, tolerance: Floats) -> Floats:
-    """Return theta for each group, shape (groups, values), its gap below the tolerance unless the steps do not suffice.
+def interior_maximum(table: Floats, shares: Floats, tolerance: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return theta, shape (groups, values), and whether it is clear which shares are 0 at the maximum, shape (groups,).
 
-    A share that is smaller than its slack is 0, where the gap allows it.
+    The gap is below the tolerance unless the steps do not suffice. A share that is smaller than its slack is 0, where the gap
+    allows it; it is not clear where both are small.
 
     Args:
         table: P(report | value), shape (values, reports); every report has a chance.
@@ -51,7 +54,8 @@ def interior_maximum(table: Floats, shares: Floats, tolerance: Floats) -> Floats
         theta[active], slack[active] = at + length[:, None] * move, s + length[:, None] * change
         centring[active] = np.maximum(0.02, (1.0 - length) ** 2)
     cut = np.where(theta > slack, theta, 0.0)
-    return np.where((_gap(table, shares, cut) <= tolerance)[:, None], _scaled(cut), _scaled(theta))
+    theta = np.where((_gap(table, shares, cut) <= tolerance)[:, None], _scaled(cut), _scaled(theta))
+    return theta, np.minimum(theta, slack).max(axis=1) < CLEAR
 
 
 def _scaled(theta: Floats) -> Floats:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.budget import Budget
 from ldpsql.estimator import Fit, Status
@@ -54,10 +55,12 @@ def maximum_likelihood(likelihood: Likelihood, tolerance: float = TOLERANCE, bud
     budget = budget or Budget()
     theta = likelihood.operator.maximum(likelihood.shares)
     if theta is None:
-        theta = _together(likelihood, tolerance)
-    gaps, steps = likelihood.gap(theta), np.zeros(len(theta), dtype=np.int64)
+        theta, clear = _together(likelihood, tolerance)
+    else:
+        clear = np.ones(len(theta), dtype=np.bool_)
+    done, steps = clear & (likelihood.gap(theta) <= tolerance), np.zeros(len(theta), dtype=np.int64)
     statuses = [Status.CERTIFIED] * len(theta)
-    for i in np.flatnonzero(~(gaps <= tolerance)):
+    for i in np.flatnonzero(~done):
         one = likelihood.group(int(i))
         found, steps[i] = maximise(one, uniform(one), tolerance, budget=budget)
         theta[i] = found[0]
@@ -65,17 +68,17 @@ def maximum_likelihood(likelihood: Likelihood, tolerance: float = TOLERANCE, bud
     return Fit(theta, steps, tuple(statuses))
 
 
-def _together(likelihood: Likelihood, tolerance: float) -> Floats:
-    """Solve groups with few values in stacks; leave others where they start."""
-    op, theta = likelihood.operator, uniform(likelihood)
+def _together(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Solve groups with few values in stacks, and tell which are done; leave others where they start."""
+    op, theta, clear = likelihood.operator, uniform(likelihood), np.zeros(len(likelihood.counts), dtype=np.bool_)
     if op.inputs > SMALL or op.inputs**2 * op.outputs > MAX_TABLE:
-        return theta
-    table = op.matrix()
+        return theta, clear
+    table, targets = op.matrix(), _targets(likelihood, tolerance)
     seen = table.any(axis=0)
     for start in range(0, len(theta), STACK):
         part = slice(start, start + STACK)
-        theta[part] = interior_maximum(table[:, seen], likelihood.shares[part][:, seen], _targets(likelihood, tolerance)[part])
-    return theta
+        theta[part], clear[part] = interior_maximum(table[:, seen], likelihood.shares[part][:, seen], targets[part])
+    return theta, clear
 
 
 def _targets(likelihood: Likelihood, tolerance: float) -> Floats:

@@ -54,7 +54,7 @@ def from_inside(point: Point, among: NDArray[np.int64], tolerance: float) -> Poi
     """Return what the interior point method finds where only the values ``among`` may hold mass."""
     table = point.operator.rows(among)[:, point.seen]
     theta = np.zeros_like(point.theta)
-    theta[among] = interior_maximum(table, point.shares[None, point.seen], np.array([tolerance]))[0]
+    theta[among] = interior_maximum(table, point.shares[None, point.seen], np.array([tolerance]))[0][0]
     return point.at(theta)
 
 
