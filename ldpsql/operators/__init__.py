@@ -1,7 +1,19 @@
 """Channels as linear maps, for estimation: one structure a file, beside its sampler in `ldpsql.channels`."""
 
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
+from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.operators.supports import SupportOperator, collapsed, packed
 
-__all__ = ["DenseOperator", "Floats", "KeepOrSpreadOperator", "Operator", "SupportOperator", "collapsed", "operator", "packed"]
+__all__ = [
+    "DenseOperator",
+    "Floats",
+    "GeometricOperator",
+    "KeepOrSpreadOperator",
+    "Operator",
+    "SquareGeometricOperator",
+    "SupportOperator",
+    "collapsed",
+    "operator",
+    "packed",
+]

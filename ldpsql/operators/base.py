@@ -76,11 +76,7 @@ class Operator(ABC):
 
         """
         if not self.condition <= MAX_CONDITION:
-            raise IllConditioned(
-                f"the channel has condition number {self.condition:.3g}, too large to invert",
-                "use ibu",
-                condition=self.condition,
-            )
+            raise ill_conditioned(self.condition)
         # With more reports than values the least-squares inverse is still unbiased.
         v = np.asarray(np.linalg.lstsq(self.matrix().T, shares.T, rcond=None)[0].T, dtype=np.float64)
         return v / v.sum(axis=-1, keepdims=True)
@@ -131,6 +127,13 @@ class DenseOperator(Operator):
     def matrix(self) -> Floats:
         """Return P(report | value)."""
         return self._table
+
+
+def ill_conditioned(condition: float) -> IllConditioned:
+    """Return the refusal to invert a channel."""
+    return IllConditioned(
+        f"the channel has condition number {condition:.3g}, too large to invert", "use ibu", condition=condition
+    )
 
 
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
