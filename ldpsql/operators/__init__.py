@@ -3,6 +3,7 @@
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator
 from ldpsql.operators.supports import SupportOperator, collapsed, packed
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Floats",
     "GeometricOperator",
     "KeepOrSpreadOperator",
+    "MixedKeepOrSpreadOperator",
     "Operator",
     "SquareGeometricOperator",
     "SupportOperator",
