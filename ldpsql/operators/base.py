@@ -28,6 +28,7 @@ class Operator(ABC):
     outputs: int
     complete: bool = True  # whether the columns are the probabilities of all reports, not only of observed ones up to a factor
     injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
+    sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
 
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:
@@ -41,10 +42,18 @@ class Operator(ABC):
     def matrix(self) -> Floats:
         """Return P(report | value), shape (inputs, outputs)."""
 
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(report | value) of some values."""
+        return self.matrix()[among]
+
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights, shape (outputs,)."""
-        rows = self.matrix()[among]
+        rows = self.rows(among)
         return (rows * w) @ rows.T
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the curvature, to about a hundredth where it would take long: for steps and errors, not for certificates."""
+        return self.curvature(w, among)
 
     @cached_property
     def condition(self) -> float:
@@ -67,11 +76,7 @@ class Operator(ABC):
 
         """
         if not self.condition <= MAX_CONDITION:
-            raise IllConditioned(
-                f"the channel has condition number {self.condition:.3g}, too large to invert",
-                "use ibu",
-                condition=self.condition,
-            )
+            raise ill_conditioned(self.condition)
         # With more reports than values the least-squares inverse is still unbiased.
         v = np.asarray(np.linalg.lstsq(self.matrix().T, shares.T, rcond=None)[0].T, dtype=np.float64)
         return v / v.sum(axis=-1, keepdims=True)
@@ -101,7 +106,9 @@ class Operator(ABC):
         for i, p in enumerate(expected):
             # The expected information needs all reports; with the observed ones, their shares stand for their probabilities.
             weight = p if self.complete else shares[i]
-            inverse, unknown = tangent_inverse(self.curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0)))
+            inverse, unknown = tangent_inverse(
+                self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
+            )
             centre[i] = theta[i] + inverse @ (gradient[i] - 1.0)
             variance[i] = np.where(unknown, np.inf, inverse.diagonal())
         error = np.sqrt(np.maximum(variance, 0.0) / n[:, None])
@@ -146,6 +153,13 @@ class DenseOperator(Operator):
     def matrix(self) -> Floats:
         """Return P(report | value)."""
         return self._table
+
+
+def ill_conditioned(condition: float) -> IllConditioned:
+    """Return the refusal to invert a channel."""
+    return IllConditioned(
+        f"the channel has condition number {condition:.3g}, too large to invert", "use ibu", condition=condition
+    )
 
 
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
