@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -50,6 +50,8 @@ class Diagnosis:
     gap: float
     status: str
     remedy: str
+    chosen: str
+    reason: str
     unique: bool
     fit_statistic: float
     fit_p_value: float
@@ -118,7 +120,7 @@ class Estimate:
         ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap); an inversion that is no
         distribution is judged by the nearest one. ``fit_p_value`` is an upper bound of the chance that honest reports are as
         far from any distribution; where nearly all reports differ there is no such test, and it is 1. ``influence`` is how
-        far one replaced report can move a share.
+        far one replaced report can move an inverted share. ``chosen`` is the estimator that was used, ``reason`` why.
         """
         model, fit = self._likelihood, self.of.fit
         theta = simplex_projection(self._theta)
@@ -132,6 +134,8 @@ class Estimate:
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
             remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._status.remedy,
+            chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
+            reason=fit.reasons[self.group] if fit.reasons else "asked for",
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
             fit_statistic=float(misfit[0]),
             fit_p_value=float(np.exp(log_p)),
@@ -187,13 +191,15 @@ def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator:
     everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
     if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
         raise impossible()
+    if not likelihood.layout:
+        likelihood = replace(likelihood, layout=certify(mechanism).layout, named=certify(mechanism).named)
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
             f"these values were not drawn by {mechanism.name} with these parameters: no distribution explains them",
             "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
         )
-    spread = intervals(likelihood, fit.theta, estimator.confidence)
+    spread = intervals(likelihood, fit, estimator.confidence)
     return Estimates(certify(mechanism), estimator, likelihood, fit, spread)
 
 

@@ -8,9 +8,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.estimator import simplex_projection
+from ldpsql.estimator import Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import maximise, uniform
+from ldpsql.mle import certified_maximum
 from ldpsql.operators import Floats
 
 FALSE_ALARM = 1e-12  # chance of refusing honest reports
@@ -25,10 +25,19 @@ class Intervals:
     high: Floats
 
 
-def intervals(likelihood: Likelihood, theta: Floats, confidence: float) -> Intervals:
-    """Return the intervals of the operator at this confidence, cut to [0, 1] and widened to hold the estimate."""
+def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
+    """Return the errors and intervals of every share, intervals cut to [0, 1] and widened to hold the estimate.
+
+    Of an inversion they are its own, `Operator.inverted_interval`. Otherwise they are those of the debiased estimate one step
+    from the maximum of the likelihood, `Operator.interval`, whatever the estimate is: see `Estimator`.
+    """
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    error, low, high = likelihood.operator.interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
+    op, theta = likelihood.operator, fit.theta
+    if all(status is Status.INVERSION for status in fit.status):
+        error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
+    else:
+        known = all(status is Status.CERTIFIED for status in fit.status)
+        error, low, high = op.interval(likelihood.shares, likelihood.n, theta if known else best_fit(likelihood), z)
     return Intervals(error, np.minimum(np.clip(low, 0, 1), theta), np.maximum(np.clip(high, 0, 1), theta))
 
 
@@ -58,9 +67,8 @@ def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
 
 
 def best_fit(likelihood: Likelihood) -> Floats:
-    """Return the maximum-likelihood distribution of one group."""
-    exact = likelihood.operator.maximum(likelihood.shares)
-    return maximise(likelihood, uniform(likelihood), 1e-9, 100)[0] if exact is None else exact
+    """Return the maximum-likelihood distribution of every group."""
+    return certified_maximum(likelihood, max_iterations=100)[0]
 
 
 def unique(likelihood: Likelihood, theta: Floats) -> bool:

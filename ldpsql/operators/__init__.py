@@ -2,6 +2,16 @@
 
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.operators.merged import MergedOperator, merged
 from ldpsql.operators.supports import SupportOperator
 
-__all__ = ["DenseOperator", "Floats", "KeepOrSpreadOperator", "Operator", "SupportOperator", "operator"]
+__all__ = [
+    "DenseOperator",
+    "Floats",
+    "KeepOrSpreadOperator",
+    "MergedOperator",
+    "Operator",
+    "SupportOperator",
+    "merged",
+    "operator",
+]

@@ -73,6 +73,11 @@ class SupportOperator(Operator):
         """Return P(report | value), up to the factor."""
         return self._scale + self._scale * self._lift * self.supports.astype(np.float64)
 
+    @property
+    def votes(self) -> tuple[float, float]:
+        """A report speaks for the values that it supports."""
+        return self._miss, self._hit
+
     @cached_property
     def condition(self) -> float:
         """Expected support counts are miss + (hit - miss) theta: eigenvalues hit - miss and hit + (inputs - 1) miss."""
