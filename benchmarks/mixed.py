@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import process_time
 
@@ -14,14 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 import ldpsql
-from ldpsql.estimation import estimate_counts, estimate_likelihood, likelihoods, operator_of
+from ldpsql import Mechanism
+from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood, likelihoods, operator_of
 from ldpsql.functionals import Functional, Mean, Quantile, Variance
 from ldpsql.mechanism import certify
 from ldpsql.mixed import Mixed
-from ldpsql.operators import StackOperator
+from ldpsql.operators import Floats, StackOperator
 from ldpsql.registry import registry
 
 REPEATS = 5
+GROUPS = 200
 
 
 def cpu(*calls: Callable[[], object]) -> list[float]:
@@ -85,22 +88,29 @@ def numbers() -> None:
     for text in (f"krr(1, {list(range(100))})", "truncated_geometric(0.1, 0, 99)"):
         mechanism = registry().mechanism(text)
         truth = 0.9 ** np.arange(100)
-        groups = 200
-        counts = (
-            np.random.default_rng().multinomial(2000, operator_of(mechanism).forward(truth / truth.sum()), groups).astype(float)
-        )
-        ibu = registry().estimator("ibu")
-        (plain,) = cpu(lambda: estimate_counts(mechanism, counts, ibu))
-        (shares,) = cpu(lambda: estimate_counts(mechanism, counts, ibu).intervals)
-        print(
-            f"{mechanism.name}: ibu {plain / groups * 1e3:.3f} ms a group, with intervals {shares / groups * 1e3:.3f} ms",
-            end="",
-        )
+        expected = operator_of(mechanism).forward(truth / truth.sum())
+        estimate = partial(estimated, mechanism, np.random.default_rng().multinomial(2000, expected, GROUPS).astype(np.float64))
         kinds: tuple[Functional, ...] = (Mean(), Variance(), Quantile(0.5))
-        for kind in kinds:
-            (took,) = cpu(lambda: kind.measure(estimate_counts(mechanism, counts, ibu)))
-            print(f", {type(kind).__name__.lower()} {took / groups * 1e3:.3f} ms", end="")
-        print()
+        calls = [partial(measured, estimate, kind) for kind in kinds]
+        took = cpu(estimate, partial(with_intervals, estimate), *calls)
+        names = ("ibu", "with intervals", "mean", "variance", "quantile")
+        shown = [f"{name} {seconds / GROUPS * 1e3:.3f}" for name, seconds in zip(names, took, strict=True)]
+        print(f"{mechanism.name}, milliseconds a group: {', '.join(shown)}")
+
+
+def estimated(mechanism: Mechanism, counts: Floats) -> Estimates:
+    """Estimate all groups."""
+    return estimate_counts(mechanism, counts, registry().estimator("ibu"))
+
+
+def with_intervals(estimate: Callable[[], Estimates]) -> object:
+    """Estimate all groups, with the intervals of all shares."""
+    return estimate().intervals
+
+
+def measured(estimate: Callable[[], Estimates], functional: Functional) -> object:
+    """Estimate all groups, and measure one number of each."""
+    return functional.measure(estimate())
 
 
 if __name__ == "__main__":
