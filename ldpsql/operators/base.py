@@ -175,7 +175,7 @@ def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bo
 
 
 def _invertible(information: Floats) -> Floats | None:
-    """Return the information with a curvature along (1, ..., 1) as well; None where Cholesky's factors show a lost direction."""
+    """Give the information a curvature along (1, ..., 1) as well; None where Cholesky's factors show a lost direction."""
     filled: Floats = information + information.trace() / len(information) ** 2
     try:
         pivots = np.linalg.cholesky(filled).diagonal() ** 2
