@@ -182,11 +182,7 @@ def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator:
         NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
-    if not len(likelihood.counts) or not (likelihood.n > 0).all():
-        raise NoReports("there is not a single report to estimate from", "perturb some values first")
-    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
-    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
-        raise impossible()
+    check_possible(likelihood)
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
@@ -195,6 +191,20 @@ def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator:
         )
     spread = intervals(likelihood, fit.theta, estimator.confidence)
     return Estimates(certify(mechanism), estimator, likelihood, fit, spread)
+
+
+def check_possible(likelihood: Likelihood) -> None:
+    """Refuse a group without a report, and a report without a chance.
+
+    Raises:
+        NoReports, ImpossibleReport: where there is one.
+
+    """
+    if not len(likelihood.counts) or not (likelihood.n > 0).all():
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
+    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
+        raise impossible()
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:

@@ -194,7 +194,8 @@ class PriorMechanism(MetricMechanism):
 
     def with_prior(self, shares: NDArray[np.float64]) -> Self:
         """Return the mechanism with another prior and all other parameters the same."""
-        return type(self)(**{**dict(self), "prior": shares.tolist()})
+        told = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**told | {"prior": shares.tolist()})
 
 
 def nearest(metric: Metric) -> Fraction:

@@ -1,4 +1,4 @@
-"""Whole numbers that stand for mechanisms and plans inside a query.
+"""Whole numbers that stand for mechanisms, plans and grids inside a query.
 
 DuckDB folds the function that makes a handle to one constant at plan time, so a query reads a mechanism once and each row
 carries eight bytes instead of a domain. Handles live as long as the process: a prepared statement may hold one.
@@ -13,6 +13,7 @@ from typing import Generic, TypeAlias, TypeVar
 from ldpsql.errors import InternalError
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import Mechanism
+from ldpsql.region import Region
 
 H = TypeVar("H", bound=Hashable)
 
@@ -43,3 +44,4 @@ class Handles(Generic[H]):
 Plan: TypeAlias = tuple[Mechanism, Estimator]
 MECHANISMS: Handles[Mechanism] = Handles()
 PLANS: Handles[Plan] = Handles()
+GRIDS: Handles[Region] = Handles()
