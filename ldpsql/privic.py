@@ -20,7 +20,7 @@ from ldpsql.families import PriorMechanism
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism
 from ldpsql.mle import em_step, maximise
-from ldpsql.operators import DenseOperator, Floats
+from ldpsql.operators import Floats, StackOperator
 from ldpsql.uncertainty import suspicious
 
 STEPS = 5  # of IBU and of Blahut-Arimoto alike, as in the paper's tables for San Francisco
@@ -111,9 +111,9 @@ def _made_for_prior(mechanism: Mechanism) -> PriorMechanism:
 
 def _stacked(parts: Sequence[Likelihood]) -> Likelihood:
     """Return the likelihood of all reports: a report is its cycle and its value."""
-    total = sum(part.n[0] for part in parts)
-    channels = [part.operator.matrix() * (part.n[0] / total) for part in parts]
-    return Likelihood(DenseOperator(np.hstack(channels)), np.hstack([part.counts for part in parts]))
+    totals = np.array([part.n[0] for part in parts])
+    stack = StackOperator([part.operator for part in parts], totals / totals.sum())
+    return Likelihood(stack, np.hstack([part.counts for part in parts]))
 
 
 def _updated(likelihood: Likelihood, mechanism: PriorMechanism, stop: str) -> tuple[Floats, int, Status]:
