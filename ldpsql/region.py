@@ -30,8 +30,9 @@ Codes = NDArray[np.int64]
 class Region(Spec):
     """A grid of cells between two longitudes and two latitudes, in any unit.
 
-    >>> Region(west=0, south=0, east="0.3", north=1, columns=3, rows=1).cells(pa.array([0.0, 0.1, 0.3]), pa.array([0.0, 0.5, 1.0]))
-    array([0, 1, 2])
+    >>> thirds = Region(west=0, south=0, east="0.3", north=1, columns=3, rows=1)
+    >>> thirds.cells(pa.array([0.0, 0.1, 0.3]), pa.array([0.0, 0.5, 1.0])).tolist()
+    [0, 1, 2]
     """
 
     kind = "grid"
@@ -61,7 +62,8 @@ class Region(Spec):
         """Return the cell of every point; with ``nearest``, points beyond the rectangle go to the cell that is nearest.
 
         Args:
-            lon, lat: numbers without NULL: doubles, integers, or decimals of up to 18 digits.
+            lon: numbers without NULL: doubles, integers, or decimals of up to 18 digits.
+            lat: likewise.
             nearest: what to do with a point outside.
 
         Raises:
@@ -69,7 +71,9 @@ class Region(Spec):
             WrongType: for other columns.
 
         """
-        across, along = (axis.places(plain(column), nearest=nearest) for axis, column in zip(self._axes, (lon, lat), strict=True))
+        across, along = (
+            axis.places(plain(column), nearest=nearest) for axis, column in zip(self._axes, (lon, lat), strict=True)
+        )
         return along * self.columns + across
 
     def centres(self, cells: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -16,7 +16,7 @@ from ldpsql.estimation import align
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import certify
 from ldpsql.operators import Floats
-from ldpsql.privic import Step, Summary, full_prior, step
+from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.sql import Macros, Scalar, guarded, struct_fields, struct_type
 
 _FOUND = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'
