@@ -105,6 +105,10 @@ class Spec(BaseModel):
     def __hash__(self) -> int:
         return self._hash
 
+    def __eq__(self, other: object) -> bool:  # not by __dict__, which also holds what was computed from the parameters
+        names = type(self).model_fields
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in names)
+
     @model_validator(mode="wrap")
     @classmethod
     def _one_sentence(cls, data: Any, handler: Any) -> Self:
