@@ -17,17 +17,16 @@ from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, Operator, SupportOperator, operator
+from ldpsql.operators import Floats, Operator, SupportOperator, collapsed, operator, packed
 from ldpsql.reports import HashReports, SetReports, distinct, impossible
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
     goodness_of_fit,
-    identified,
     intervals,
     suspicious,
-    unique,
 )
+from ldpsql.uniqueness import identified, unique
 
 MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
@@ -294,7 +293,8 @@ def _likelihoods(
         raise impossible()
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
-        yield np.array([i]), Likelihood(SupportOperator.observed(channel, words[at]), weights[None, at])
+        octets, added = collapsed(packed(channel, words[at]), weights[at])
+        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None])
 
 
 def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:

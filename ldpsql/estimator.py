@@ -21,6 +21,8 @@ class Status(Enum):
 
     CERTIFIED = "certified"
     OUT_OF_STEPS = "out of steps"
+    OUT_OF_TIME = "out of time"
+    ROUNDED = "rounded"
     STOPPED = "stopped"
     INVERSION = "inversion"
 
@@ -33,6 +35,8 @@ class Status(Enum):
 _REMEDIES = {
     Status.CERTIFIED: "nothing to do: the gap bounds what any other distribution could gain",
     Status.OUT_OF_STEPS: "raise max_iterations, or accept the gap",
+    Status.OUT_OF_TIME: "raise deadline, or accept the gap",
+    Status.ROUNDED: "nothing: rounding ends all progress here, and the gap is what double precision can certify",
     Status.STOPPED: "stopped as asked; use stop := 'certified' for the maximum of the likelihood",
     Status.INVERSION: "an unbiased inversion, not a maximum of the likelihood; use ibu for that",
 }

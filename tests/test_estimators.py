@@ -18,7 +18,8 @@ from ldpsql.fit import log_fit_p_value
 from ldpsql.mle import em_step, maximise, uniform
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.registry import registry
-from ldpsql.uncertainty import identified, intervals, unique
+from ldpsql.uncertainty import intervals
+from ldpsql.uniqueness import identified, unique
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from ldpsql import Estimator, Fit, InvalidParameter, Likelihood, Status, hookimpl
-from ldpsql.mle import em_step, maximise, uniform
+from ldpsql.budget import Budget
+from ldpsql.mle import em_step, maximum_likelihood, uniform
 from ldpsql.operators import Floats
 
 
@@ -38,26 +39,14 @@ class Ibu(Estimator):
     name = "ibu"
     stop: Annotated[str, BeforeValidator(_stop)] = Field("certified", description="'certified', 'paper' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-9, description="largest gap, or change of log-likelihood")
-    max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps")
+    max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps for each group")
+    deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Maximise the likelihood of every group, or stop on the way as asked."""
         if self.stop != "certified":
             return self._step_by_step(likelihood)
-        exact = likelihood.operator.maximum(likelihood.shares)
-        if exact is not None:
-            return self._judged(likelihood, exact, np.zeros(len(exact), np.int64))
-        parts = [self._maximum(likelihood.group(i)) for i in range(len(likelihood.counts))]
-        return self._judged(likelihood, np.concatenate([p[0] for p in parts]), np.array([p[1] for p in parts]))
-
-    def _maximum(self, one: Likelihood) -> tuple[Floats, int]:
-        # A gap of 1e-4/n leaves every linear functional within a hundredth of its standard error.
-        target = min(self.tolerance, max(1e-4 / float(one.n[0]), 1e-12))
-        return maximise(one, uniform(one), target, self.max_iterations)
-
-    def _judged(self, likelihood: Likelihood, theta: Floats, iterations: np.ndarray) -> Fit:
-        reached = likelihood.gap(theta) <= self.tolerance
-        return Fit(theta, iterations, tuple(Status.CERTIFIED if ok else Status.OUT_OF_STEPS for ok in reached))
+        return maximum_likelihood(likelihood, self.tolerance, Budget(self.max_iterations, self.deadline))
 
     def _step_by_step(self, likelihood: Likelihood) -> Fit:
         parts = [self._stepped(likelihood.group(i)) for i in range(len(likelihood.counts))]
