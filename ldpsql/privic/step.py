@@ -75,9 +75,7 @@ def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> 
 
     """
     last = _made_for_prior(cycles[-1][0])
-    told = last.with_prior(last.shares)
-    if any(_made_for_prior(earlier).with_prior(last.shares) != told for earlier, _ in cycles[:-1]):
-        raise InvalidParameter("the mechanisms of the cycles differ in more than their priors", "pool the cycles of one run")
+    _check_one_run(cycles, last)
     parts = [Likelihood(operator_of(mechanism), counts[None]) for mechanism, counts in cycles]
     for part in parts:
         check_possible(part)
@@ -107,6 +105,13 @@ def _made_for_prior(mechanism: Mechanism) -> PriorMechanism:
     if not isinstance(mechanism, PriorMechanism):
         raise InvalidParameter(f"{mechanism.name} is not made for a prior", "start with ldp.privic_start or blahut_arimoto")
     return mechanism
+
+
+def _check_one_run(cycles: Sequence[tuple[Mechanism, Floats]], last: PriorMechanism) -> None:
+    """Refuse cycles whose mechanisms differ in more than their priors."""
+    earlier = [_made_for_prior(mechanism).with_prior(last.shares) for mechanism, _ in cycles[:-1]]
+    if earlier and set(earlier) != {last.with_prior(last.shares)}:
+        raise InvalidParameter("the mechanisms of the cycles differ in more than their priors", "pool the cycles of one run")
 
 
 def _stacked(parts: Sequence[Likelihood]) -> Likelihood:
