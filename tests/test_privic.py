@@ -263,6 +263,14 @@ def test_a_cycle_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         privic.collect(good, ":memory:", mechanism, cycles=1)
 
 
+def test_a_line_that_cannot_be_read_is_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("cell\n" + "1\n" * 30_000 + "at home\n", encoding="utf-8")
+    with pytest.raises(LdpError, match="could not be read to its end") as caught:
+        privic.collect(str(tmp_path / "places.csv"), tmp_path / "run.duckdb", privic.start(1, range(6), columns=3), cycles=1)
+    assert "home" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
 RUN = """
 import sys, polars as pl
 from ldpsql import privic

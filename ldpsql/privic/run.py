@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.duck import connect
-from ldpsql.errors import InternalError, InvalidParameter, NoReports
+from ldpsql.errors import DataError, InternalError, InvalidParameter, NoReports
 from ldpsql.families import PriorMechanism
 from ldpsql.handles import read_mechanism
 from ldpsql.named import sql_call, text_literal
@@ -118,7 +120,8 @@ def collect(
     Raises:
         InvalidParameter: for a state that belongs to a run with other parameters.
         NoReports: for an empty source.
-        duckdb.Error: for a source that cannot be read, and with our own message for a value that cannot be perturbed.
+        DataError: for a source that breaks off, without the reason, which may quote a value.
+        duckdb.Error: for a source that is not there, and with our own message for a value that cannot be perturbed.
 
     """
     with connect(str(state)) as con:
@@ -143,10 +146,22 @@ def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> C
         if con.execute(f"SELECT step IS NULL {_LATEST}").fetchone() == (True,):
             raise NoReports("there is not a single value to report", "is the source empty?")
         con.execute("COMMIT")
+        return _read(con, number)[0]
+    except duckdb.Error as error:
+        con.execute("ROLLBACK")
+        if _quotable(error):
+            raise
     except BaseException:
         con.execute("ROLLBACK")
         raise
-    return _read(con, number)[0]
+    # Raised outside of the handlers, so that the error that quotes does not come along.
+    raise DataError("the source could not be read to its end", "why is withheld: it may quote a location")
+
+
+def _quotable(error: duckdb.Error) -> bool:
+    """Tell whether an error is ours or speaks of names only: others quote lines of a file and values."""
+    names_only = isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.IOException)
+    return names_only or re.search(r"executing the UDF: \w+: \[LDP\d{3}\]", str(error)) is not None
 
 
 def _open_run(con: DuckDBPyConnection, mechanism: PriorMechanism, words: dict[str, str]) -> None:
