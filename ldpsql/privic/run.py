@@ -146,7 +146,6 @@ def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> C
         if con.execute(f"SELECT step IS NULL {_LATEST}").fetchone() == (True,):
             raise NoReports("there is not a single value to report", "is the source empty?")
         con.execute("COMMIT")
-        return _read(con, number)[0]
     except duckdb.Error as error:
         con.execute("ROLLBACK")
         if _quotable(error):
@@ -154,6 +153,8 @@ def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> C
     except BaseException:
         con.execute("ROLLBACK")
         raise
+    else:
+        return _read(con, number)[0]
     # Raised outside of the handlers, so that the error that quotes does not come along.
     raise DataError("the source could not be read to its end", "why is withheld: it may quote a location")
 
