@@ -3,6 +3,7 @@
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.operators.merged import MergedOperator, merged
 from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator
 from ldpsql.operators.product import ProductOperator
 from ldpsql.operators.stack import StackOperator
@@ -13,6 +14,7 @@ __all__ = [
     "Floats",
     "GeometricOperator",
     "KeepOrSpreadOperator",
+    "MergedOperator",
     "MixedKeepOrSpreadOperator",
     "Operator",
     "ProductOperator",
@@ -20,6 +22,7 @@ __all__ = [
     "StackOperator",
     "SupportOperator",
     "collapsed",
+    "merged",
     "operator",
     "packed",
 ]
