@@ -83,7 +83,7 @@ class Estimator(Spec):
     """Counts under a channel -> a distribution over the values: an implementation sets ``name`` and `fit`.
 
     It is a function of the counts: one that draws takes its generator from `ldpsql.resampling`. ``distribution`` tells
-    whether its shares are never negative and sum to one.
+    whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any domain.
 
     What the errors mean is the same for all estimators: ``std_error`` and the interval say how far the reports tell the true
     share. Of a maximum of the likelihood and of an inversion they are its own sampling error. Of a regularised estimate they
@@ -93,6 +93,7 @@ class Estimator(Spec):
 
     kind = "estimator"
     distribution: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
     misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"

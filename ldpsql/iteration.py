@@ -33,8 +33,9 @@ Start = tuple[Annotated[float, Field(gt=0, lt=1)], ...]
 class IterativeEstimator(Estimator):
     """An estimator that repeats a step from ``start``: an implementation sets ``name`` and its default of ``stop``.
 
-    ``stop`` is 'certified': the maximum of the likelihood; or a number of steps; or 'paper': steps until the log-likelihood moves by less than ``tolerance``; or 'held_out':
-    as many steps as best predict reports that were held out, see `held_out_steps`.
+    ``stop`` is 'certified': the maximum of the likelihood; or a number of steps; or 'paper': steps until the log-likelihood
+    moves by less than ``tolerance``; or 'held_out': as many steps as best predict reports that were held out, see
+    `held_out_steps`.
     """
 
     stop: StopField = Field("certified", description="'certified', 'held_out', 'paper' or a number of steps")
@@ -66,7 +67,7 @@ class IterativeEstimator(Estimator):
         if self.stop == "certified":
             theta, steps = certified_maximum(likelihood, self.tolerance, self.max_iterations, theta)
             reached = likelihood.gap(theta) <= self.tolerance
-            return Fit(theta, steps, tuple(np.where(reached, Status.CERTIFIED, Status.OUT_OF_STEPS).tolist()))
+            return Fit(theta, steps, tuple(Status.CERTIFIED if ok else Status.OUT_OF_STEPS for ok in reached))
         if self.stop == "paper":
             return self._until_still(likelihood, theta, status)
         if self.stop == "held_out":

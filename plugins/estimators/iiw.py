@@ -22,10 +22,11 @@ class Iiw(Estimator):
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> waves = KeepOrSpreadOperator(4, 0.4, 0.2)
     >>> Iiw().fit(Likelihood(waves, np.array([[30.0, 28.0, 21.0, 21.0]]))).theta.round(2).tolist()
-    [[0.25, 0.25, 0.25, 0.25]]
+    [[0.35, 0.32, 0.15, 0.18]]
     """
 
     name = "iiw"
+    ordered = True
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Invert, filter and project every group."""
