@@ -22,6 +22,8 @@ class Status(Enum):
 
     CERTIFIED = "certified"
     OUT_OF_STEPS = "out of steps"
+    OUT_OF_TIME = "out of time"
+    ROUNDED = "rounded"
     STOPPED = "stopped"
     INVERSION = "inversion"
     REGULARISED = "regularised"
@@ -36,6 +38,8 @@ class Status(Enum):
 _REMEDIES = {
     Status.CERTIFIED: "nothing to do: the gap bounds what any other distribution could gain",
     Status.OUT_OF_STEPS: "raise max_iterations, or accept the gap",
+    Status.OUT_OF_TIME: "raise deadline, or accept the gap",
+    Status.ROUNDED: "nothing: rounding ends all progress here, and the gap is what double precision can certify",
     Status.STOPPED: "stopped as asked; use stop := 'certified' for the maximum of the likelihood",
     Status.INVERSION: "an unbiased inversion, not a maximum of the likelihood; use ibu for that",
     Status.REGULARISED: "smoothed or shrunk on purpose: the gap is the price; use ibu for the maximum of the likelihood",
@@ -95,9 +99,20 @@ class Estimator(Spec):
     distribution: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
+    intervals: Annotated[str, Field(pattern="^(each|simultaneous)$")] = Field(
+        "each", description="what `confidence` is for: 'each' interval, or all of a group being right together ('simultaneous')"
+    )
     misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
     )
+
+    def pointwise(self, count: int) -> float:
+        """Return the confidence of each of ``count`` intervals: Sidak's, where all are to be right together.
+
+        Source: Sidak, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 1967; it holds
+        for normal estimates however they are correlated.
+        """
+        return self.confidence ** (1 / count) if self.intervals == "simultaneous" else self.confidence
 
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:

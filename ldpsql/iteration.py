@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from ldpsql.budget import Budget
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimator import Estimator, Fit, Status
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import certified_maximum, em_step, uniform
+from ldpsql.mle import em_step, maximum_likelihood, uniform
 from ldpsql.operators import Floats
 from ldpsql.resampling import folds
 
@@ -34,13 +35,13 @@ class IterativeEstimator(Estimator):
     """An estimator that repeats a step from ``start``: an implementation sets ``name`` and its default of ``stop``.
 
     ``stop`` is 'certified': the maximum of the likelihood; or a number of steps; or 'paper': steps until the log-likelihood
-    moves by less than ``tolerance``; or 'held_out': as many steps as best predict reports that were held out, see
-    `held_out_steps`.
+    moves by less than ``tolerance``; or 'held_out': as many steps as best predict held-out reports, see `held_out_steps`.
     """
 
     stop: StopField = Field("certified", description="'certified', 'held_out', 'paper' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-9, description="largest gap, or change of the log-likelihood")
     max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps")
+    deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
     start: Start | None = Field(None, description="the shares to start from, all above 0; by default all are equal")
 
     def step(self, likelihood: Likelihood, theta: Floats) -> Floats:
@@ -65,9 +66,7 @@ class IterativeEstimator(Estimator):
         """Take steps until the rule says stop; ``status`` is what the outcome is then."""
         theta = self.started(likelihood)
         if self.stop == "certified":
-            theta, steps = certified_maximum(likelihood, self.tolerance, self.max_iterations, theta)
-            reached = likelihood.gap(theta) <= self.tolerance
-            return Fit(theta, steps, tuple(Status.CERTIFIED if ok else Status.OUT_OF_STEPS for ok in reached))
+            return maximum_likelihood(likelihood, self.tolerance, Budget(self.max_iterations, self.deadline), theta)
         if self.stop == "paper":
             return self._until_still(likelihood, theta, status)
         if self.stop == "held_out":

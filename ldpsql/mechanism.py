@@ -102,6 +102,16 @@ class CertifiedMechanism:
     null_code: int | None
     outside_code: int | None
 
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return self.mechanism.name
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the certificate found."""
+        return self.certificate.epsilon
+
     @cached_property
     def layout(self) -> tuple[int, ...]:
         """Which values are neighbours."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import certified_maximum
+from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats, merged
 from ldpsql.operators.base import tangent_inverse
 
@@ -25,7 +25,8 @@ def with_blocks(one: Likelihood, block: Blocks) -> Likelihood:
 
 def block_maximum(one: Likelihood, block: Blocks) -> tuple[Floats, int]:
     """Return the maximum of the likelihood among distributions that are equal within each block: its shares, and its steps."""
-    weights, steps = certified_maximum(with_blocks(one, block))
+    fitted = maximum_likelihood(with_blocks(one, block))
+    weights, steps = fitted.theta, fitted.iterations
     return spread(weights, block), int(steps[0])
 
 

@@ -1,4 +1,4 @@
-"""Standard errors, intervals, goodness of fit and uniqueness: what can be said about an estimate from the reports alone."""
+"""Standard errors, intervals, and goodness of fit: what can be said about an estimate from the reports alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.budget import Budget
 from ldpsql.estimator import Fit, Status, simplex_projection
+from ldpsql.fit import log_fit_p_value
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import certified_maximum
+from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
 
 FALSE_ALARM = 1e-12  # chance of refusing honest reports
@@ -41,16 +43,16 @@ def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
     return Intervals(error, np.minimum(np.clip(low, 0, 1), theta), np.maximum(np.clip(high, 0, 1), theta))
 
 
-def log_fit_p_value(statistic: Floats, outputs: int) -> Floats:
-    """Return an upper bound of ln P(G^2 >= statistic) under the best distribution, at every sample size.
+def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
+    """Return for one group a statistic of misfit, and the logarithm of a bound of its p-value.
 
-    Half of G^2 at the maximum is at most n KL(shares, truth), whose tail is that of a Gamma variable (Agrawal, "Finite-sample
-    concentration of the multinomial in relative entropy", IEEE Trans. Inf. Theory 2020, theorem I.2).
+    Where all reports can be listed it is G^2 against the best distribution; else what `Operator.law_fit` says.
     """
-    t, free = statistic / 2.0, outputs - 1
-    with np.errstate(divide="ignore"):
-        bound: Floats = -t + free * (1.0 + np.log(np.maximum(t, free) / free))
-    return np.where(t <= free, 0.0, bound)
+    op = likelihood.operator
+    if not op.complete:
+        return op.law_fit(likelihood.shares[0], float(likelihood.n[0]))
+    misfit = likelihood.misfit(best_fit(likelihood))
+    return float(misfit[0]), float(log_fit_p_value(misfit, op.outputs)[0])
 
 
 def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
@@ -67,36 +69,5 @@ def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
 
 
 def best_fit(likelihood: Likelihood) -> Floats:
-    """Return the maximum-likelihood distribution of every group."""
-    return certified_maximum(likelihood, max_iterations=100)[0]
-
-
-def unique(likelihood: Likelihood, theta: Floats) -> bool:
-    """Tell whether a maximum of one group's likelihood is the only one: the columns that can hold mass are independent."""
-    if likelihood.operator.injective:
-        return True
-    face, table = _optimal_face(likelihood, theta)
-    return bool(np.linalg.matrix_rank(table) == len(face))
-
-
-def identified(likelihood: Likelihood, theta: Floats) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest share that each value has among all maxima of one group's likelihood."""
-    from scipy.optimize import linprog  # noqa: PLC0415  # slow to import, needed only where the maximum is not unique
-
-    low, high = theta[0].copy(), theta[0].copy()
-    face, table = _optimal_face(likelihood, theta)
-    equal = np.vstack([table.T, np.ones(len(face))])
-    target = equal @ theta[0, face]
-    for place, x in enumerate(face):
-        cost = np.zeros(len(face))
-        cost[place] = 1.0
-        ends = [linprog(sign * cost, A_eq=equal, b_eq=target, bounds=(0, 1)) for sign in (1, -1)]
-        if all(end.status == 0 for end in ends):
-            low[x], high[x] = ends[0].fun, -ends[1].fun
-    return np.minimum(low, theta[0]), np.maximum(high, theta[0])
-
-
-def _optimal_face(likelihood: Likelihood, theta: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Return the values with g = 1, the only ones that can hold mass at a maximum, and their rows of the channel."""
-    face = np.flatnonzero(likelihood.gradient(theta)[0] > 1.0 - 1e-6)
-    return face, likelihood.operator.matrix()[face][:, likelihood.counts[0] > 0]
+    """Return the maximum-likelihood distribution of each group."""
+    return maximum_likelihood(likelihood, budget=Budget(100)).theta

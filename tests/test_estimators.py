@@ -14,11 +14,13 @@ from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimation import align, estimate_counts
 from ldpsql.estimator import simplex_projection
+from ldpsql.fit import log_fit_p_value
 from ldpsql.mle import em_step, maximise, uniform
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.registry import registry
 from ldpsql.testing import check_estimator
-from ldpsql.uncertainty import identified, intervals, log_fit_p_value, unique
+from ldpsql.uncertainty import intervals
+from ldpsql.uniqueness import identified, unique
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

@@ -75,6 +75,13 @@ class KeepOrSpreadOperator(Operator):
         """Return those of the inversion: no estimate knows more, and one step from any theta leads there."""
         return self.inverted_interval(shares, n, theta, z)
 
+    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return c applied to the inversion, and the multinomial variance: V is (diag(P) - P P')/(keep - spread)^2."""
+        expected, inverted = self.forward(theta)[:, None, :], self.invert(shares)[:, None, :]
+        mean = expected @ c
+        variance = expected @ c**2 - mean**2
+        return (inverted @ c)[:, 0], variance[:, 0] / self._lift**2
+
 
 @operator.register
 def _(channel: KeepOrSpread) -> Operator:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.mle import certified_maximum
+from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
 from ldpsql.resampling import generator, redrawn
 
@@ -39,7 +39,8 @@ class CorrectedEm(Estimator):
         return Fit.joined([self._corrected(likelihood.group(i)) for i in range(len(likelihood.counts))])
 
     def _corrected(self, one: Likelihood) -> Fit:
-        theta, steps = certified_maximum(one)
+        fitted = maximum_likelihood(one)
+        theta, steps = fitted.theta, fitted.iterations
         return Fit.plain(normalised(theta - self._alpha(one, theta) * error(one, theta, self.ridge)), Status.REGULARISED, steps)
 
     def _alpha(self, one: Likelihood, theta: Floats) -> float:
@@ -47,7 +48,7 @@ class CorrectedEm(Estimator):
         observed = one.named_shares()
         truth = theta if observed is None else observed
         simulated = redrawn(one, truth, generator(one.counts))
-        found = certified_maximum(simulated)[0]
+        found = maximum_likelihood(simulated).theta
         corrected = normalised(found - WEIGHTS[:, None] * error(simulated, found, self.ridge))
         return float(WEIGHTS[((corrected - truth) ** 2).sum(axis=1).argmin()])
 

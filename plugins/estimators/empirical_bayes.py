@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.estimator import simplex_projection
-from ldpsql.mle import certified_maximum, uniform
+from ldpsql.mle import maximum_likelihood, uniform
 from ldpsql.operators import DenseOperator, Floats
 
 MOST_ATOMS = 300
@@ -58,7 +58,8 @@ def posterior(v: Floats, error: Floats, n: float, votes: tuple[float, float] | N
     """Return rising shares, their posterior weights for each value, shape (shares, values), and the steps the prior took."""
     shares = atoms(v, error)
     table = densities(v, error, n, votes, shares)
-    prior, steps = certified_maximum(Likelihood(DenseOperator(table), np.ones((1, len(v)))))
+    fitted = maximum_likelihood(Likelihood(DenseOperator(table), np.ones((1, len(v)))))
+    prior, steps = fitted.theta, fitted.iterations
     weights = prior[0][:, None] * table
     return shares, weights / weights.sum(axis=0), int(steps[0])
 

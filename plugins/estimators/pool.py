@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.mle import certified_maximum
+from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
 from ldpsql.pooling import Blocks, block_maximum, contrasts, renumbered, with_blocks
 
@@ -47,7 +47,8 @@ class Pool(Estimator):
         return Fit.plain(theta, Status.REGULARISED, np.array([steps]))
 
     def _small_values(self, one: Likelihood) -> tuple[Floats, int]:
-        theta, steps = certified_maximum(one)
+        fitted = maximum_likelihood(one)
+        theta, steps = fitted.theta, fitted.iterations
         pool, total = np.zeros(theta.shape[1], dtype=np.bool_), int(steps[0])
         while True:
             small = pool | (theta[0] < self.cut * self._deviations(one, theta, pool))
@@ -72,7 +73,8 @@ class Pool(Estimator):
             levels.pop()
         block = levels[-1]
         for halves, whole in zip(levels[:0:-1], levels[-2::-1], strict=True):
-            weights, steps = certified_maximum(with_blocks(one, block))
+            fitted = maximum_likelihood(with_blocks(one, block))
+            weights, steps = fitted.theta, fitted.iterations
             total += int(steps[0])
             pairs = sibling_pairs(block, halves, whole)
             if len(pairs):
