@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -78,9 +78,13 @@ class Mixed:
             for held, likelihood in parts:
                 for i, counts in zip(held, likelihood.counts, strict=True):
                     found[there[i]].append((likelihood.operator, counts))
+        known = [certify(mechanism) for mechanism in self.mechanisms]
+        names = all(one.named is not None for one in known)
         for i, levels in enumerate(found):
             if levels:
-                yield np.array([i]), _stacked(levels)
+                stacked = _stacked(levels)
+                named = np.resize(np.arange(len(self.values)), stacked.operator.outputs) if names else None
+                yield np.array([i]), replace(stacked, layout=known[0].layout, named=named)
 
     def possible(self, pairs: pa.Array) -> NDArray[np.bool_]:
         """Tell which pairs have a level, and a report that its mechanism can give; a NULL report is no report."""
@@ -129,7 +133,8 @@ class Repeated:
             taken = np.repeat(starts[at] - np.concatenate([[0], lengths[at].cumsum()[:-1]]), lengths[at]) + np.arange(
                 lengths[at].sum()
             )
-            yield np.array([i]), Likelihood(ProductOperator(single, positions[taken], lengths[at]), weights[None, at])
+            lists_of_group = ProductOperator(single, positions[taken], lengths[at])
+            yield np.array([i]), Likelihood(lists_of_group, weights[None, at], layout=certify(self.mechanism).layout)
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
         """Tell which lists hold only reports that the mechanism can give."""

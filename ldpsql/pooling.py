@@ -50,3 +50,14 @@ def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) ->
     known = ~(unknown[first] | unknown[second]) & (variance > 0)
     error = np.sqrt(np.where(known, variance, np.inf) / part.n[0])
     return np.asarray(np.abs(centre[first] - centre[second]) / error)
+
+
+def absent_error(likelihood: Likelihood, theta: Floats) -> Floats:
+    """Return the standard error of the inverted share of an absent value: (groups, inputs).
+
+    Where that depends on the other values it is the error of the value as it is under theta.
+    """
+    op = likelihood.operator
+    if op.votes:
+        return np.asarray(np.sqrt(op.scatter(np.zeros_like(theta)) / likelihood.n[:, None]))
+    return op.inverted_interval(likelihood.shares, likelihood.n, theta, 1.0)[0]

@@ -115,8 +115,8 @@ class Operator(ABC):
         return 0.0, 0.0
 
     @cached_property
-    def inverse(self) -> Floats:
-        """The least-squares inverse of the channel, shape (outputs, inputs)."""
+    def inverse(self) -> Floats | None:
+        """The least-squares inverse of the channel, shape (outputs, inputs), where that is what `invert` applies."""
         return np.asarray(np.linalg.pinv(self.matrix()), dtype=np.float64)
 
     def scatter(self, theta: Floats) -> Floats:
@@ -127,20 +127,11 @@ class Operator(ABC):
             return chance * (1.0 - chance) / (high - low) ** 2
         return np.stack([p @ self._pull(at) ** 2 - at**2 for at, p in zip(theta, self.forward(theta), strict=True)])
 
-    def noise(self, theta: Floats) -> Floats:
-        """Return n times the variance of `invert` for every value if its own share were zero, the others' as in theta."""
-        if self.votes:
-            return self.scatter(np.zeros_like(theta))
-        out = []
-        for at, p in zip(theta, self.forward(theta), strict=True):
-            pull = self._pull(at)
-            own = np.einsum("xz,zx->x", self.matrix(), pull**2)
-            out.append(np.maximum(p @ pull**2 - at * own, 0.0) / np.maximum(1.0 - at, 1e-12))
-        return np.stack(out)
-
     def _pull(self, theta: Floats) -> Floats:
         """Return what one report contributes to `invert`, near theta: shape (outputs, inputs), its expectation is theta."""
-        return self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0)
+        if self.inverse is None:
+            raise InternalError("this operator inverts in its own way", "it says what scatter and inverted_interval are")
+        return np.asarray(self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0))
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""

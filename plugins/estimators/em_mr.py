@@ -13,7 +13,7 @@ from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.iteration import IterativeEstimator, StopField
 from ldpsql.mle import uniform
 from ldpsql.operators import Floats
-from ldpsql.pooling import Blocks, renumbered, spread, with_blocks
+from ldpsql.pooling import Blocks, absent_error, renumbered, spread, with_blocks
 
 
 class EmMr(IterativeEstimator):
@@ -72,7 +72,7 @@ def deviation(one: Likelihood) -> float:
     """
     op, n = one.operator, float(one.n[0])
     if op.votes:
-        return float(np.sqrt(op.noise(uniform(one)).mean() / n))
+        return float(absent_error(one, uniform(one)).mean())
     return float(np.sqrt(1.0 / (n * op.information(uniform(one)[0], one.shares[0]).diagonal().mean())))
 
 

@@ -44,7 +44,7 @@ class EmpiricalBayes(Estimator):
 
         """
         v = likelihood.operator.invert(likelihood.shares)
-        error = np.sqrt(likelihood.operator.scatter(simplex_projection(v)) / likelihood.n[:, None])
+        error = likelihood.operator.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(v), 1.0)[0]
         found = [posterior(one, e, n, likelihood.operator.votes) for one, e, n in zip(v, error, likelihood.n, strict=True)]
         read = quantiles if self.loss == "absolute" else means
         theta = np.stack([read(shares, weights) for shares, weights, _ in found])

@@ -13,7 +13,7 @@ from pydantic import Field
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
-from ldpsql.pooling import Blocks, block_maximum, contrasts, renumbered, with_blocks
+from ldpsql.pooling import Blocks, absent_error, block_maximum, contrasts, renumbered, with_blocks
 
 MOST_BLOCKS = 256  # that halving starts from: finer differences drown in the noise of any channel
 
@@ -61,7 +61,7 @@ class Pool(Estimator):
     def _deviations(self, one: Likelihood, theta: Floats, pool: NDArray[np.bool_]) -> Floats:
         """Return the standard deviation of every value: that of an absent one, or of the fit where no inversion tells it."""
         if one.operator.votes:
-            return np.sqrt(one.operator.noise(theta)[0] / one.n[0])
+            return absent_error(one, theta)[0]
         block = pool_blocks(pool)
         part = with_blocks(one, block)
         weights = np.bincount(block, weights=theta[0]).astype(np.float64)[None]
