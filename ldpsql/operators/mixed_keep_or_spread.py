@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ldpsql.operators.base import Floats, Operator
+from ldpsql.operators.base import Ends, Floats, Operator
 
 _MAX_STEPS = 100
 _ROUNDING = 1e-15
@@ -61,6 +61,18 @@ class MixedKeepOrSpreadOperator(Operator):
         expected = (self._weights * self._spread)[:, None]
         return np.einsum("e,...ex->...x", 1.0 / self._lift, self._levels(shares) - expected)
 
+    inverse = None
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return n times the variance of every share that `invert` gives: the mean over the levels."""
+        chance = self._spread[:, None] + self._lift[:, None] * theta[..., None, :]
+        return np.asarray(np.einsum("e,...ex->...x", self._weights / self._lift**2, chance * (1.0 - chance)))
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
+        v, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
+        return error, v - z * error, v + z * error
+
     def maximum(self, shares: Floats) -> Floats | None:
         """Return the exact maximum for each group: it separates into one equation for each value and one for all."""
         if not (self._lift > 0).all():
@@ -82,8 +94,8 @@ class MixedKeepOrSpreadOperator(Operator):
 def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:
     """Maximise sum_ex q_ex log(theta_x + b_e) over the simplex; ``shares`` has shape (levels, values).
 
-    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 where that is below c at 0. Their sum is convex and falls with c, so
-    Newton's method from a c that is too small comes to sum theta = 1 from one side.
+    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 where that is below c at 0. Their sum is convex and falls with
+    c, so Newton's method from a c that is too small comes to sum theta = 1 from one side.
     """
     c = float((shares / (1.0 + offsets[:, None])).sum(axis=0).max())
     for _ in range(_MAX_STEPS):
