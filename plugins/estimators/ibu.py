@@ -49,19 +49,21 @@ class Ibu(Estimator):
         return maximum_likelihood(likelihood, self.tolerance, Budget(self.max_iterations, self.deadline))
 
     def _step_by_step(self, likelihood: Likelihood) -> Fit:
-        parts = [self._stepped(likelihood.group(i)) for i in range(len(likelihood.counts))]
+        budget = Budget(self.max_iterations if self.stop == "paper" else int(self.stop), self.deadline)
+        parts = [self._stepped(likelihood.group(i), budget) for i in range(len(likelihood.counts))]
         theta = np.concatenate([p[0] for p in parts])
         return Fit(theta, np.array([p[1] for p in parts]), tuple(p[2] for p in parts))
 
-    def _stepped(self, one: Likelihood) -> tuple[Floats, int, Status]:
+    def _stepped(self, one: Likelihood, budget: Budget) -> tuple[Floats, int, Status]:
         theta, height = uniform(one), -np.inf
-        limit = self.max_iterations if self.stop == "paper" else int(self.stop)
-        for step in range(limit):
+        budget.renew()
+        while budget.take():
             risen = float(one.log_likelihood(theta)[0])
             if self.stop == "paper" and abs(risen - height) < self.tolerance:
-                return theta, step, Status.STOPPED
+                return theta, budget.steps - 1, Status.STOPPED
             theta, height = em_step(one, theta), risen
-        return theta, limit, Status.OUT_OF_STEPS if self.stop == "paper" else Status.STOPPED
+        asked = self.stop != "paper" and not budget.late
+        return theta, budget.steps, Status.STOPPED if asked else budget.status
 
 
 @hookimpl
