@@ -3,7 +3,9 @@
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
-from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator
+from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
+from ldpsql.operators.product import ProductOperator
+from ldpsql.operators.stack import StackOperator
 from ldpsql.operators.supports import SupportOperator, collapsed, packed
 
 __all__ = [
@@ -13,9 +15,12 @@ __all__ = [
     "KeepOrSpreadOperator",
     "MixedKeepOrSpreadOperator",
     "Operator",
+    "ProductOperator",
     "SquareGeometricOperator",
+    "StackOperator",
     "SupportOperator",
     "collapsed",
     "operator",
     "packed",
+    "stacked",
 ]

@@ -85,6 +85,14 @@ class Operator(ABC):
         """Return the maximum of the likelihood where it has a closed form: (groups, outputs) -> (groups, inputs)."""
         return None
 
+    def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:  # noqa: ARG002  # for those that are not complete
+        """Return a statistic and ln of a bound of its p-value that tell honest reports of one group from others.
+
+        For operators that are not complete, whose reports nearly all differ: something of them must follow a known law. Without
+        one there is no test, and the p-value is 1.
+        """
+        return 0.0, 0.0
+
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
         """Return standard error, low and high of every share of each group: ``z`` errors around the debiased estimate.
 
@@ -107,6 +115,24 @@ class Operator(ABC):
         reach = np.where(np.isfinite(error), z * error, 1.0)  # a share lies within 1 of anything on the simplex
         middle = np.where(np.isfinite(error), centre, theta)
         return error, middle - reach, middle + reach
+
+    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.
+
+        ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have
+        shape (groups, m). A functional that the reports say nothing about has an infinite variance.
+        """
+        expected = self.forward(theta)
+        gradient = self.adjoint(shares / np.maximum(expected, 1e-300)) - 1.0
+        each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
+        centre, variance = np.empty((2, len(theta), c.shape[-1]))
+        for i, p in enumerate(expected):
+            weight = p if self.complete else shares[i]
+            information = self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
+            moved, unknown = tangent_solve(information, each[i])
+            centre[i] = theta[i] @ each[i] + gradient[i] @ moved
+            variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved))
+        return centre, variance
 
 
 class DenseOperator(Operator):
@@ -138,14 +164,40 @@ def ill_conditioned(condition: float) -> IllConditioned:
 
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Invert the information among directions that sum to zero; tell the values it says nothing about."""
-    size = len(information)
-    centring = np.eye(size) - 1.0 / size
+    eigenvalues, vectors = _tangent_spectrum(information)
+    lost = np.eye(len(information)) - 1.0 / len(information) - vectors @ vectors.T
+    return (vectors / eigenvalues) @ vectors.T, np.abs(lost).max(axis=1, initial=0.0) > 1e-6
+
+
+def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
+    """Return those eigenvalues, and their vectors, that can be told from zero among directions that sum to zero."""
+    centring = np.eye(len(information)) - 1.0 / len(information)
     eigenvalues, vectors = np.linalg.eigh(centring @ information @ centring)
-    floor = 1e-10 * max(eigenvalues[-1], 1e-300)
-    kept = eigenvalues > floor
-    inverse = (vectors[:, kept] / eigenvalues[kept]) @ vectors[:, kept].T
-    null = vectors[:, ~kept] - vectors[:, ~kept].mean(axis=0)  # drop the direction (1, ..., 1) itself
-    return inverse, np.abs(null).max(axis=1, initial=0.0) > 1e-6
+    kept = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
+    return eigenvalues[kept], vectors[:, kept]
+
+
+def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return V c, where V inverts the information among directions that sum to zero; tell the columns it says nothing about.
+
+    By Cholesky's factors where these show no sign of a lost direction, which takes a tenth of the time of `tangent_inverse`.
+    """
+    size = len(information)
+    filled = information + information.trace() / size**2  # gives the direction (1, ..., 1) a curvature of its own
+    try:
+        pivots = np.linalg.cholesky(filled).diagonal() ** 2
+        safe = bool(pivots.min() > 1e-8 * pivots.max())
+    except np.linalg.LinAlgError:
+        safe = False
+    if safe:
+        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(size)]))
+        return solved[:, :-1] - solved[:, -1:] * (solved[:, :-1].sum(axis=0) / solved[:, -1].sum()), np.zeros(
+            c.shape[1], np.bool_
+        )
+    eigenvalues, vectors = _tangent_spectrum(information)
+    along, centred = vectors.T @ c, c - c.mean(axis=0)
+    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
+    return vectors @ (along / eigenvalues[:, None]), lost
 
 
 @singledispatch

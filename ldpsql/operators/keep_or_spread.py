@@ -77,6 +77,13 @@ class KeepOrSpreadOperator(Operator):
         ends = np.sort([self.invert(end / (1 + z**2 / n)) for end in (middle - reach, middle + reach)], axis=0)
         return error, ends[0], ends[1]
 
+    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return c applied to the inversion, and the multinomial variance: V is (diag(P) - P P')/(keep - spread)^2."""
+        expected, inverted = self.forward(theta)[:, None, :], self.invert(shares)[:, None, :]
+        mean = expected @ c
+        variance = expected @ c**2 - mean**2
+        return (inverted @ c)[:, 0], variance[:, 0] / self._lift**2
+
 
 @operator.register
 def _(channel: KeepOrSpread) -> Operator:

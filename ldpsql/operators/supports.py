@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Drawn, OrthogonalHash, SetChannel
 from ldpsql.channels.hashed import mixed
+from ldpsql.fit import known_law, within
 from ldpsql.operators.base import Floats, Operator, operator
 
 Octets: TypeAlias = NDArray[np.uint8]
@@ -62,6 +63,12 @@ class SupportOperator(Operator):
         self._octets = octets
         self._scale = 1.0 if scale is None else scale
         self._lift = float(channel.ratio - 1)
+        self._size_law = channel.size_law
+
+    @classmethod
+    def observed(cls, channel: SetChannel, drawn: Drawn) -> SupportOperator:
+        """Return the operator of these distinct reports."""
+        return cls(channel, packed(channel, drawn))
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta, up to the factor."""
@@ -165,6 +172,17 @@ class SupportOperator(Operator):
     def influence(self) -> float:
         """A report supports a value or not."""
         return 1.0 / abs(self._hit - self._miss)
+
+    def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:
+        """Compare the numbers of values that the reports support with their law, and the share of each with its range.
+
+        Whatever the distribution, a value is supported by between miss and hit of the reports.
+        """
+        supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
+        sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
+        statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
+        log_q = within(self.supported(shares), n, *sorted((self._miss, self._hit)))
+        return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
 
     def invert(self, shares: Floats) -> Floats:
         """Return (share of the reports that support x - miss)/(hit - miss)."""
