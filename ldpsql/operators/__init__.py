@@ -4,6 +4,7 @@ from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
+from ldpsql.operators.plane import PlaneOperator
 from ldpsql.operators.product import ProductOperator
 from ldpsql.operators.stack import StackOperator
 from ldpsql.operators.supports import SupportOperator, collapsed, packed
@@ -15,6 +16,7 @@ __all__ = [
     "KeepOrSpreadOperator",
     "MixedKeepOrSpreadOperator",
     "Operator",
+    "PlaneOperator",
     "ProductOperator",
     "SquareGeometricOperator",
     "StackOperator",
