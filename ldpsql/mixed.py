@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,27 @@ from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidPar
 from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, Operator, ProductOperator, StackOperator, SupportOperator, packed
+from ldpsql.operators import (
+    Floats,
+    KeepOrSpreadOperator,
+    MixedKeepOrSpreadOperator,
+    Operator,
+    ProductOperator,
+    StackOperator,
+    SupportOperator,
+    packed,
+)
 from ldpsql.reports import HashReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
+
+
+class Level(NamedTuple):
+    """The reports of one level in one group; ``named`` is the value that each is the name of, where all are values."""
+
+    operator: Operator
+    counts: Floats
+    named: NDArray[np.int64] | None
 
 
 @dataclass(frozen=True)
@@ -69,18 +87,30 @@ class Mixed:
         places = self.places(pairs.field("level"))
         if (places < 0).any():
             raise ImpossibleReport("some reports have no level, or one that no mechanism is declared for", _LEVELS)
-        found: list[list[tuple[Operator, Floats]]] = [[] for _ in range(groups)]
+        found: list[list[Level]] = [[] for _ in range(groups)]
         for place in np.unique(places):
             rows = np.flatnonzero(places == place)
             there, own = np.unique(group[rows], return_inverse=True)
             reports = _of_one_type(pairs.field("report"), rows)
-            parts = likelihoods(self.mechanisms[place], reports, numbers.take(pa.array(rows)), own.ravel(), len(there))
+            mechanism = self.mechanisms[place]
+            parts = likelihoods(mechanism, reports, numbers.take(pa.array(rows)), own.ravel(), len(there))
             for held, likelihood in parts:
                 for i, counts in zip(held, likelihood.counts, strict=True):
-                    found[there[i]].append((likelihood.operator, counts))
+                    found[there[i]].append(Level(likelihood.operator, counts, certify(mechanism).named))
         for i, levels in enumerate(found):
             if levels:
-                yield np.array([i]), _stacked(levels)
+                yield np.array([i]), self._stacked(levels)
+
+    def _stacked(self, levels: list[Level]) -> Likelihood:
+        """Return the likelihood of a group from those of its levels."""
+        kept = [level for level in levels if level.counts.any()] or levels[:1]
+        layout, names = certify(self.mechanisms[0]).layout, [level.named for level in kept]
+        named = None if any(name is None for name in names) else np.concatenate([n for n in names if n is not None])
+        counts = np.concatenate([level.counts for level in kept])[None]
+        if len(kept) == 1:
+            return Likelihood(kept[0].operator, counts, layout, named)
+        totals = np.array([level.counts.sum() for level in kept])
+        return Likelihood(_stack([level.operator for level in kept], totals / totals.sum()), counts, layout, named)
 
     def possible(self, pairs: pa.Array) -> NDArray[np.bool_]:
         """Tell which pairs have a level, and a report that its mechanism can give; a NULL report is no report."""
@@ -129,7 +159,12 @@ class Repeated:
             taken = np.repeat(starts[at] - np.concatenate([[0], lengths[at].cumsum()[:-1]]), lengths[at]) + np.arange(
                 lengths[at].sum()
             )
-            yield np.array([i]), Likelihood(ProductOperator(single, positions[taken], lengths[at]), weights[None, at])
+            yield (
+                np.array([i]),
+                Likelihood(
+                    ProductOperator(single, positions[taken], lengths[at]), weights[None, at], certify(self.mechanism).layout
+                ),
+            )
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
         """Tell which lists hold only reports that the mechanism can give."""
@@ -141,14 +176,13 @@ class Repeated:
         return np.asarray(np.diff(bad[offsets - offsets[0]]) == 0)
 
 
-def _stacked(levels: list[tuple[Operator, Floats]]) -> Likelihood:
-    """Return the likelihood of a group, whose levels have these operators and counts."""
-    kept = [(operator, counts) for operator, counts in levels if counts.any()] or levels[:1]
-    totals = np.array([counts.sum() for _, counts in kept])
-    if len(kept) == 1:
-        return Likelihood(kept[0][0], kept[0][1][None])
-    stack = StackOperator([operator for operator, _ in kept], totals / totals.sum())
-    return Likelihood(stack, np.concatenate([counts for _, counts in kept])[None])
+def _stack(parts: list[Operator], weights: Floats) -> Operator:
+    """Return the operator of several channels; k-RR with different epsilons has a closed form."""
+    spreading = [part for part in parts if isinstance(part, KeepOrSpreadOperator)]
+    if len(spreading) < len(parts):
+        return StackOperator(parts, weights)
+    keep, spread = (np.array([getattr(part, name) for part in spreading]) for name in ("keep", "spread"))
+    return MixedKeepOrSpreadOperator(parts[0].inputs, keep, spread, weights)
 
 
 def _check(pairs: pa.Array) -> None:

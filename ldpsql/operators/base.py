@@ -147,6 +147,11 @@ class Operator(ABC):
         ]
         return _stacked(parts)
 
+    def plain_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return the same as ``z`` errors around the inversion: for those whose reports are not one sample of one channel."""
+        centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
+        return error, centre - z * error, centre + z * error
+
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share of each group, around the debiased estimate.
 

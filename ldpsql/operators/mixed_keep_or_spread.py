@@ -6,13 +6,15 @@ from functools import cached_property
 
 import numpy as np
 
-from ldpsql.operators.base import Floats, Operator
+from ldpsql.operators.base import Ends, Floats
+from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.operators.stack import StackOperator
 
 _MAX_STEPS = 100
 _ROUNDING = 1e-15
 
 
-class MixedKeepOrSpreadOperator(Operator):
+class MixedKeepOrSpreadOperator(StackOperator):
     """Reports are pairs (level, value), laid out level by level: level e spreads ``spread[e]`` and keeps ``keep[e]``.
 
     Counts of shape (groups, levels * values) go with it. ``weights`` are the shares of the levels among the reports: they are
@@ -20,7 +22,7 @@ class MixedKeepOrSpreadOperator(Operator):
     """
 
     def __init__(self, size: int, keep: Floats, spread: Floats, weights: Floats) -> None:
-        self.inputs, self.outputs = size, size * len(keep)
+        super().__init__([KeepOrSpreadOperator(size, k, s) for k, s in zip(keep, spread, strict=True)], weights)
         self._spread, self._lift, self._weights = spread, keep - spread, weights
         self.injective = bool((self._lift > 0).all())  # a value that nobody reported has g < 1
 
@@ -40,10 +42,6 @@ class MixedKeepOrSpreadOperator(Operator):
     def _levels(self, w: Floats) -> Floats:
         return w.reshape(*w.shape[:-1], len(self._lift), self.inputs)
 
-    def matrix(self) -> Floats:
-        """Return P(level and report | value)."""
-        return self.forward(np.eye(self.inputs))
-
     @cached_property
     def condition(self) -> float:
         """A A' is a constant and a multiple of the identity."""
@@ -51,32 +49,33 @@ class MixedKeepOrSpreadOperator(Operator):
         constant = self._weights**2 * self._spread * (self.inputs * self._spread + 2 * self._lift)
         return float(np.sqrt(1.0 + self.inputs * constant.sum() / identity.sum()))
 
-    @cached_property
-    def influence(self) -> float:
-        """One report moves one share up and another down, most at the level that keeps least."""
-        return float(1.0 / np.abs(self._lift).min())
-
-    def invert(self, shares: Floats) -> Floats:
-        """Return the inversions of all levels, each counting for its share of the reports."""
-        expected = (self._weights * self._spread)[:, None]
-        return np.einsum("e,...ex->...x", 1.0 / self._lift, self._levels(shares) - expected)
-
     def maximum(self, shares: Floats) -> Floats | None:
         """Return the exact maximum for each group: it separates into one equation for each value and one for all."""
         if not (self._lift > 0).all():
             return None
         return np.stack([_separable_maximum(one, self._spread / self._lift) for one in self._levels(shares)])
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high around the debiased estimate: the information is a diagonal but for constants."""
-        expected = self._levels(self.forward(theta))
-        diagonal = np.einsum("e,...ex->...x", (self._weights * self._lift) ** 2, 1.0 / expected)
-        inverse = 1.0 / diagonal
+        inverse, slope = self._inverse_information(shares, theta)
         total = inverse.sum(axis=-1, keepdims=True)
-        slope = self.adjoint(shares / expected.reshape(shares.shape)) - 1.0
         centre = theta + inverse * (slope - (inverse * slope).sum(axis=-1, keepdims=True) / total)
         error = np.sqrt((inverse - inverse**2 / total) / n[:, None])
         return error, centre - z * error, centre + z * error
+
+    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and n times its variance, with the same diagonal."""
+        inverse, slope = self._inverse_information(shares, theta)
+        shifted = c - (inverse[:, None] @ c) / inverse.sum(axis=-1)[:, None, None]
+        moved = inverse[..., None] * shifted
+        centre = theta[:, None] @ c + slope[:, None] @ moved
+        return centre[:, 0], (shifted * moved).sum(axis=1)
+
+    def _inverse_information(self, shares: Floats, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the inverse of the diagonal of the information, and g - 1."""
+        expected = self._levels(self.forward(theta))
+        diagonal = np.einsum("e,...ex->...x", (self._weights * self._lift) ** 2, 1.0 / expected)
+        return 1.0 / diagonal, self.adjoint(shares / expected.reshape(shares.shape)) - 1.0
 
 
 def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:

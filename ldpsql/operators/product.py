@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.operators.base import DenseOperator, Floats, Operator
+from ldpsql.operators.base import DenseOperator, Ends, Floats, Operator
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 
@@ -43,6 +43,24 @@ class ProductOperator(DenseOperator):
     def influence(self) -> float:
         """That of one report: a user can replace a whole list, and the mean moves as far as all of it does."""
         return self._single.influence
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """What every list adds to `invert`: the mean of what its reports add."""
+        starts = np.cumsum(self._lengths) - self._lengths
+        return np.add.reduceat(self._single.inverse[self._positions], starts) / self._lengths[:, None]
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return that of one report, a bound: the mean of a user's reports varies no more, whatever their number."""
+        return self._single.scatter(theta)
+
+    def noise(self, theta: Floats) -> Floats:
+        """Return that of one report, a bound as well."""
+        return self._single.noise(theta)
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high of every share that `invert` gives, where the error is a bound."""
+        return self.plain_interval(shares, n, theta, z)
 
     def invert(self, shares: Floats) -> Floats:
         """Return the inverse of the shares of single reports, where a user's reports share the weight of the user."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.operators.base import Floats, Operator
+from ldpsql.operators.base import Ends, Floats, Operator
 
 
 class StackOperator(Operator):
@@ -22,6 +22,7 @@ class StackOperator(Operator):
         self.parts, self.weights = tuple(parts), weights
         self.inputs, self.outputs = parts[0].inputs, sum(part.outputs for part in parts)
         self.complete = all(part.complete for part in parts)
+        self.sampled = any(part.sampled for part in parts)
         self._ends = np.cumsum([0, *(part.outputs for part in parts)])
 
     def _each(self) -> Iterator[tuple[Operator, float, slice]]:
@@ -40,6 +41,14 @@ class StackOperator(Operator):
     def matrix(self) -> Floats:
         """Return P(channel, report | value)."""
         return np.concatenate([weight * part.matrix() for part, weight, _ in self._each()], axis=1)
+
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(channel, report | value) of some values."""
+        return np.concatenate([weight * part.rows(among) for part, weight, _ in self._each()], axis=1)
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the sum of the parts' rough curvatures."""
+        return np.asarray(sum(weight**2 * part.rough_curvature(w[at], among) for part, weight, at in self._each()))
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``: the sum of the parts'."""
@@ -77,3 +86,20 @@ class StackOperator(Operator):
             here = own[:, 0] > 0
             v[here] += own[here] * part.invert(shares[here, at] / own[here])
         return v
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """What every report adds to `invert`: that of its own channel."""
+        return np.concatenate([part.inverse for part in self.parts])
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return n times the variance of `invert`: the mean of the parts', each weighted by its number of reports."""
+        return np.asarray(sum(weight * part.scatter(theta) for part, weight, _ in self._each()))
+
+    def noise(self, theta: Floats) -> Floats:
+        """Return the mean of the parts' noise."""
+        return np.asarray(sum(weight * part.noise(theta) for part, weight, _ in self._each()))
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high of every share that `invert` gives."""
+        return self.plain_interval(shares, n, theta, z)
