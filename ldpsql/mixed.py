@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,14 +28,6 @@ from ldpsql.operators import (
 from ldpsql.reports import HashReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
-
-
-class Level(NamedTuple):
-    """The reports of one level in one group; ``named`` is the value that each is the name of, where all are values."""
-
-    operator: Operator
-    counts: Floats
-    named: NDArray[np.int64] | None
 
 
 @dataclass(frozen=True)
@@ -87,30 +78,18 @@ class Mixed:
         places = self.places(pairs.field("level"))
         if (places < 0).any():
             raise ImpossibleReport("some reports have no level, or one that no mechanism is declared for", _LEVELS)
-        found: list[list[Level]] = [[] for _ in range(groups)]
+        found: list[list[Likelihood]] = [[] for _ in range(groups)]
         for place in np.unique(places):
             rows = np.flatnonzero(places == place)
             there, own = np.unique(group[rows], return_inverse=True)
             reports = _of_one_type(pairs.field("report"), rows)
-            mechanism = self.mechanisms[place]
-            parts = likelihoods(mechanism, reports, numbers.take(pa.array(rows)), own.ravel(), len(there))
+            parts = likelihoods(self.mechanisms[place], reports, numbers.take(pa.array(rows)), own.ravel(), len(there))
             for held, likelihood in parts:
-                for i, counts in zip(held, likelihood.counts, strict=True):
-                    found[there[i]].append(Level(likelihood.operator, counts, certify(mechanism).named))
+                for row, i in enumerate(held):
+                    found[there[i]].append(likelihood.group(row))
         for i, levels in enumerate(found):
             if levels:
-                yield np.array([i]), self._stacked(levels)
-
-    def _stacked(self, levels: list[Level]) -> Likelihood:
-        """Return the likelihood of a group from those of its levels."""
-        kept = [level for level in levels if level.counts.any()] or levels[:1]
-        layout, names = certify(self.mechanisms[0]).layout, [level.named for level in kept]
-        named = None if any(name is None for name in names) else np.concatenate([n for n in names if n is not None])
-        counts = np.concatenate([level.counts for level in kept])[None]
-        if len(kept) == 1:
-            return Likelihood(kept[0].operator, counts, layout, named)
-        totals = np.array([level.counts.sum() for level in kept])
-        return Likelihood(_stack([level.operator for level in kept], totals / totals.sum()), counts, layout, named)
+                yield np.array([i]), _stacked(levels)
 
     def possible(self, pairs: pa.Array) -> NDArray[np.bool_]:
         """Tell which pairs have a level, and a report that its mechanism can give; a NULL report is no report."""
@@ -159,12 +138,8 @@ class Repeated:
             taken = np.repeat(starts[at] - np.concatenate([[0], lengths[at].cumsum()[:-1]]), lengths[at]) + np.arange(
                 lengths[at].sum()
             )
-            yield (
-                np.array([i]),
-                Likelihood(
-                    ProductOperator(single, positions[taken], lengths[at]), weights[None, at], certify(self.mechanism).layout
-                ),
-            )
+            product = ProductOperator(single, positions[taken], lengths[at])
+            yield np.array([i]), Likelihood(product, weights[None, at], certify(self.mechanism).layout)
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
         """Tell which lists hold only reports that the mechanism can give."""
@@ -174,6 +149,22 @@ class Repeated:
         fits = possible(self.mechanism, lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
         bad = np.concatenate([[0], np.cumsum(~fits)])
         return np.asarray(np.diff(bad[offsets - offsets[0]]) == 0)
+
+
+def _stacked(levels: list[Likelihood]) -> Likelihood:
+    """Return the likelihood of a group, from those of its levels."""
+    kept = [level for level in levels if level.counts.any()] or levels[:1]
+    if len(kept) == 1:
+        return kept[0]
+    totals = np.array([level.n[0] for level in kept])
+    stack = _stack([level.operator for level in kept], totals / totals.sum())
+    layouts, named = {level.layout for level in kept}, [level.named for level in kept if level.named is not None]
+    return Likelihood(
+        stack,
+        np.concatenate([level.counts for level in kept], axis=1),
+        layouts.pop() if len(layouts) == 1 else (),
+        np.concatenate(named) if len(named) == len(kept) else None,
+    )
 
 
 def _stack(parts: list[Operator], weights: Floats) -> Operator:
