@@ -198,6 +198,16 @@ class Operator(ABC):
         reach = np.sqrt(np.maximum(half**2 - lead * (centre**2 - constant), 0.0))
         return error, (half - reach) / lead, (half + reach) / lead
 
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:
+        """Return n times the covariance of the debiased shares of one group, shape (inputs, inputs): V of `interval`.
+
+        Rows and columns of shares that the reports say nothing about are infinite.
+        """
+        expected = self.forward(theta)
+        weights = (expected if self.complete else shares) / np.maximum(expected, 1e-300) ** 2
+        inverse, unknown = tangent_inverse(self.curvature(weights))
+        return np.where(unknown[:, None] | unknown, np.inf, inverse)
+
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.
 

@@ -63,6 +63,11 @@ class MixedKeepOrSpreadOperator(StackOperator):
         error = np.sqrt((inverse - inverse**2 / total) / n[:, None])
         return error, centre - z * error, centre + z * error
 
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:
+        """Return n times the covariance of the debiased shares of one group, from the same diagonal."""
+        inverse, _ = self._inverse_information(shares, theta)
+        return np.diag(inverse) - np.outer(inverse, inverse) / inverse.sum()
+
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return the debiased c'theta and n times its variance, with the same diagonal."""
         inverse, slope = self._inverse_information(shares, theta)
