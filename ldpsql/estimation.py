@@ -22,6 +22,7 @@ from ldpsql.reports import HashReports, SetReports, distinct, impossible
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
+    best_fit,
     goodness_of_fit,
     intervals,
     suspicious,
@@ -137,6 +138,15 @@ class Estimate:
     def high(self) -> Floats:
         """Upper end of every interval."""
         return self.of.intervals.high[self.group]
+
+    @property
+    def covariance(self) -> Floats:
+        """Covariance of the debiased shares, shape (values, values): the error of c'theta is the root of c' covariance c.
+
+        It is that of one step from the maximum of the likelihood, whatever the estimator is; see `Operator.interval`.
+        """
+        one = self.likelihood
+        return one.operator.covariance(one.shares[0], best_fit(one)[0]) / float(one.n[0])
 
     @cached_property
     def identified(self) -> tuple[Floats, Floats]:

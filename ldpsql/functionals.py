@@ -244,12 +244,8 @@ def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 
 def _likeliest(found: Estimates) -> Floats:
     """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
-    if all(status is Status.CERTIFIED for status in found.fit.status):
-        return found.fit.theta
-    exact = found.likelihood.operator.maximum(found.likelihood.shares)
-    if exact is not None:
-        return exact
-    return np.concatenate([best_fit(found.likelihood.group(i)) for i in range(len(found.fit.theta))])
+    certified = all(status is Status.CERTIFIED for status in found.fit.status)
+    return found.fit.theta if certified else best_fit(found.likelihood)
 
 
 def _first(holds: np.ndarray) -> np.ndarray:

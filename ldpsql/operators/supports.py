@@ -189,6 +189,12 @@ class SupportOperator(Operator):
         log_q = within(self.supported(shares), n, *sorted((self._miss, self._hit)))
         return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
 
+    @cached_property
+    def inverse(self) -> Floats:
+        """What every report adds to `invert`, shape (outputs, inputs)."""
+        held = np.concatenate([members for _, members in self._unpacked()], axis=1).T
+        return (held - self._miss) / (self._hit - self._miss)
+
     def invert(self, shares: Floats) -> Floats:
         """Return (share of the reports that support x - miss)/(hit - miss)."""
         return (self.supported(shares) - self._miss) / (self._hit - self._miss)
