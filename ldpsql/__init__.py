@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.frames import estimate, perturb
     from ldpsql.hookspecs import hookimpl
+    from ldpsql.key_value import KeyValueMechanism, SignMechanism
     from ldpsql.likelihood import Likelihood
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
     from ldpsql.privacy import Epsilon
-    from ldpsql.reports import HashReports, SetReports
+    from ldpsql.reports import HashReports, PairReports, SetReports
 
 __version__ = "0.1.0"
 
@@ -40,10 +41,11 @@ _HOMES = {
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "perturb"],
     "hookspecs": ["hookimpl"],
+    "key_value": ["KeyValueMechanism", "SignMechanism"],
     "likelihood": ["Likelihood"],
     "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
     "privacy": ["Epsilon"],
-    "reports": ["HashReports", "SetReports"],
+    "reports": ["HashReports", "PairReports", "SetReports"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -63,13 +65,16 @@ __all__ = [
     "IntervalMechanism",
     "InvalidParameter",
     "KeepOrSpread",
+    "KeyValueMechanism",
     "LdpError",
     "Likelihood",
     "Mechanism",
     "MetricMechanism",
     "NotPrivate",
+    "PairReports",
     "RangeMechanism",
     "SetReports",
+    "SignMechanism",
     "Status",
     "attach",
     "certify",

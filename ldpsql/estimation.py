@@ -17,8 +17,8 @@ from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.operators import Floats, Operator, SupportOperator, operator
-from ldpsql.reports import HashReports, distinct, impossible
+from ldpsql.operators import Floats, Operator, observed, operator
+from ldpsql.reports import SetReports, distinct, impossible
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
@@ -37,7 +37,7 @@ _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw c
 @lru_cache(maxsize=256)
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; the last 256 are kept."""
-    return operator(certify(mechanism).channel)
+    return operator(certify(mechanism).channel.estimated)
 
 
 @dataclass(frozen=True)
@@ -224,17 +224,16 @@ def likelihoods(
         yield np.arange(groups), Likelihood(operator_of(mechanism), align(reports, numbers, group, groups, known.reports))
         return
     weights = whole_numbers(numbers)
-    if isinstance(known.reports, HashReports) and known.reports.listed is not None:
-        cells = group * len(known.reports) + known.reports.positions(reports)
-        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).reshape(groups, -1)
+    if not isinstance(known.reports, SetReports) and len(known.reports):
+        counts = known.reports.counts(reports, weights, group, groups)
         yield np.arange(groups), Likelihood(operator_of(mechanism), counts.astype(np.float64))
         return
-    words, channel = known.reports.read(reports), known.channel
+    words, channel = known.reports.read(reports), known.channel.estimated
     if not isinstance(channel, SetChannel) or not channel.possible(words).all():
         raise impossible()
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
-        yield np.array([i]), Likelihood(SupportOperator.observed(channel, words[at]), weights[None, at])
+        yield np.array([i]), Likelihood(observed(channel, words[at]), weights[None, at])
 
 
 def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int, alphabet: Domain) -> Floats:

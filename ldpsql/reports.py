@@ -110,10 +110,11 @@ class HashReports(WordReports):
             raise impossible()
         return words
 
-    def positions(self, column: pa.Array) -> np.ndarray:
-        """Return the numbers of reports with listed seeds."""
+    def counts(self, column: pa.Array, numbers: Weights, group: np.ndarray, groups: int) -> np.ndarray:
+        """Count the reports of each group, shape (groups, reports): for listed seeds."""
         words = self.read(column).astype(np.int64)
-        return words[:, 0] * self.symbols + words[:, 1]
+        cells = group * len(self) + words[:, 0] * self.symbols + words[:, 1]
+        return np.bincount(cells, weights=numbers, minlength=groups * len(self)).reshape(groups, -1)
 
     def text(self, report: int) -> str:
         """Return seed and symbol as SQL writes them."""
@@ -121,19 +122,110 @@ class HashReports(WordReports):
         return f"{{'seed': {seed}, 'y': {y}}}"
 
 
-Alphabet: TypeAlias = Domain | SetReports | HashReports
+@dataclass(frozen=True)
+class PairReports:
+    """A key and what is said of its value, ``told``: its sign or the number of a bin. STRUCT(key, sign) in SQL.
+
+    Both are NULL in the report of a dummy; it is not told which of the ``dummies`` it was.
+    """
+
+    keys: Domain
+    dummies: int
+    cells: int
+    told: str
+
+    def __len__(self) -> int:
+        return (len(self.keys) + self.dummies) * self.cells
+
+    def parts(self, drawn: Drawn) -> tuple[pa.Array, pa.Array]:
+        """Return the positions of the keys, and what is told, NULL for dummies."""
+        key, cell = np.divmod(drawn.astype(np.int32), np.int32(self.cells))
+        dummy = key >= len(self.keys)
+        said = 1 - 2 * cell if self.told == "sign" else cell
+        return pa.array(key, mask=dummy), pa.array(said.astype(np.int16), mask=dummy)
+
+    def to_arrow(self, drawn: Drawn) -> pa.Array:
+        """Return draws of the channel as a column."""
+        key, said = self.parts(drawn)
+        return pa.StructArray.from_arrays([self.keys.values.take(key), said], ["key", self.told])
+
+    def counts(self, column: pa.Array, numbers: Weights, group: np.ndarray, groups: int) -> np.ndarray:
+        """Count the symbols of each group, shape (groups, symbols); dummies are spread evenly, for nothing tells them apart.
+
+        Raises:
+            ImpossibleReport: where the column cannot hold such reports.
+
+        """
+        if not pa.types.is_struct(column.type) or {field.name for field in column.type} != {"key", self.told}:
+            raise impossible()
+        fields = dict(zip([field.name for field in column.type], column.flatten(), strict=True))
+        key, said = plain(fields["key"]), fields[self.told]
+        dummy = key.is_null().to_numpy(zero_copy_only=False)
+        if column.null_count or not pa.types.is_integer(said.type) or (said.is_null().to_numpy(zero_copy_only=False) != dummy).any():
+            raise impossible()
+        at, told = self.keys.locate(key), said.cast(pa.int64()).fill_null(1).to_numpy(zero_copy_only=False)
+        cell = (1 - told) // 2 if self.told == "sign" else told
+        possible = np.isin(told, [-1, 1]) if self.told == "sign" else (told >= 0) & (told < self.cells)
+        if at.null_count != dummy.sum() or not possible[~dummy].all():
+            raise impossible()
+        real = len(self.keys) * self.cells
+        symbol = np.where(dummy, real, at.fill_null(0).to_numpy(zero_copy_only=False) * np.int64(self.cells) + cell)
+        counted = np.bincount(group * (real + 1) + symbol, weights=numbers, minlength=groups * (real + 1)).reshape(groups, -1)
+        spread = self.dummies * self.cells
+        return np.concatenate([counted[:, :real], np.repeat(counted[:, real:] / spread, spread, axis=1)], axis=1)
+
+    def text(self, report: int) -> str:
+        """Return one report, given as a number, as SQL writes it."""
+        key, said = (part[0].as_py() for part in self.parts(np.array([report])))
+        shown = ["NULL", "NULL"] if key is None else [repr(self.keys.texts[key]), str(said)]
+        return f"{{'key': {shown[0]}, '{self.told}': {shown[1]}}}"
+
+
+@dataclass(frozen=True)
+class SymbolReports:
+    """Reports as numbers, each in a list of one word: for a mechanism that may report words or symbols, UBIGINT[] in SQL."""
+
+    symbols: int
+    marker: ClassVar[str] = SetReports.marker
+
+    def __len__(self) -> int:
+        return self.symbols
+
+    def to_arrow(self, drawn: Drawn) -> pa.Array:
+        """Return draws of the channel as a column."""
+        return pa.ListArray.from_arrays(pa.array(np.arange(len(drawn) + 1, dtype=np.int32)), pa.array(drawn.astype(np.uint64)))
+
+    def counts(self, column: pa.Array, numbers: Weights, group: np.ndarray, groups: int) -> np.ndarray:
+        """Count the symbols of each group, shape (groups, symbols).
+
+        Raises:
+            ImpossibleReport: where the column cannot hold such reports.
+
+        """
+        symbol = SetReports(64).read(column)[:, 0]
+        if (symbol >= self.symbols).any():
+            raise impossible()
+        cells = group * self.symbols + symbol.astype(np.int64)
+        return np.bincount(cells, weights=numbers, minlength=groups * self.symbols).reshape(groups, -1)
+
+    def text(self, report: int) -> str:
+        """Return one report as a list."""
+        return f"[{report}]"
+
+
+Alphabet: TypeAlias = Domain | SetReports | HashReports | PairReports | SymbolReports
 
 
 def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Return the first row of each distinct value of a column without NULLs, and for each row the number of its value.
 
-    Lists and structs of whole numbers are compared word by word; Arrow itself cannot.
+    Lists of whole numbers and structs are compared word by word; Arrow itself cannot.
     """
     column = plain(column)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()  # a dictionary may hold values that no row has
     if pa.types.is_struct(column.type):
-        keys = np.stack([_unsigned(part) for part in column.flatten()], axis=1)
+        keys = np.stack([_compared(part) for part in column.flatten()], axis=1)
     elif pa.types.is_list(column.type):
         lengths = column.value_lengths().to_numpy(zero_copy_only=False)
         if len(set(lengths.tolist())) > 1:
@@ -148,6 +240,15 @@ def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     rows = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
     _, first, number = np.unique(rows, return_index=True, return_inverse=True)
     return first, number.ravel()
+
+
+def _compared(column: pa.Array) -> Weights:
+    """Return whole numbers as they are, anything else as the numbers of its distinct values, among which NULL is one."""
+    if pa.types.is_unsigned_integer(column.type) and not column.null_count:
+        return _unsigned(column)
+    column = plain(column)
+    listed = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return _unsigned(listed.dictionary_encode(null_encoding="encode").indices)
 
 
 def _unsigned(column: pa.Array) -> Weights:

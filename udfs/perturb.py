@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ldpsql import certify, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import NotPrivate
+from ldpsql.errors import InternalError, NotPrivate
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.reports import PairReports
 from ldpsql.sql import Macros, Scalar, guarded
 
 
@@ -32,6 +34,20 @@ def perturb_hashed(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Arra
     """Draw one report made of a seed and a symbol for each value."""
     kind = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
     return _each(plain(values), plain(handles), CertifiedMechanism.perturb, kind)
+
+
+@guarded
+def perturb_pair(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Draw one key-value report for each set: the position of its key, counted from 1, and its sign or bin."""
+    kind = pa.struct([("position", pa.int32()), ("told", pa.int16())])
+    return _each(plain(values), plain(handles), _pair, kind)
+
+
+def _pair(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
+    if not isinstance(mechanism.reports, PairReports):
+        raise InternalError("this mechanism does not report pairs")
+    key, told = mechanism.reports.parts(mechanism.draw(column))
+    return pa.StructArray.from_arrays([pc.add(key, 1), told], ["position", "told"])
 
 
 def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
@@ -63,6 +79,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_perturb", perturb, "INTEGER", volatile=True),
         Scalar("__ldp_perturb_words", perturb_words, "UBIGINT[]", volatile=True),
+        Scalar("__ldp_perturb_pair", perturb_pair, 'STRUCT("position" INTEGER, told SMALLINT)', volatile=True),
         Scalar("__ldp_perturb_hashed", perturb_hashed, "STRUCT(seed UBIGINT, y UINTEGER)", volatile=True),
         Macros.beside(__file__),
     ]

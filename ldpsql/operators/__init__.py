@@ -2,6 +2,18 @@
 
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
-from ldpsql.operators.supports import SupportOperator
+from ldpsql.operators.keep_or_window import KeepOrWindowOperator
+from ldpsql.operators.signed_bits import SignedOperator
+from ldpsql.operators.supports import SupportOperator, observed
 
-__all__ = ["DenseOperator", "Floats", "KeepOrSpreadOperator", "Operator", "SupportOperator", "operator"]
+__all__ = [
+    "DenseOperator",
+    "Floats",
+    "KeepOrSpreadOperator",
+    "KeepOrWindowOperator",
+    "Operator",
+    "SignedOperator",
+    "SupportOperator",
+    "observed",
+    "operator",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,12 @@ class SupportOperator(Operator):
     def invert(self, shares: Floats) -> Floats:
         """Return (share of the reports that support x - miss)/(hit - miss)."""
         return (self.supported(shares) - self._miss) / (self._hit - self._miss)
+
+
+@singledispatch
+def observed(channel: SetChannel, drawn: Drawn) -> SupportOperator:
+    """Return the operator of these distinct reports of a channel."""
+    return SupportOperator.observed(channel, drawn)
 
 
 @operator.register
