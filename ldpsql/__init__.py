@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ldpsql.estimation import Estimate
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
-    from ldpsql.frames import estimate, perturb
+    from ldpsql.frames import estimate, key_value, perturb
     from ldpsql.hookspecs import hookimpl
-    from ldpsql.key_value import KeyValueMechanism, SignMechanism
     from ldpsql.likelihood import Likelihood
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
+    from ldpsql.pair_families import KeyValueMechanism, SignMechanism
     from ldpsql.privacy import Epsilon
     from ldpsql.reports import HashReports, PairReports, SetReports
 
@@ -39,9 +39,9 @@ _HOMES = {
     "estimation": ["Estimate"],
     "estimator": ["Estimator", "Fit", "Status"],
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
-    "frames": ["estimate", "perturb"],
+    "frames": ["estimate", "key_value", "perturb"],
     "hookspecs": ["hookimpl"],
-    "key_value": ["KeyValueMechanism", "SignMechanism"],
+    "pair_families": ["KeyValueMechanism", "SignMechanism"],
     "likelihood": ["Likelihood"],
     "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
     "privacy": ["Epsilon"],
@@ -81,6 +81,7 @@ __all__ = [
     "connect",
     "estimate",
     "hookimpl",
+    "key_value",
     "perturb",
 ]
 

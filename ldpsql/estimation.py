@@ -18,7 +18,7 @@ from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.operators import Floats, Operator, observed, operator
-from ldpsql.reports import SetReports, distinct, impossible
+from ldpsql.reports import HashReports, SetReports, distinct, impossible
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
@@ -126,7 +126,7 @@ class Estimate:
         misfit = model.misfit(best_fit(model)) if model.operator.complete else np.zeros(1)
         log_p = log_fit_p_value(misfit, model.operator.outputs)[0]
         return Diagnosis(
-            reports=int(model.n[0]),
+            reports=round(float(model.n[0])),
             iterations=int(fit.iterations[self.group]),
             log_likelihood=float(model.log_likelihood(theta)[0]),
             gap=max(0.0, float(model.gap(theta)[0])),
@@ -199,13 +199,23 @@ def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator:
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
     """Estimate from a column of reports; NULL reports are left out."""
+    return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]
+
+
+def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism) -> Likelihood:
+    """Return the likelihood of a column of reports; NULL reports are left out.
+
+    Raises:
+        NoReports, ImpossibleReport: where there is none, or one that cannot occur.
+
+    """
     known = plain(column).drop_null()
     if not len(known):
         raise NoReports("there is not a single report to estimate from", "perturb some values first")
     first, number = distinct(known)
     counted = known.take(pa.array(first)), pa.array(np.bincount(number))
     _, likelihood = next(likelihoods(mechanism, *counted, np.zeros(len(first), dtype=np.int64), 1))
-    return estimate_likelihood(mechanism, likelihood, estimator)[0]
+    return likelihood
 
 
 def likelihoods(
@@ -223,12 +233,11 @@ def likelihoods(
     if isinstance(known.reports, Domain):
         yield np.arange(groups), Likelihood(operator_of(mechanism), align(reports, numbers, group, groups, known.reports))
         return
-    weights = whole_numbers(numbers)
-    if not isinstance(known.reports, SetReports) and len(known.reports):
-        counts = known.reports.counts(reports, weights, group, groups)
-        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.astype(np.float64))
+    weights, alphabet, channel = whole_numbers(numbers), known.reports, known.channel.estimated
+    if not isinstance(alphabet, SetReports) and not (isinstance(alphabet, HashReports) and alphabet.listed is None):
+        yield np.arange(groups), Likelihood(operator_of(mechanism), alphabet.counts(reports, weights, group, groups))
         return
-    words, channel = known.reports.read(reports), known.channel.estimated
+    words = alphabet.read(reports)
     if not isinstance(channel, SetChannel) or not channel.possible(words).all():
         raise impossible()
     for i in range(groups):

@@ -28,7 +28,14 @@ class PairSets(Domain):
     """
 
     def __init__(
-        self, keys: Domain, low: float, high: float, *, clip: bool = False, drop_missing: bool = False, drop_unknown: bool = False
+        self,
+        keys: Domain,
+        low: float,
+        high: float,
+        *,
+        clip: bool = False,
+        drop_missing: bool = False,
+        drop_unknown: bool = False,
     ) -> None:
         super().__init__(keys.values)
         if not (low < high and np.isfinite(high - low)):
@@ -88,7 +95,8 @@ class PairSets(Domain):
             cells.sort()
             if (np.diff(cells) == 0).any():
                 raise DuplicateKey(
-                    "a set holds a key twice", "aggregate first: one value for each key, such as max_by or avg GROUP BY user, key"
+                    "a set holds a key twice",
+                    "aggregate first: one value for each key, such as max_by or avg GROUP BY user, key",
                 )
 
     def _places(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:

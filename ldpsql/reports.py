@@ -12,10 +12,13 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import ImpossibleReport
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class WordReports(ABC):
@@ -110,11 +113,11 @@ class HashReports(WordReports):
             raise impossible()
         return words
 
-    def counts(self, column: pa.Array, numbers: Weights, group: np.ndarray, groups: int) -> np.ndarray:
+    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
         """Count the reports of each group, shape (groups, reports): for listed seeds."""
         words = self.read(column).astype(np.int64)
         cells = group * len(self) + words[:, 0] * self.symbols + words[:, 1]
-        return np.bincount(cells, weights=numbers, minlength=groups * len(self)).reshape(groups, -1)
+        return _counted(cells, numbers, groups, len(self))
 
     def text(self, report: int) -> str:
         """Return seed and symbol as SQL writes them."""
@@ -149,7 +152,7 @@ class PairReports:
         key, said = self.parts(drawn)
         return pa.StructArray.from_arrays([self.keys.values.take(key), said], ["key", self.told])
 
-    def counts(self, column: pa.Array, numbers: Weights, group: np.ndarray, groups: int) -> np.ndarray:
+    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
         """Count the symbols of each group, shape (groups, symbols); dummies are spread evenly, for nothing tells them apart.
 
         Raises:
@@ -161,7 +164,11 @@ class PairReports:
         fields = dict(zip([field.name for field in column.type], column.flatten(), strict=True))
         key, said = plain(fields["key"]), fields[self.told]
         dummy = key.is_null().to_numpy(zero_copy_only=False)
-        if column.null_count or not pa.types.is_integer(said.type) or (said.is_null().to_numpy(zero_copy_only=False) != dummy).any():
+        if (
+            column.null_count
+            or not pa.types.is_integer(said.type)
+            or (said.is_null().to_numpy(zero_copy_only=False) != dummy).any()
+        ):
             raise impossible()
         at, told = self.keys.locate(key), said.cast(pa.int64()).fill_null(1).to_numpy(zero_copy_only=False)
         cell = (1 - told) // 2 if self.told == "sign" else told
@@ -170,7 +177,7 @@ class PairReports:
             raise impossible()
         real = len(self.keys) * self.cells
         symbol = np.where(dummy, real, at.fill_null(0).to_numpy(zero_copy_only=False) * np.int64(self.cells) + cell)
-        counted = np.bincount(group * (real + 1) + symbol, weights=numbers, minlength=groups * (real + 1)).reshape(groups, -1)
+        counted = _counted(group * (real + 1) + symbol, numbers, groups, real + 1)
         spread = self.dummies * self.cells
         return np.concatenate([counted[:, :real], np.repeat(counted[:, real:] / spread, spread, axis=1)], axis=1)
 
@@ -195,7 +202,7 @@ class SymbolReports:
         """Return draws of the channel as a column."""
         return pa.ListArray.from_arrays(pa.array(np.arange(len(drawn) + 1, dtype=np.int32)), pa.array(drawn.astype(np.uint64)))
 
-    def counts(self, column: pa.Array, numbers: Weights, group: np.ndarray, groups: int) -> np.ndarray:
+    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
         """Count the symbols of each group, shape (groups, symbols).
 
         Raises:
@@ -206,7 +213,7 @@ class SymbolReports:
         if (symbol >= self.symbols).any():
             raise impossible()
         cells = group * self.symbols + symbol.astype(np.int64)
-        return np.bincount(cells, weights=numbers, minlength=groups * self.symbols).reshape(groups, -1)
+        return _counted(cells, numbers, groups, self.symbols)
 
     def text(self, report: int) -> str:
         """Return one report as a list."""
@@ -226,7 +233,7 @@ def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         column = column.dictionary_decode()  # a dictionary may hold values that no row has
     if pa.types.is_struct(column.type):
         keys = np.stack([_compared(part) for part in column.flatten()], axis=1)
-    elif pa.types.is_list(column.type):
+    elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         lengths = column.value_lengths().to_numpy(zero_copy_only=False)
         if len(set(lengths.tolist())) > 1:
             raise impossible()
@@ -240,6 +247,11 @@ def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     rows = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
     _, first, number = np.unique(rows, return_index=True, return_inverse=True)
     return first, number.ravel()
+
+
+def _counted(cells: NDArray[np.int64], numbers: Floats, groups: int, outputs: int) -> Floats:
+    counted: Floats = np.bincount(cells, weights=numbers, minlength=groups * outputs).astype(np.float64)
+    return counted.reshape(groups, outputs)
 
 
 def _compared(column: pa.Array) -> Weights:

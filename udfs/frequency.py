@@ -8,10 +8,11 @@ from dataclasses import asdict, fields
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import Estimator, hookimpl
+from ldpsql import Estimator, KeyValueMechanism, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import BadCounts, UnknownName
-from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimates, estimate_likelihood, likelihoods, whole_numbers
+from ldpsql.errors import BadCounts, InvalidParameter, UnknownName
+from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimates, estimate_likelihood, whole_numbers
+from ldpsql.groups import counted, listed
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
 from ldpsql.reports import distinct
@@ -39,39 +40,21 @@ def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
 
 
 def _estimated(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:
-    """Estimate all groups that hold reports, plan by plan; yield the rows of the groups and their estimates."""
-    maps, handles = plain(histograms), plain(plans).to_numpy(zero_copy_only=False)
-    if pa.types.is_null(maps.type):
-        return
-    if not pa.types.is_map(maps.type):
-        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
-    filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
-    for handle in np.unique(handles[filled]):
-        mechanism, estimator = PLANS.thing(int(handle))
-        rows = np.flatnonzero(filled & (handles == handle))
-        groups = maps.take(pa.array(rows))
-        sizes = np.diff(groups.offsets.to_numpy())
-        group = np.repeat(np.arange(len(rows)), sizes)
-        for part, likelihood in likelihoods(mechanism, groups.keys, groups.items, group, len(rows)):
-            yield rows[part], estimate_likelihood(mechanism, likelihood, estimator)
+    """Estimate all groups that hold reports; yield the rows of the groups and their estimates."""
+    for rows, mechanism, estimator, likelihood in counted(histograms, plans):
+        if isinstance(mechanism, KeyValueMechanism):
+            raise InvalidParameter("these are reports of sets of pairs", "use ldp.key_value or ldp.key_value_diagnose")
+        yield rows, estimate_likelihood(mechanism, likelihood, estimator)
 
 
 @guarded
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
-    sizes = np.zeros(len(histograms), dtype=np.int32)
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    parts = []
     for rows, found in _estimated(histograms, plans):
         shown = found.intervals
-        cells = np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)
-        sizes[rows] = cells.shape[1]
-        parts.append((rows, cells))
-    ends = np.concatenate([[0], sizes.cumsum()]).astype(np.int32)
-    out = np.empty((int(ends[-1]), len(_ROW)))
-    for rows, cells in parts:
-        out[ends[rows][:, None] + np.arange(cells.shape[1])] = cells
-    shares = pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], _ROW)
-    return pa.ListArray.from_arrays(pa.array(ends), shares, mask=pa.array(sizes == 0))
+        parts.append((rows, np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)))
+    return listed(parts, len(histograms), _ROW)
 
 
 @guarded
@@ -102,12 +85,12 @@ def _diagnosis_sql() -> str:
 def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
     """Return for each group of counts the positions of its distinct reports and the sum of their numbers."""
     out: list[list[dict[str, int]] | None] = []
-    for reports, counted in zip(plain(keys), plain(numbers), strict=True):
+    for reports, given in zip(plain(keys), plain(numbers), strict=True):
         if not reports.is_valid:
             out.append(None)
             continue
         first, number = distinct(reports.values)
-        sums = np.bincount(number, weights=whole_numbers(counted.values), minlength=len(first))
+        sums = np.bincount(number, weights=whole_numbers(given.values), minlength=len(first))
         if sums.max(initial=0.0) > MAX_COUNT:
             raise BadCounts("the counts add up to more than can be counted exactly", "at most 2^53 a report")
         out.append([{"position": int(p) + 1, "n": int(n)} for p, n in zip(first, sums, strict=True)])

@@ -85,4 +85,3 @@ class KeepOrWindow(Channel):
         key, x = np.divmod(values, np.int32(self.bins))
         near = key * np.int32(self.bins) + self.window.draw(x, words).astype(np.int32)
         return np.where(drawn < np.uint64(self.inputs), drawn.astype(np.int64), near).astype(np.int32)
-

@@ -86,10 +86,10 @@ class KeyValue(Channel):
         return Fraction(cells * -(-TOTAL // (padding * cells)), TOTAL)
 
     def widest(self) -> Witness | None:
-        """Return the largest ratio of two sets, bounded by construction; two keys stand for the sets that hold one or the other.
+        """Return the largest ratio of two sets, bounded by construction; the two keys stand for sets that hold one of them.
 
-        A response that shows one symbol z has P(z|set) = s + (P(z|z) - s) w, where s is its chance from any other key and w that
-        of its key to be drawn: at most `most`. One that shows many symbols can support all of one set and nothing of another.
+        A response that shows one symbol z has P(z|set) = s + (P(z|z) - s) w, where s is its chance from any other key and w
+        that of its key to be drawn: at most `most`. One that shows many can support all of one set and nothing of another.
         """
         found = self.response.widest()
         if found is None or isinstance(self.response, SetChannel):

@@ -17,9 +17,8 @@ class KeepOrWindowOperator(Operator):
         self.anything, self.kept, self.window = anything, 1.0 - anything * self.inputs, window
 
     def _folded(self, x: Floats, window: Floats) -> Floats:
-        near = x.reshape(*x.shape[:-1], self.keys, self.bins) @ window
-        folded: Floats = self.anything * x.sum(axis=-1, keepdims=True) + self.kept * near.reshape(x.shape)
-        return folded
+        near = (x.reshape(*x.shape[:-1], self.keys, self.bins) @ window).reshape(x.shape)
+        return np.asarray(self.anything * x.sum(axis=-1, keepdims=True) + self.kept * near, dtype=np.float64)
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta."""
@@ -31,7 +30,7 @@ class KeepOrWindowOperator(Operator):
 
     def matrix(self) -> Floats:
         """Return P(report | value)."""
-        return self.anything + self.kept * np.kron(np.eye(self.keys), self.window)
+        return np.asarray(self.anything + self.kept * np.kron(np.eye(self.keys), self.window), dtype=np.float64)
 
 
 @operator.register

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
@@ -17,28 +16,28 @@ class SignedOperator(SupportOperator):
 
     def __init__(self, channel: SignedBits, drawn: Drawn) -> None:
         super().__init__(channel, np.ascontiguousarray(channel.supports(drawn).T))
-        self._crossed = float(channel.crossed)
+        self.hit, self.miss, self.crossed = float(channel.hit), float(channel.miss), float(channel.crossed)
 
     @property
-    def _apart(self) -> float:
+    def apart(self) -> float:
         """By how much the share of + less that of - at a key grows with the difference of its symbols."""
-        return self._hit - self._crossed
+        return self.hit - self.crossed
 
     @property
-    def _lifted(self) -> float:
+    def lifted(self) -> float:
         """By how much the share of either sign at a key grows with its symbols."""
-        return self._hit + self._crossed - 2 * self._miss
+        return self.hit + self.crossed - 2 * self.miss
 
     @cached_property
     def condition(self) -> float:
         """Expected support counts have the eigenvalues of differences, of sums, and of the sum of all symbols."""
-        eigenvalues = np.abs([self._apart, self._lifted, self._lifted + self.inputs * self._miss])
+        eigenvalues = np.abs([self.apart, self.lifted, self.lifted + self.inputs * self.miss])
         return float(eigenvalues.max() / eigenvalues.min())
 
     @cached_property
     def influence(self) -> float:
         """A report shows a symbol, the opposite one, or neither: the largest difference between two of these."""
-        return max(1.0 / abs(self._apart), (1.0 / abs(self._apart) + 1.0 / abs(self._lifted)) / 2)
+        return max(1.0 / abs(self.apart), (1.0 / abs(self.apart) + 1.0 / abs(self.lifted)) / 2)
 
     def invert(self, shares: Floats) -> Floats:
         """Return half the inverted sum of the shares of both signs of a key, plus or minus half their inverted difference.
@@ -47,9 +46,9 @@ class SignedOperator(SupportOperator):
         """
         shown = self.supported(shares)
         plus, minus = shown[..., 0::2], shown[..., 1::2]
-        both = (plus + minus - 2 * self._miss) / self._lifted
-        apart = (plus - minus) / self._apart
-        return cast("Floats", np.stack([both + apart, both - apart], axis=-1).reshape(shown.shape) / 2)
+        both = (plus + minus - 2 * self.miss) / self.lifted
+        apart = (plus - minus) / self.apart
+        return np.stack([both + apart, both - apart], axis=-1).reshape(shown.shape) / 2
 
 
 @observed.register

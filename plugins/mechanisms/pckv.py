@@ -19,7 +19,7 @@ class Pckv(SignMechanism):
     """PCKV with unary encoding or generalised randomised response, whichever has the smaller variance.
 
     It is compared for frequencies, where each key is in ``set_size`` of as many sets as there are keys. Randomised response
-    wins with few keys, much privacy budget or long padding. Reports are UBIGINT[] in both cases: the bits, or one symbol number.
+    wins with few keys, much privacy budget or long padding. Reports are UBIGINT[] in both cases: bits, or the number of one.
 
     >>> chosen = [type(Pckv(epsilon=1, keys=range(n)).response()).__name__ for n in (4, 400)]
     >>> chosen

@@ -30,7 +30,9 @@ class PckvPm(KeyValueMechanism):
 
     name = "pckv_pm"
     sql_reports = "{'bins': 1}"
-    bins: Annotated[WholeField, Field(ge=2, le=1024)] = Field(64, description="number of bins of the values, and of the reports")
+    bins: Annotated[WholeField, Field(ge=2, le=1024)] = Field(
+        64, description="number of bins of the values, and of the reports"
+    )
 
     def alphabet(self) -> PairReports:
         """Return keys with bins."""

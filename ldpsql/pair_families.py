@@ -6,6 +6,8 @@ from abc import abstractmethod
 from fractions import Fraction
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.channels import KeyValue
@@ -28,14 +30,18 @@ class KeyValueMechanism(Mechanism):
     """
 
     sql_domain = '"keys"'
-    epsilon: EpsilonField = Field(description="privacy parameter: no report is likelier by more than e^epsilon, whatever the sets")
+    epsilon: EpsilonField = Field(
+        description="privacy parameter: no report is likelier by more than e^epsilon, whatever the sets"
+    )
     keys: DomainField = Field(description="the keys that may occur, in a fixed order")
     padding: Annotated[WholeField, Field(ge=1, le=10_000)] = Field(
         1, description="smaller sets are padded to so many pairs; keys of larger ones are underestimated"
     )
     low: NumberField = Field(-1.0, description="smallest value")
     high: NumberField = Field(1.0, description="largest value")
-    clip: bool = Field(default=False, description="whether the nearer end stands for a value outside the range; else it is refused")
+    clip: bool = Field(
+        default=False, description="whether the nearer end stands for a value outside the range; else it is refused"
+    )
     nulls: DropRule | None = Field(
         None, description="'drop': a NULL set counts as empty, a pair with a NULL is left out; else NULL is refused"
     )
@@ -43,7 +49,7 @@ class KeyValueMechanism(Mechanism):
 
     @abstractmethod
     def response(self) -> Response:
-        """Return the response to a symbol, whose ratio is at most `ratio` or e^epsilon, as the symbols it shows are one or many."""
+        """Return the response to a symbol: its ratio at most `ratio` if it shows one symbol, e^epsilon if it may show many."""
 
     def values(self) -> PairSets:
         """Return the sets."""
@@ -57,6 +63,10 @@ class KeyValueMechanism(Mechanism):
     def channel(self) -> KeyValue:
         """Return padding, sampling and response as one channel."""
         return KeyValue(len(self.keys), self.padding, self.response())
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return for every symbol shown with a kept key the number whose expectation is the value, on [-1, 1]."""
+        return np.array([1.0, -1.0])
 
     def symbol_keys(self, cells: int) -> int:
         """Return the number of keys and dummies.
