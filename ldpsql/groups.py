@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts
-from ldpsql.estimation import likelihoods
-from ldpsql.estimator import Estimator
-from ldpsql.handles import PLANS
+from ldpsql.estimation import likelihoods, possible, whole_numbers
+from ldpsql.handles import PLANS, Plan
 from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import Mechanism
 
 
-def counted(
-    histograms: pa.ChunkedArray, plans: pa.ChunkedArray
-) -> Iterator[tuple[np.ndarray, Mechanism, Estimator, Likelihood]]:
-    """Yield the rows of all groups that hold reports, plan by plan, with their mechanism, estimator and likelihood."""
+@dataclass(frozen=True)
+class Planned:
+    """The groups of one plan: their rows, and their counts as (report, number, group) triples."""
+
+    plan: Plan
+    rows: np.ndarray
+    reports: pa.Array
+    numbers: pa.Array
+    group: np.ndarray
+
+    def likelihoods(self) -> Iterator[tuple[np.ndarray, Likelihood]]:
+        """Yield the rows of groups and their likelihoods; groups without reports are left out."""
+        for part, likelihood in likelihoods(self.plan[0], self.reports, self.numbers, self.group, len(self.rows)):
+            yield self.rows[part], likelihood
+
+    def without_impossible(self) -> tuple[Planned, np.ndarray]:
+        """Leave out the reports that cannot occur, and groups of nothing else; return also how many they were in each group."""
+        fits = possible(self.plan[0], self.reports)
+        numbers = whole_numbers(self.numbers)
+        left_out = np.bincount(self.group[~fits], weights=numbers[~fits], minlength=len(self.rows)).astype(np.int64)
+        fits &= numbers > 0
+        there, group = np.unique(self.group[fits], return_inverse=True)
+        kept = pa.array(np.flatnonzero(fits))
+        reports, counted = self.reports.take(kept), self.numbers.take(kept)
+        return Planned(self.plan, self.rows[there], reports, counted, group.ravel()), left_out
+
+
+def planned(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[Planned]:
+    """Yield the groups that hold anything, plan by plan."""
     maps, handles = plain(histograms), plain(plans).to_numpy(zero_copy_only=False)
     if pa.types.is_null(maps.type):
         return
@@ -27,13 +51,10 @@ def counted(
         raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
     filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
     for handle in np.unique(handles[filled]):
-        mechanism, estimator = PLANS.thing(int(handle))
         rows = np.flatnonzero(filled & (handles == handle))
         groups = maps.take(pa.array(rows))
-        sizes = np.diff(groups.offsets.to_numpy())
-        group = np.repeat(np.arange(len(rows)), sizes)
-        for part, likelihood in likelihoods(mechanism, groups.keys, groups.items, group, len(rows)):
-            yield rows[part], mechanism, estimator, likelihood
+        group = np.repeat(np.arange(len(rows)), np.diff(groups.offsets.to_numpy()))
+        yield Planned(PLANS.thing(int(handle)), rows, groups.keys, groups.items, group)
 
 
 def listed(parts: list[tuple[np.ndarray, np.ndarray]], count: int, names: tuple[str, ...]) -> pa.Array:

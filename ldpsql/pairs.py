@@ -43,6 +43,12 @@ class PairSets(Domain):
         self.low, self.high, self.clip = low, high, clip
         self._drop_missing, self._drop_unknown = drop_missing, drop_unknown
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PairSets) and super().__eq__(other) and (self.low, self.high) == (other.low, other.high)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
     def codes(self, column: pa.Array | pa.ChunkedArray, **_: Any) -> Sets:  # type: ignore[override]  # sets, not positions
         """Return the sets: the positions of their keys, and where in the range their values lie.
 

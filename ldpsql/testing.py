@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+from contextlib import suppress
 from fractions import Fraction
 from itertools import count
 from typing import TypeAlias
@@ -30,8 +31,9 @@ from ldpsql.channels import (
 )
 from ldpsql.domain import Domain
 from ldpsql.duck import connect
-from ldpsql.errors import NotPrivate, PrivacyLeakWarning
+from ldpsql.errors import NotPrivate, PrivacyLeakWarning, UsageError
 from ldpsql.estimation import estimate_column
+from ldpsql.fit import log_fit_p_value
 from ldpsql.frames import key_value
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.operators import Floats, operator
@@ -39,7 +41,6 @@ from ldpsql.pair_families import KeyValueMechanism
 from ldpsql.privacy import Epsilon
 from ldpsql.randomness import Words
 from ldpsql.registry import registry
-from ldpsql.uncertainty import log_fit_p_value
 
 Counts: TypeAlias = NDArray[np.int64]
 FALSE_ALARM = 1e-9  # chance that a correct sampler is refused, for each value
@@ -59,6 +60,33 @@ def insecure_words_for_tests(seed: int) -> Words:
         return np.frombuffer(stream.digest(8 * number), dtype=np.uint64)
 
     return words
+
+
+# What the parameters of a mechanism could be, by their names: three mechanisms to try where the plugin's author names none.
+_TRIALS: tuple[dict[str, object], ...] = (
+    {"epsilon": "0.5", "domain": ["no", "yes"], "prior": [1, 2], "low": 0, "high": 6, "columns": 2, "rows": 2},
+    {"epsilon": "1", "domain": list(range(6)), "prior": [1] * 6, "low": -3, "high": 20, "columns": 3, "rows": 2},
+    {"epsilon": "4", "domain": [0.5, 1.5, 2.5, 3.5], "prior": [1] * 4, "low": 0, "high": 100, "columns": 2, "rows": 5},
+)
+_ALWAYS: dict[str, object] = {"delta": "0.001", "beta": "1", "bins": 16}
+
+
+def examples(mechanism: type[Mechanism]) -> list[Mechanism]:
+    """Return a few mechanisms of a class to check it by; none where its parameters are of names that tell nothing.
+
+    A class may refuse some, as one for two values refuses six.
+    """
+    needed = {p.name for p in mechanism.parameters() if p.required}
+    made: list[Mechanism] = []
+    for trial in ({**_ALWAYS, **trial} for trial in _TRIALS):
+        for wanted in (needed, needed | {"columns"}):  # metric mechanisms take a grid as an option
+            if wanted <= trial.keys() and wanted <= mechanism.model_fields.keys():
+                with suppress(UsageError):
+                    one = mechanism(**{name: trial[name] for name in wanted})
+                    one.channel()
+                    made.append(one)
+                    break
+    return made
 
 
 def check_mechanism(mechanism: Mechanism, draws: int = 200_000) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.estimator import simplex_projection
+from ldpsql.fit import log_fit_p_value
 from ldpsql.likelihood import Likelihood
 from ldpsql.mle import maximise, uniform
 from ldpsql.operators import Floats
@@ -32,16 +33,16 @@ def intervals(likelihood: Likelihood, theta: Floats, confidence: float) -> Inter
     return Intervals(error, np.minimum(np.clip(low, 0, 1), theta), np.maximum(np.clip(high, 0, 1), theta))
 
 
-def log_fit_p_value(statistic: Floats, outputs: int) -> Floats:
-    """Return an upper bound of ln P(G^2 >= statistic) under the best distribution, at every sample size.
+def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
+    """Return for one group a statistic of misfit, and the logarithm of a bound of its p-value.
 
-    Half of G^2 at the maximum is at most n KL(shares, truth), whose tail is that of a Gamma variable (Agrawal, "Finite-sample
-    concentration of the multinomial in relative entropy", IEEE Trans. Inf. Theory 2020, theorem I.2).
+    Where all reports can be listed it is G^2 against the best distribution; else what `Operator.law_fit` says.
     """
-    t, free = statistic / 2.0, outputs - 1
-    with np.errstate(divide="ignore"):
-        bound: Floats = -t + free * (1.0 + np.log(np.maximum(t, free) / free))
-    return np.where(t <= free, 0.0, bound)
+    op = likelihood.operator
+    if not op.complete:
+        return op.law_fit(likelihood.shares[0], float(likelihood.n[0]))
+    misfit = likelihood.misfit(best_fit(likelihood))
+    return float(misfit[0]), float(log_fit_p_value(misfit, op.outputs)[0])
 
 
 def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:

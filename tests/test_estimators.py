@@ -14,10 +14,11 @@ from ldpsql import Estimator, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimation import align, estimate_counts
 from ldpsql.estimator import simplex_projection
+from ldpsql.fit import log_fit_p_value
 from ldpsql.mle import em_step, maximise, uniform
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.registry import registry
-from ldpsql.uncertainty import identified, intervals, log_fit_p_value, unique
+from ldpsql.uncertainty import identified, intervals, unique
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, fields
 
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import hookimpl
+from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import UnknownName
-from ldpsql.groups import counted, listed
+from ldpsql.errors import InvalidParameter, UnknownName
+from ldpsql.groups import listed, planned
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.pair_estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, named
 from ldpsql.sql import Macros, Scalar, guarded
@@ -36,12 +37,24 @@ def _plan(name: str, handle: int, confidence: float | None) -> int:
     return PLANS.number((MECHANISMS.thing(handle), estimator))
 
 
+def _counted(
+    histograms: pa.ChunkedArray, plans: pa.ChunkedArray
+) -> Iterator[tuple[np.ndarray, Mechanism, Estimator, Likelihood]]:
+    """Yield the rows of all groups that hold reports, with their mechanism, estimator and likelihood."""
+    for groups in planned(histograms, plans):
+        source, estimator = groups.plan
+        if not isinstance(source, KeyValueMechanism):
+            raise InvalidParameter("these are not reports of sets of pairs", "use ldp.ibu and its sisters")
+        for rows, likelihood in groups.likelihoods():
+            yield rows, source, estimator, likelihood
+
+
 @guarded
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of frequencies and means in the order of the keys; NULL if it is empty."""
     parts = [
         (rows, estimate_key_value(mechanism, likelihood, estimator).rows())
-        for rows, mechanism, estimator, likelihood in counted(histograms, plans)
+        for rows, mechanism, estimator, likelihood in _counted(histograms, plans)
     ]
     return listed(parts, len(histograms), ROW)
 
@@ -50,7 +63,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the share of dummies, a warning, and how the estimate came about; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
-    for rows, mechanism, estimator, likelihood in counted(histograms, plans):
+    for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
         found = estimate_key_value(mechanism, likelihood, estimator)
         for place, row in enumerate(rows):
             out[row] = asdict(found[place].sets)
@@ -64,7 +77,7 @@ _ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
 def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the position of each key, counted from 1, with the centre and the share of each of its bins."""
     parts = []
-    for rows, mechanism, estimator, likelihood in counted(histograms, plans):
+    for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
         centres, shares = estimate_densities(mechanism, likelihood, estimator)
         keys, bins = shares.shape[1:]
         place = np.broadcast_to(np.arange(1, keys + 1)[:, None], (keys, bins)).ravel()

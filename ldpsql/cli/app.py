@@ -5,33 +5,52 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib import import_module
+from typing import Any
 
 import typer
 
-from ldpsql.cli import audit, demo, plugins, sql
 from ldpsql.errors import LdpError
+
+# One module of this package each, in the order in which --help shows them: it holds a function of its own name, or, where a
+# command has commands of its own, an `app`. Modules import what they need inside their functions, so that --help is quick.
+COMMANDS = ("demo", "doctor", "sql", "estimate", "report", "plan", "audit", "export_sql", "plugins")
 
 app = typer.Typer(
     name="ldpsql",
     help="Local differential privacy where the data already is: perturb and estimate in SQL.",
     no_args_is_help=True,
+    rich_markup_mode=None,  # plain help, in half the time
     pretty_exceptions_enable=False,  # a traceback may show raw values
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Try: ldpsql demo",
 )
-app.command(name="demo")(demo.demo)
-app.command(name="sql")(sql.sql)
-app.command(name="audit")(audit.audit)
-app.add_typer(plugins.app, name="plugins")
+for _name in COMMANDS:
+    _module = import_module(f"ldpsql.cli.{_name}")
+    if hasattr(_module, "app"):
+        app.add_typer(_module.app, name=_name)
+    else:
+        app.command(name=_name.replace("_", "-"))(getattr(_module, _name))
 
 
 @app.callback()
-def _options(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+def _options(
+    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and stop.")
+) -> None:
     if version:
         from ldpsql import __version__
 
         typer.echo(f"ldpsql {__version__}")
         raise typer.Exit
+    from ldpsql import settings
+
+    context.default_map = _for_each(context.command, dict(settings.load().defaults))
+
+
+def _for_each(command: Any, defaults: dict[str, str]) -> dict[str, Any]:
+    """Return the defaults of the settings for a command and all commands below it, as the parser wants them."""
+    below = getattr(command, "commands", {})
+    return defaults | {name: _for_each(subcommand, defaults) for name, subcommand in below.items()}
 
 
 def run() -> None:

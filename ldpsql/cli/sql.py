@@ -19,7 +19,9 @@ def sql(
     command: Annotated[list[str] | None, typer.Option("-c", "--command", help="Run this SQL and stop.")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Run SQL with the functions of ldpsql attached as ``ldp``; without -c, read statements from the prompt.
+    """Run SQL with the functions attached as ldp.
+
+    Without -c, statements are read from the prompt.
 
     Example: ldpsql sql -c "SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))"
     """

@@ -3,7 +3,9 @@
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.operators.keep_or_window import KeepOrWindowOperator
+from ldpsql.operators.product import ProductOperator
 from ldpsql.operators.signed_bits import SignedOperator
+from ldpsql.operators.stack import StackOperator
 from ldpsql.operators.supports import SupportOperator, observed
 
 __all__ = [
@@ -12,7 +14,9 @@ __all__ = [
     "KeepOrSpreadOperator",
     "KeepOrWindowOperator",
     "Operator",
+    "ProductOperator",
     "SignedOperator",
+    "StackOperator",
     "SupportOperator",
     "observed",
     "operator",

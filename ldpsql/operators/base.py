@@ -80,6 +80,14 @@ class Operator(ABC):
         """Return the maximum of the likelihood where it has a closed form: (groups, outputs) -> (groups, inputs)."""
         return None
 
+    def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:  # noqa: ARG002  # for those that are not complete
+        """Return a statistic and ln of a bound of its p-value that tell honest reports of one group from others.
+
+        For operators that are not complete, whose reports nearly all differ: something of them must follow a known law. Without
+        one there is no test, and the p-value is 1.
+        """
+        return 0.0, 0.0
+
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
         """Return standard error, low and high of every share of each group: ``z`` errors around the debiased estimate.
 
