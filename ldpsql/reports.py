@@ -165,12 +165,16 @@ class PairReports:
     def __len__(self) -> int:
         return (len(self.keys) + self.dummies) * self.cells
 
+    def told_apart(self, drawn: Drawn) -> Drawn:
+        """Return draws of the channel as positions among the reports that differ: those of all dummies are the last one."""
+        return np.minimum(drawn, np.int32(len(self.keys) * self.cells))
+
     def parts(self, drawn: Drawn) -> tuple[pa.Array, pa.Array]:
         """Return the positions of the keys, and what is told, NULL for dummies."""
         key, cell = np.divmod(drawn.astype(np.int32), np.int32(self.cells))
         dummy = key >= len(self.keys)
         said = 1 - 2 * cell if self.told == "sign" else cell
-        return pa.array(key, mask=dummy), pa.array(said.astype(np.int16), mask=dummy)
+        return pa.array(key, mask=dummy), pa.array(said.astype(np.int8 if self.told == "sign" else np.int16), mask=dummy)
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
         """Return draws of the channel as a column."""

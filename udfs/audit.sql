@@ -4,8 +4,6 @@ CREATE OR REPLACE MACRO ldp.audit(m) AS TABLE SELECT unnest(__ldp_audit(__ldp_me
 CREATE OR REPLACE MACRO ldp._shown
     (cell, reports STRUCT(words INTEGER)) AS cell.report_text,
     (cell, reports STRUCT(hashed INTEGER)) AS cell.report_text,
-    (cell, reports STRUCT(signs INTEGER)) AS cell.report_text,
-    (cell, reports STRUCT(bins INTEGER)) AS cell.report_text,
     (cell, reports) AS reports[cell.report];
 CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
     SELECT (m)."domain"[cell.value] AS value, ldp._shown(cell, (m).reports) AS report, cell.exact, cell.probability

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ldpsql import certify, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import InternalError, NotPrivate
+from ldpsql.errors import NotPrivate
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.reports import PairReports
@@ -36,22 +35,10 @@ def perturb_hashed(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Arra
     return _each(plain(values), plain(handles), CertifiedMechanism.perturb, kind)
 
 
-@guarded
-def perturb_pair(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Draw one key-value report for each set: the position of its key, counted from 1, and its sign or bin."""
-    kind = pa.struct([("position", pa.int32()), ("told", pa.int16())])
-    return _each(plain(values), plain(handles), _pair, kind)
-
-
-def _pair(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
-    if not isinstance(mechanism.reports, PairReports):
-        raise InternalError("this mechanism does not report pairs")
-    key, told = mechanism.reports.parts(mechanism.draw(column))
-    return pa.StructArray.from_arrays([pc.add(key, 1), told], ["position", "told"])
-
-
 def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
     codes = mechanism.draw(column)
+    if isinstance(mechanism.reports, PairReports):
+        codes = mechanism.reports.told_apart(codes)
     codes += 1
     return pa.array(codes)
 
@@ -79,7 +66,6 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_perturb", perturb, "INTEGER", volatile=True),
         Scalar("__ldp_perturb_words", perturb_words, "UBIGINT[]", volatile=True),
-        Scalar("__ldp_perturb_pair", perturb_pair, 'STRUCT("position" INTEGER, told SMALLINT)', volatile=True),
         Scalar("__ldp_perturb_hashed", perturb_hashed, "STRUCT(seed UBIGINT, y UINTEGER)", volatile=True),
         Macros.beside(__file__),
     ]

@@ -1,18 +1,13 @@
 -- The value appears exactly once: a second mention would draw twice. The type of `reports` says what comes back.
 CREATE OR REPLACE MACRO ldp._report
-    (x, handle, vals, reports STRUCT(words INTEGER)) AS __ldp_perturb_words(x, handle),
-    (x, handle, vals, reports STRUCT(hashed INTEGER)) AS __ldp_perturb_hashed(x, handle),
-    (x, handle, vals, reports STRUCT(signs INTEGER)) AS
-        list_transform([__ldp_perturb_pair(x, handle)], lambda p: {'key': vals[p."position"], 'sign': p.told})[1],
-    (x, handle, vals, reports STRUCT(bins INTEGER)) AS
-        list_transform([__ldp_perturb_pair(x, handle)], lambda p: {'key': vals[p."position"], 'bin': p.told})[1],
-    (x, handle, vals, reports) AS reports[__ldp_perturb(x, handle)];
-CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, __ldp_mechanism(m), (m)."domain", (m).reports);
+    (x, handle, reports STRUCT(words INTEGER)) AS __ldp_perturb_words(x, handle),
+    (x, handle, reports STRUCT(hashed INTEGER)) AS __ldp_perturb_hashed(x, handle),
+    (x, handle, reports) AS reports[__ldp_perturb(x, handle)];
+CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, __ldp_mechanism(m), (m).reports);
 
 -- The level must not depend on the value: it is published as it is.
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
-    ldp._report(x, __ldp_level(level, __ldp_mixture(mechanisms)), (ldp._any(mechanisms, mechanisms))."domain",
-        (ldp._any(mechanisms, mechanisms)).reports);
+    ldp._report(x, __ldp_level(level, __ldp_mixture(mechanisms)), (ldp._any(mechanisms, mechanisms)).reports);
 
 COMMENT ON MACRO ldp.perturb IS 'one report for each value, drawn anew at every call';
 COMMENT ON MACRO ldp.perturb_mixed IS 'one report for each value, by the mechanism of its level: a per-user epsilon';

@@ -19,7 +19,9 @@ class PckvGrr(SignMechanism):
     """
 
     name = "pckv_grr"
-    sql_reports = "{'signs': 1}"
+    sql_reports = """list_concat(
+        flatten(list_transform("keys", lambda k: [{'key': k, 'sign': 1::TINYINT}, {'key': k, 'sign': -1::TINYINT}])),
+        [{'key': NULL, 'sign': NULL}])"""
 
     def alphabet(self) -> PairReports:
         """Return keys with signs."""
