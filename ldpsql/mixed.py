@@ -15,7 +15,7 @@ from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidPar
 from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, Operator, ProductOperator, StackOperator, SupportOperator
+from ldpsql.operators import Floats, Operator, ProductOperator, StackOperator, SupportOperator, packed
 from ldpsql.pairs import PairSets
 from ldpsql.reports import HashReports, WordReports, impossible
 
@@ -202,4 +202,4 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
     if not isinstance(known.channel, SetChannel) or not isinstance(known.reports, WordReports):
         raise impossible()
     words, number = np.unique(known.reports.read(reports), axis=0, return_inverse=True)
-    return SupportOperator.observed(known.channel, words), number.ravel()
+    return SupportOperator(known.channel, packed(known.channel, words)), number.ravel()

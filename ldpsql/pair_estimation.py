@@ -43,6 +43,7 @@ class Shown:
     other: float
     lift: float
     apart: float
+    typical: float = 1.0  # square of a score
 
     @property
     def drawn(self) -> Floats:
@@ -71,10 +72,15 @@ class Shown:
         return low, high
 
     def moments(self, n: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the variances of ``drawn`` and ``total`` and their covariance."""
-        drawn = self.share * (1.0 - self.share) / n / self.lift**2
-        total = (self.square - self.score**2) / n / self.apart**2
-        both = self.score * (1.0 - self.share) / n / (self.lift * self.apart)
+        """Return the variances of ``drawn`` and ``total`` and their covariance.
+
+        As if two more reports had shown the key, one with each sign: so few reports that agree do not seem certain.
+        Source: Agresti, Coull, "Approximate is better than exact for interval estimation of binomial proportions", 1998.
+        """
+        share, square = np.minimum(self.share + 2 / n, 1.0), self.square + 2 * self.typical / n
+        drawn = share * (1.0 - share) / n / self.lift**2
+        total = (square - self.score**2) / n / self.apart**2
+        both = self.score * (1.0 - share) / n / (self.lift * self.apart)
         return drawn, total, both
 
     def mean_error(self, n: Floats, drawn: Floats, mean: Floats) -> Floats:
@@ -110,7 +116,7 @@ def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
     if isinstance(model, KeepOrWindowOperator):
         by_key, scores = shares.reshape(len(shares), -1, cells), mechanism.scores()
         share, score, square = (by_key @ scores**power for power in range(3))
-        return Shown(share, score, square, model.anything * cells, model.kept, model.kept)
+        return Shown(share, score, square, model.anything * cells, model.kept, model.kept, float((scores**2).mean()))
     if isinstance(model, SignedOperator):
         signs, other, lift, apart = model.supported(shares), 2 * model.miss, model.lifted, model.apart
     else:

@@ -34,7 +34,7 @@ from ldpsql.errors import (
 )
 from ldpsql.estimation import operator_of
 from ldpsql.likelihood import Likelihood
-from ldpsql.operators import Floats, observed
+from ldpsql.operators import Floats, observed, packed
 from ldpsql.pair_estimation import ROW, estimate_key_value, shown
 from ldpsql.pair_families import KeyValueMechanism
 from ldpsql.privacy import Epsilon
@@ -169,7 +169,7 @@ def likelihood_of(mechanism: KeyValueMechanism, drawn: NDArray[Any]) -> Likeliho
     response = channel_of(mechanism).response
     if isinstance(response, SignedBits):
         words, number = np.unique(drawn, axis=0, return_counts=True)
-        return Likelihood(observed(response, words), number[None].astype(np.float64))
+        return Likelihood(observed(response, packed(response, words)), number[None].astype(np.float64))
     return Likelihood(operator_of(mechanism), np.bincount(drawn, minlength=response.inputs)[None].astype(np.float64))
 
 
@@ -239,7 +239,7 @@ def test_the_exact_likelihood_of_a_report_is_the_one_that_is_maximised() -> None
     everything = np.arange(64, dtype=np.uint64)[:, None]
     reports = everything[response.possible(everything)]
     assert len(reports) == 27
-    table = observed(response, reports).matrix()
+    table = observed(response, packed(response, reports)).matrix()
     digits = [[(int(word) >> 2 * key) & 3 for key in range(3)] for (word,) in reports]
     weights = {0: TOTAL - 2 * response.spread, 1: response.spread, 2: response.spread}
     own = {0: TOTAL - response.same - response.opposite, 1: response.same, 2: response.opposite}

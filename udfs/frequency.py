@@ -8,11 +8,11 @@ from dataclasses import asdict, fields, replace
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import Estimator, KeyValueMechanism, hookimpl
+from ldpsql import Estimator, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import BadCounts, InvalidParameter, UnknownName
-from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, estimate_likelihood, whole_numbers
-from ldpsql.groups import Planned, listed, planned
+from ldpsql.errors import BadCounts, UnknownName
+from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, whole_numbers
+from ldpsql.groups import groups_of, listed
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
 from ldpsql.reports import distinct
@@ -40,20 +40,17 @@ def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
     return PLANS.number((MECHANISMS.thing(handle), estimator))
 
 
-def _estimates(groups: Planned) -> Iterator[tuple[np.ndarray, Estimates]]:
-    """Yield the rows of groups and their estimates; groups without reports are left out."""
-    source, estimator = groups.plan
-    if isinstance(source, KeyValueMechanism):
-        raise InvalidParameter("these are reports of sets of pairs", "use ldp.key_value or ldp.key_value_diagnose")
-    for rows, likelihood in groups.likelihoods():
-        yield rows, estimate_likelihood(source, likelihood, estimator)
+def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:
+    """Estimate all groups that hold reports, plan by plan; yield the rows of the groups and their estimates."""
+    for handle, groups in groups_of(histograms, plans):
+        yield from groups.estimates(*PLANS.thing(handle))
 
 
 @guarded
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
     parts = []
-    for rows, found in (pair for groups in planned(histograms, plans) for pair in _estimates(groups)):
+    for rows, found in _estimates(histograms, plans):
         shown = found.intervals
         parts.append((rows, np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)))
     return listed(parts, len(histograms), _ROW)
@@ -63,12 +60,13 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
-    for groups in planned(histograms, plans):
-        rest, left_out = groups.without_impossible()
+    for handle, groups in groups_of(histograms, plans):
+        source, estimator = PLANS.thing(handle)
+        rest, left_out = groups.without_impossible(source)
         impossible = dict(zip(groups.rows, left_out.tolist(), strict=True))
         for row, number in impossible.items():
             out[row] = _UNKNOWN | {"impossible": number}
-        for rows, found in _estimates(rest):
+        for rows, found in rest.estimates(source, estimator) if len(rest.rows) else ():
             for place, row in enumerate(rows):
                 out[row] = _diagnosed(found[place], impossible[row])
     return pa.array(out, _diagnosis_type())

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, UnknownName
-from ldpsql.groups import listed, planned
+from ldpsql.groups import groups_of, listed
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.pair_estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, named
 from ldpsql.sql import Macros, Scalar, guarded
@@ -41,11 +41,11 @@ def _counted(
     histograms: pa.ChunkedArray, plans: pa.ChunkedArray
 ) -> Iterator[tuple[np.ndarray, Mechanism, Estimator, Likelihood]]:
     """Yield the rows of all groups that hold reports, with their mechanism, estimator and likelihood."""
-    for groups in planned(histograms, plans):
-        source, estimator = groups.plan
+    for handle, groups in groups_of(histograms, plans):
+        source, estimator = PLANS.thing(handle)
         if not isinstance(source, KeyValueMechanism):
             raise InvalidParameter("these are not reports of sets of pairs", "use ldp.ibu and its sisters")
-        for rows, likelihood in groups.likelihoods():
+        for rows, likelihood in groups.likelihoods(source):
             yield rows, source, estimator, likelihood
 
 

@@ -96,6 +96,18 @@ class SignedBits(SetChannel):
         """Tell which show at most one sign at every key."""
         return ~(drawn & (drawn >> np.uint64(1)) & _PLUS).any(axis=1)
 
+    def size_law(self) -> NDArray[np.float64]:
+        """Return the probabilities that a report shows 0 .. 2 keys signs: one key with its own chance, each other with another.
+
+        The last half is never reached: a key shows one sign at most.
+        """
+        shown, other = float(self.hit + self.crossed), 2 * float(self.miss)
+        law = np.array([1 - shown, shown])
+        taken, others = np.arange(1, self.keys), self.keys - 1
+        logs = np.concatenate([[0.0], np.cumsum(np.log((others - taken + 1) / taken * other / (1 - other)))])
+        law = np.convolve(np.exp(logs + others * np.log1p(-other)), law)
+        return np.concatenate([law, np.zeros(self.keys)])
+
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
         """Draw all keys as if they were others, 32 at a time, then the own key anew."""
         out = np.empty((len(values), -(-self.inputs // 64)), dtype=np.uint64)

@@ -6,17 +6,18 @@ from functools import cached_property
 
 import numpy as np
 
-from ldpsql.channels import Drawn, SignedBits
+from ldpsql.channels import SignedBits
 from ldpsql.operators.base import Floats
-from ldpsql.operators.supports import SupportOperator, observed
+from ldpsql.operators.supports import Octets, SupportOperator, observed
 
 
 class SignedOperator(SupportOperator):
     """One column for each observed report; what differs from other support sets is the inverse."""
 
-    def __init__(self, channel: SignedBits, drawn: Drawn) -> None:
-        super().__init__(channel, np.ascontiguousarray(channel.supports(drawn).T))
+    def __init__(self, channel: SignedBits, octets: Octets) -> None:
+        super().__init__(channel, octets)
         self.hit, self.miss, self.crossed = float(channel.hit), float(channel.miss), float(channel.crossed)
+        self._range = min(self.miss, self.crossed), self.hit
 
     @property
     def apart(self) -> float:
@@ -52,5 +53,5 @@ class SignedOperator(SupportOperator):
 
 
 @observed.register
-def _(channel: SignedBits, drawn: Drawn) -> SupportOperator:
-    return SignedOperator(channel, drawn)
+def _(channel: SignedBits, octets: Octets) -> SupportOperator:
+    return SignedOperator(channel, octets)
