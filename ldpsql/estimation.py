@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Floats, Operator, collapsed, observed, operator, packed
 from ldpsql.reports import HashReports, SetReports, distinct, impossible
 from ldpsql.uncertainty import (
@@ -217,7 +217,8 @@ class Estimate:
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
     """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
-    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts), estimator)
+    known = certify(mechanism)
+    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts, known.layout, known.named), estimator)
 
 
 def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
@@ -234,16 +235,13 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
     everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
     if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
         raise impossible()
-    described = certify(source) if isinstance(source, Mechanism) else source
-    if isinstance(described, CertifiedMechanism):
-        likelihood = replace(likelihood, layout=described.layout, named=described.named)
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
             "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
         )
-    return Estimates(described, estimator, likelihood, fit)
+    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
@@ -288,11 +286,13 @@ def _likelihoods(
 ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     known = certify(mechanism)
     if isinstance(known.reports, Domain):
-        yield np.arange(groups), Likelihood(operator_of(mechanism), align(reports, numbers, group, groups, known.reports))
+        counts = align(reports, numbers, group, groups, known.reports)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout, known.named)
         return
     weights, alphabet, channel = whole_numbers(numbers), known.reports, known.channel.estimated
     if not isinstance(alphabet, SetReports) and not (isinstance(alphabet, HashReports) and alphabet.listed is None):
-        yield np.arange(groups), Likelihood(operator_of(mechanism), alphabet.counts(reports, weights, group, groups))
+        counts = alphabet.counts(reports, weights, group, groups)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout)
         return
     words = alphabet.read(reports)
     if not isinstance(channel, SetChannel) or not channel.possible(words).all():
@@ -300,7 +300,7 @@ def _likelihoods(
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
         octets, added = collapsed(packed(channel, words[at]), weights[at])
-        yield np.array([i]), Likelihood(observed(channel, octets), added[None])
+        yield np.array([i]), Likelihood(observed(channel, octets), added[None], known.layout)
 
 
 def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:

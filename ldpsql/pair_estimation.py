@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.channels import KeepOrWindow, KeyValue
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimation import Diagnosis, Estimates, estimate_likelihood
 from ldpsql.estimator import Estimator, Status
 from ldpsql.likelihood import Likelihood
@@ -54,10 +54,6 @@ class Shown:
     def total(self) -> Floats:
         """The unbiased estimate of the sum of its values, over all users."""
         return self.score / self.apart
-
-    def mean(self) -> Floats:
-        """Return the mean value of every key; 0 where the key seems never to be drawn."""
-        return _ratio(np.clip(self.total, -np.maximum(self.drawn, 0), np.maximum(self.drawn, 0)), self.drawn)
 
     def drawn_error(self, n: Floats, drawn: Floats) -> Floats:
         """Return the standard error of ``drawn``, where this is how often each key is drawn."""
@@ -106,8 +102,9 @@ class Shown:
         return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
 
 
-def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+def _means(total: Floats, drawn: Floats) -> Floats:
+    """Return the mean value of every key on [-1, 1]; 0 where the key seems never to be drawn."""
+    return np.clip(np.divide(total, drawn, out=np.zeros_like(total), where=drawn > 0), -1.0, 1.0)
 
 
 def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
@@ -252,8 +249,8 @@ _TOO_SHORT = (
 def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
     """Estimate frequency and mean of every key in every group.
 
-    An inversion keeps the means of the paper: sums of values cut to what the frequency allows. With bins the frequencies are
-    estimated first, and the values of each key are then a mixture of its own and a known share of anything.
+    Means are cut to the range. With bins the frequencies are estimated first, and the values of each key are then a mixture of
+    its own and a known share of anything.
 
     Raises:
         InvalidParameter: for a mechanism over anything else than sets of pairs.
@@ -266,21 +263,16 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
     keyed = _by_key(likelihood, seen, cells) if isinstance(channel.response, KeepOrWindow) else likelihood
     found = estimate_likelihood(mechanism, keyed, estimator)
     theta = found.fit.theta
-    if Status.INVERSION in found.fit.status:
-        drawn = theta if keyed is not likelihood else theta.reshape(len(theta), -1, cells).sum(axis=-1)
-        return KeyValueEstimates(known, found, seen, drawn, seen.mean())
-    if keyed is not likelihood:
-        values = densities(likelihood, theta, estimator)
-        return KeyValueEstimates(known, found, seen, _at_most(theta, known.padding), values @ _centres(cells))
-    pairs = theta.reshape(len(theta), -1, cells)
-    drawn = pairs.sum(axis=-1)
-    means = _ratio(pairs[..., 0] - pairs[..., 1], drawn)
-    return KeyValueEstimates(known, found, seen, _at_most(drawn, known.padding), means)
-
-
-def _at_most(drawn: Floats, padding: int) -> Floats:
-    """Cut how often keys are drawn to what everybody having them would give."""
-    return np.minimum(drawn, 1.0 / padding)
+    inverted = Status.INVERSION in found.fit.status
+    if keyed is likelihood:
+        pairs = theta.reshape(len(theta), -1, cells)
+        drawn = pairs.sum(axis=-1)
+        means = _means(pairs[..., 0] - pairs[..., 1], drawn)
+    else:
+        drawn = theta
+        means = _means(seen.total, seen.drawn) if inverted else densities(likelihood, theta, estimator) @ _centres(cells)
+    # Nobody has a key more than once, which only an unbiased estimate need not know.
+    return KeyValueEstimates(known, found, seen, drawn if inverted else np.minimum(drawn, 1.0 / known.padding), means)
 
 
 def _by_key(likelihood: Likelihood, seen: Shown, cells: int) -> Likelihood:
@@ -296,18 +288,20 @@ def _centres(bins: int) -> Floats:
 def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> tuple[Floats, Floats]:
     """Return the centres of the bins in the units of the values, and the shares of each key, shape (groups, keys, bins).
 
+    The estimator is asked for the values only; how often keys are drawn is the maximum of the likelihood.
+
     Raises:
-        InvalidParameter: for a mechanism that does not report bins, or an estimator that inverts.
+        InvalidParameter: for a mechanism that does not report bins.
+        NotApplicable, IllConditioned: where the estimator does not suit such reports.
 
     """
     channel = _channel(mechanism)
     known = cast("KeyValueMechanism", mechanism)
     if not isinstance(channel.response, KeepOrWindow):
         raise InvalidParameter(f"the reports of {mechanism.name} tell means only", "use ldp.pckv_pm for distributions")
-    found = estimate_key_value(mechanism, likelihood, estimator)
-    if Status.INVERSION in found.symbols.fit.status:
-        raise InvalidParameter("the distribution of values cannot be found by inversion", "use estimator := 'ibu'")
-    shares = densities(likelihood, found.drawn, estimator)[:, : len(known.keys)]
+    keyed = _by_key(likelihood, shown(known, likelihood), channel.cells)
+    drawn = np.asarray(keyed.operator.maximum(keyed.shares))
+    shares = densities(likelihood, drawn, estimator)[:, : len(known.keys)]
     return known.low + (known.high - known.low) * (_centres(channel.cells) + 1) / 2, shares
 
 
@@ -334,5 +328,7 @@ def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Fl
     for group, key in np.argwhere((drawn > 0) & (counts.sum(axis=-1) > 0)):
         table = operator.anything + operator.kept * drawn[group, key] * operator.window
         conditional = DenseOperator(table / table.sum(axis=1, keepdims=True))
-        out[group, key] = estimator.fit(Likelihood(conditional, counts[group, key][None])).theta[0]
+        out[group, key] = estimator.fit(Likelihood(conditional, counts[group, key][None], (bins,))).theta[0]
+    if not np.isfinite(out).all():
+        raise NotApplicable(f"{estimator.name} finds no distribution of so noisy values", "use ibu or em_mr")
     return out

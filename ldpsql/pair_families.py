@@ -60,6 +60,10 @@ class KeyValueMechanism(Mechanism):
         """Return epsilon-LDP between any two sets."""
         return PureLdp(self.epsilon)
 
+    def layout(self) -> tuple[int, ...]:
+        """Return (): symbols have no neighbours, whatever the keys are."""
+        return ()
+
     def channel(self) -> KeyValue:
         """Return padding, sampling and response as one channel."""
         return KeyValue(len(self.keys), self.padding, self.response())
