@@ -248,9 +248,8 @@ def test_the_exact_likelihood_of_a_report_is_the_one_that_is_maximised() -> None
     assert table[0] == pytest.approx(expected * table[0, 0], rel=1e-12)
 
 
-@pytest.mark.parametrize("estimator", ["unbiased", "ibu", "inv_p", "em_mr", "best"])
-@pytest.mark.parametrize("name", NAMES)
-def test_every_estimator_of_the_registry_estimates_keys(name: str, estimator: str) -> None:
+@pytest.mark.parametrize(("name", "estimator"), [*product(NAMES, ["unbiased", "ibu", "inv_p", "em_mr"]), ("pckv_ue", "best")])
+def test_estimators_of_the_registry_estimate_keys(name: str, estimator: str) -> None:
     mechanism = made(name, 4, ["book", "film", "song"], padding=2, low=1, high=5)
     users = [[{"key": "book", "value": 4.0}, {"key": "film", "value": 2.0}]] * 6000 + [[]] * 2000
     reports = ldpsql.perturb(users, mechanism)
