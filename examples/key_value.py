@@ -1,7 +1,7 @@
 """Key-value data in SQL: where the planes of 2013 flew from New York, and how late they arrived there.
 
-``python examples/key_value.py``. A plane's set of pairs holds its destinations with their mean arrival delays. A plane tells one
-noisy pair of it; the reports of all give for each destination the share of planes that fly there, and their mean delay.
+``python examples/key_value.py``. A plane's set of pairs holds its destinations with their mean arrival delays. A plane tells
+one noisy pair of it; the reports of all give for each destination the share of planes that fly there, and their mean delay.
 """
 
 from pathlib import Path
