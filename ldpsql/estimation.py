@@ -230,11 +230,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
         NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
-    if not len(likelihood.counts) or not (likelihood.n > 0).all():
-        raise NoReports("there is not a single report to estimate from", "perturb some values first")
-    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
-    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
-        raise impossible()
+    check_possible(likelihood)
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
@@ -242,6 +238,20 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
             "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
         )
     return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
+
+
+def check_possible(likelihood: Likelihood) -> None:
+    """Refuse a group without a report, and a report without a chance.
+
+    Raises:
+        NoReports, ImpossibleReport: where there is one.
+
+    """
+    if not len(likelihood.counts) or not (likelihood.n > 0).all():
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
+    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
+        raise impossible()
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:

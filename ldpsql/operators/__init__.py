@@ -5,7 +5,8 @@ from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperato
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.operators.keep_or_window import KeepOrWindowOperator
 from ldpsql.operators.merged import MergedOperator, merged
-from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator
+from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
+from ldpsql.operators.plane import PlaneOperator
 from ldpsql.operators.product import ProductOperator
 from ldpsql.operators.signed_bits import SignedOperator
 from ldpsql.operators.stack import StackOperator
@@ -20,6 +21,7 @@ __all__ = [
     "MergedOperator",
     "MixedKeepOrSpreadOperator",
     "Operator",
+    "PlaneOperator",
     "ProductOperator",
     "SignedOperator",
     "SquareGeometricOperator",
@@ -30,4 +32,5 @@ __all__ = [
     "observed",
     "operator",
     "packed",
+    "stacked",
 ]
