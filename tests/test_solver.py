@@ -186,7 +186,7 @@ def test_support_sets_in_octets_are_the_same_map(size: int) -> None:
     channel = sets_of({"mechanism": "oue", "epsilon": 1, "domain": list(range(size))})
     drawn = channel.draw(RNG.integers(0, size, 500).astype(np.int32))
     op = SupportOperator(channel, packed(channel, drawn))
-    same_map(op, 1.0 + float(channel.ratio - 1) * channel.supports(drawn).T)
+    same_map(op, np.where(channel.supports(drawn).T, float(channel.ratio), 1.0))
     many = RNG.dirichlet(np.ones(size), 20)  # more groups than look-ups are worth
     assert op.forward(many) == pytest.approx(np.stack([op.forward(one) for one in many]))
     back = RNG.random((20, 500))
