@@ -1,7 +1,7 @@
 """Speed of certified maximum likelihood, as ratios against plain IBU with the same kernels in the same run, one thread.
 
-``python benchmarks/estimation.py [large]``: CPU seconds to a certified gap of 1e-9, next to what IBU would take to the same gap:
-its steps are timed, and their number is extrapolated from how its gap falls between the 50th and the 200th. ``large`` adds ten
+``python benchmarks/estimation.py [large]``: CPU seconds to a certified gap of 1e-9, next to what IBU would take to the
+same gap: its steps are timed, and their number is extrapolated from how its gap falls between the 50th and the 200th. ``large`` adds ten
 million reports of support sets over 1,000 values (about 4 GB and some minutes) and 60,000 random problems. Prints a table and
 writes ``benchmarks/estimation.json``.
 """
@@ -181,9 +181,8 @@ def random_problems(count: int) -> float:
 def main(*, large: bool) -> None:
     """Measure, print and write."""
     rows: list[dict[str, object]] = []
-    print(
-        f"{'certified gap 1e-9, one thread':<44} {'seconds':>8} {'asked':>6} {'gap':>8} {'steps':>5} {'IBU step':>9} {'IBU steps':>9} {'ratio':>8}"
-    )
+    heads = ("seconds", "asked", "gap", "steps", "IBU step", "IBU steps", "ratio")
+    print(f"{'certified gap 1e-9, one thread':<44}", *(f"{head:>9}" for head in heads))
     for what, make, asked in problems():
         likelihood = make()
         took, gap, steps, status = solved(likelihood)
@@ -191,10 +190,8 @@ def main(*, large: bool) -> None:
         rows.append(
             {"what": what, "seconds": took, "asked": asked, "gap": gap, "status": status.value, "ratio": each * needed / took}
         )
-        print(
-            f"{what:<44} {took:>8.4f} {asked:>6} {gap:>8.0e} {steps:>5} {each:>9.5f} {needed:>9.0e} {each * needed / took:>8.0e}",
-            flush=True,
-        )
+        shown = (f"{took:.4f}", asked, f"{gap:.0e}", steps, f"{each:.5f}", f"{needed:.0e}", f"{each * needed / took:.0e}")
+        print(f"{what:<44}", *(f"{figure:>9}" for figure in shown), flush=True)
     for row in groups():
         rows.append(row)
         print(
@@ -207,10 +204,7 @@ def main(*, large: bool) -> None:
         rows.append(
             {"what": "OLH K=1000, n=1e7", "seconds": took, "asked": 180, "gap": gap, "status": status.value, "GiB": peak}
         )
-        print(
-            f"OLH private seeds, K=1000, n=1e7: {took:.0f} s, gap {gap:.0e}, {steps} steps, {status.value}, peak {peak:.1f} GiB",
-            flush=True,
-        )
+        print(f"OLH K=1000, n=1e7: {took:.0f} s, gap {gap:.0e}, {steps} steps, {status.value}, peak {peak:.1f} GiB", flush=True)
         print(f"random and degenerate problems certified: {random_problems(60_000):.6f} of 60,000", flush=True)
     versions = {name: version(name) for name in ("ldpsql", "numpy", "scipy")}
     about = {"python": platform.python_version(), "machine": platform.machine(), **versions}
