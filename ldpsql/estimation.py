@@ -48,6 +48,8 @@ class Diagnosis:
     gap: float
     status: str
     remedy: str
+    chosen: str
+    reason: str
     unique: bool
     fit_statistic: float
     fit_p_value: float
@@ -98,7 +100,7 @@ class Estimates:
     @cached_property
     def intervals(self) -> Intervals:
         """Standard errors and intervals of all shares."""
-        return intervals(self.likelihood, self.fit.theta, self.estimator.pointwise(self.likelihood.operator.inputs))
+        return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
 
     def __getitem__(self, group: int) -> Estimate:
         return Estimate(self, group)
@@ -153,7 +155,8 @@ class Estimate:
         value is supported, with what the mechanism allows. ``influence`` is how far one replaced report can move a share.
         ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
         theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism,
-        where these were left out.
+        where these were left out. ``chosen`` is the estimator
+        that was used, ``reason`` why.
         """
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
@@ -167,6 +170,8 @@ class Estimate:
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
             remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._status.remedy,
+            chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
+            reason=fit.reasons[self.group] if fit.reasons else "asked for",
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
             fit_statistic=misfit,
             fit_p_value=float(np.exp(log_p)),
@@ -212,7 +217,8 @@ class Estimate:
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
     """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
-    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts), estimator)
+    known = certify(mechanism)
+    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts, known.layout, known.named), estimator)
 
 
 def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
@@ -224,11 +230,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
         NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
-    if not len(likelihood.counts) or not (likelihood.n > 0).all():
-        raise NoReports("there is not a single report to estimate from", "perturb some values first")
-    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
-    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
-        raise impossible()
+    check_possible(likelihood)
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
@@ -236,6 +238,20 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
             "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
         )
     return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
+
+
+def check_possible(likelihood: Likelihood) -> None:
+    """Refuse a group without a report, and a report without a chance.
+
+    Raises:
+        NoReports, ImpossibleReport: where there is one.
+
+    """
+    if not len(likelihood.counts) or not (likelihood.n > 0).all():
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
+    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
+        raise impossible()
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
@@ -270,13 +286,14 @@ def _likelihoods(
 ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     known = certify(mechanism)
     if isinstance(known.reports, Domain):
-        yield np.arange(groups), Likelihood(operator_of(mechanism), align(reports, numbers, group, groups, known.reports))
+        counts = align(reports, numbers, group, groups, known.reports)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout, known.named)
         return
     weights = whole_numbers(numbers)
     if isinstance(known.reports, HashReports) and known.reports.listed is not None:
         cells = group * len(known.reports) + known.reports.positions(reports)
-        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).reshape(groups, -1)
-        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.astype(np.float64))
+        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).astype(np.float64)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.reshape(groups, -1), known.layout)
         return
     words, channel = known.reports.read(reports), known.channel
     if not isinstance(channel, SetChannel) or not channel.possible(words).all():
@@ -284,7 +301,7 @@ def _likelihoods(
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
         octets, added = collapsed(packed(channel, words[at]), weights[at])
-        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None])
+        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None], known.layout)
 
 
 def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:

@@ -47,8 +47,10 @@ def em_step(likelihood: Likelihood, theta: Floats) -> Floats:
     return moved / moved.sum(axis=-1, keepdims=True)
 
 
-def maximum_likelihood(likelihood: Likelihood, tolerance: float = TOLERANCE, budget: Budget | None = None) -> Fit:
-    """Return the maximum for each group, with its steps and its status.
+def maximum_likelihood(
+    likelihood: Likelihood, tolerance: float = TOLERANCE, budget: Budget | None = None, start: Floats | None = None
+) -> Fit:
+    """Return the maximum for each group, with its steps and its status; ``start`` is uniform unless told.
 
     Groups of up to 32 values are solved together; closed forms and those take no counted steps.
     """
@@ -62,7 +64,8 @@ def maximum_likelihood(likelihood: Likelihood, tolerance: float = TOLERANCE, bud
     statuses = [Status.CERTIFIED] * len(theta)
     for i in np.flatnonzero(~done):
         one = likelihood.group(int(i))
-        found, steps[i] = maximise(one, uniform(one), tolerance, budget=budget)
+        first = uniform(one) if start is None else start[i : i + 1]
+        found, steps[i] = maximise(one, first, tolerance, budget=budget)
         theta[i] = found[0]
         statuses[i] = Status.CERTIFIED if one.gap(found)[0] <= tolerance else budget.status
     return Fit(theta, steps, tuple(statuses))

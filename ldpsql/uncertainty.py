@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.budget import Budget
-from ldpsql.estimator import simplex_projection
+from ldpsql.estimator import Fit, Status, simplex_projection
 from ldpsql.fit import log_fit_p_value
 from ldpsql.likelihood import Likelihood
 from ldpsql.mle import maximum_likelihood
@@ -27,10 +27,19 @@ class Intervals:
     high: Floats
 
 
-def intervals(likelihood: Likelihood, theta: Floats, confidence: float) -> Intervals:
-    """Return the intervals of the operator at this confidence, cut to [0, 1] and widened to hold the estimate."""
+def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
+    """Return the errors and intervals of every share, intervals cut to [0, 1] and widened to hold the estimate.
+
+    Of an inversion they are its own, `Operator.inverted_interval`. Otherwise they are those of the debiased estimate one step
+    from the maximum of the likelihood, `Operator.interval`, whatever the estimate is: see `Estimator`.
+    """
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    error, low, high = likelihood.operator.interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
+    op, theta = likelihood.operator, fit.theta
+    if all(status is Status.INVERSION for status in fit.status):
+        error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
+    else:
+        known = all(status is Status.CERTIFIED for status in fit.status)
+        error, low, high = op.interval(likelihood.shares, likelihood.n, theta if known else best_fit(likelihood), z)
     return Intervals(error, np.minimum(np.clip(low, 0, 1), theta), np.maximum(np.clip(high, 0, 1), theta))
 
 

@@ -17,7 +17,7 @@ from ldpsql.channels import SetChannel
 from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood, operator_of
 from ldpsql.fit import known_law, within
 from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
-from ldpsql.operators import DenseOperator, SupportOperator
+from ldpsql.operators import DenseOperator, SupportOperator, packed
 from ldpsql.operators.base import tangent_inverse, tangent_solve
 from ldpsql.registry import registry
 
@@ -69,7 +69,7 @@ def estimates_of_sets(spec: Mechanism, repeats: int) -> Estimates:
     chances = [np.where(inside, hit, 1 - hit) for hit in (float(channel.miss), float(channel.hit))]
     table = np.array([np.delete(chances[0], x, axis=1).prod(axis=1) * chances[1][:, x] for x in range(8)])
     counts = RNG.multinomial(N, TRUTH @ table, repeats).astype(np.float64)
-    return estimate_likelihood(spec, Likelihood(SupportOperator.observed(channel, words), counts), ibu())
+    return estimate_likelihood(spec, Likelihood(SupportOperator(channel, packed(channel, words)), counts), ibu())
 
 
 def estimates(spec: str, repeats: int = REPEATS, options: str = "") -> Estimates:

@@ -3,6 +3,7 @@
 from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.operators.merged import MergedOperator, merged
 from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
 from ldpsql.operators.plane import PlaneOperator
 from ldpsql.operators.product import ProductOperator
@@ -14,6 +15,7 @@ __all__ = [
     "Floats",
     "GeometricOperator",
     "KeepOrSpreadOperator",
+    "MergedOperator",
     "MixedKeepOrSpreadOperator",
     "Operator",
     "PlaneOperator",
@@ -22,6 +24,7 @@ __all__ = [
     "StackOperator",
     "SupportOperator",
     "collapsed",
+    "merged",
     "operator",
     "packed",
     "stacked",

@@ -7,6 +7,7 @@ one call serves a GROUP BY.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property, singledispatch
 from typing import TypeAlias
 
@@ -17,8 +18,10 @@ from ldpsql.channels import Channel, TableChannel
 from ldpsql.errors import IllConditioned, InternalError
 
 Floats: TypeAlias = NDArray[np.float64]
+Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
 
 MAX_CONDITION = 1e8
+SCORE_WORK = 2e9  # most multiplications for a score interval
 
 
 class Operator(ABC):
@@ -27,6 +30,7 @@ class Operator(ABC):
     inputs: int
     outputs: int
     complete: bool = True  # whether the columns are the probabilities of all reports, not only of observed ones up to a factor
+    exchangeable: bool = False  # whether each report names one value and all values are treated alike
     injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
 
@@ -54,6 +58,14 @@ class Operator(ABC):
     def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return the curvature, to about a hundredth where it would take long: for steps and errors, not for certificates."""
         return self.curvature(w, among)
+
+    @property
+    def votes(self) -> tuple[float, float] | None:
+        """The probabilities that a report speaks for another value than its own, and for its own, where that says it all.
+
+        Then the reports for a value are a binomial number, whatever the other shares are, and `invert` reads the shares off.
+        """
+        return None
 
     @cached_property
     def condition(self) -> float:
@@ -85,6 +97,15 @@ class Operator(ABC):
         """Return the maximum of the likelihood where it has a closed form: (groups, outputs) -> (groups, inputs)."""
         return None
 
+    def information(self, theta: Floats, shares: Floats) -> Floats:
+        """Return the expected information of a report of one group, sum_z a_z a_z' / P_theta(z), shape (inputs, inputs).
+
+        That needs all reports; where only observed ones are known, their shares stand for their probabilities.
+        """
+        p = self.forward(theta)
+        weight = p if self.complete else shares
+        return self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
+
     def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:  # noqa: ARG002  # for those that are not complete
         """Return a statistic and ln of a bound of its p-value that tell honest reports of one group from others.
 
@@ -93,28 +114,65 @@ class Operator(ABC):
         """
         return 0.0, 0.0
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
-        """Return standard error, low and high of every share of each group: ``z`` errors around the debiased estimate.
+    @cached_property
+    def inverse(self) -> Floats | None:
+        """The least-squares inverse of the channel, shape (outputs, inputs), where that is what `invert` applies."""
+        return np.asarray(np.linalg.pinv(self.matrix()), dtype=np.float64)
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
+        if self.votes:
+            low, high = self.votes
+            chance = low + (high - low) * theta
+            return chance * (1.0 - chance) / (high - low) ** 2
+        return np.stack([p @ self._pull(at) ** 2 - at**2 for at, p in zip(theta, self.forward(theta), strict=True)])
+
+    def _pull(self, theta: Floats) -> Floats:
+        """Return what one report contributes to `invert`, near theta: shape (outputs, inputs), its expectation is theta."""
+        if self.inverse is None:
+            raise InternalError("this operator inverts in its own way", "it says what scatter and inverted_interval are")
+        return np.asarray(self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0))
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""
+        if self.votes:
+            low, high = self.votes
+            ends = wilson(low + (high - low) * self.invert(shares), n, z)
+            inverted = np.sort([(end - low) / (high - low) for end in ends], axis=0)
+            return np.sqrt(self.scatter(theta) / n[:, None]), inverted[0], inverted[1]
+        parts = []
+        for v, at, p, size in zip(self.invert(shares), theta, self.forward(theta), n, strict=True):
+            pull = self._pull(at).T
+            second, own = pull**2 @ p, np.einsum("xz,xz->x", self.matrix(), pull**2)
+            error = np.sqrt(np.maximum(second - at**2, 0.0) / size)
+            parts.append((error, *score_ends(v, at, second, own, z**2 / size)))
+        return _stacked(parts)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high of every share of each group, around the debiased estimate.
 
         The centre is one step from theta, theta + V(g - 1), where V is the inverse, among directions that sum to zero, of the
         expected information sum_z a_z a_z' / P_theta(z) of a report. On the border of the simplex theta itself is not normal
-        around the truth; the centre is. A share that the reports say nothing about has an infinite error.
+        around the truth; the centre is. A share that the reports say nothing about has an infinite error. The ends are those
+        of the score interval, right also for few reports; where that would take long they are ``z`` errors from the centre.
         """
         expected = self.forward(theta)
         gradient = self.adjoint(shares / np.maximum(expected, 1e-300))
-        centre, variance = np.empty_like(theta), np.empty_like(theta)
+        parts = []
         for i, p in enumerate(expected):
-            # The expected information needs all reports; with the observed ones, their shares stand for their probabilities.
-            weight = p if self.complete else shares[i]
-            inverse, unknown = tangent_inverse(
-                self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
-            )
-            centre[i] = theta[i] + inverse @ (gradient[i] - 1.0)
-            variance[i] = np.where(unknown, np.inf, inverse.diagonal())
-        error = np.sqrt(np.maximum(variance, 0.0) / n[:, None])
-        reach = np.where(np.isfinite(error), z * error, 1.0)  # a share lies within 1 of anything on the simplex
-        middle = np.where(np.isfinite(error), centre, theta)
-        return error, middle - reach, middle + reach
+            weight, size = p if self.complete else shares[i], float(n[i])
+            inverse, unknown = tangent_inverse(self.information(theta[i], shares[i]))
+            centre = theta[i] + inverse @ (gradient[i] - 1.0)
+            error = np.sqrt(np.maximum(inverse.diagonal(), 0.0) / size)
+            low, high = centre - z * error, centre + z * error
+            if self.inputs**2 * self.outputs <= SCORE_WORK:
+                table = self.matrix() / np.maximum(p, 1e-300)
+                squares = (theta[i][:, None] + inverse @ table) ** 2
+                own = np.einsum("xz,xz->x", table * weight, squares)
+                low, high = score_ends(centre, theta[i], squares @ weight, own, z**2 / size)
+            # A share lies within 1 of anything on the simplex.
+            parts.append(tuple(np.where(unknown, u, e) for u, e in zip((np.inf, -1.0, 2.0), (error, low, high), strict=True)))
+        return _stacked(parts)
 
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.
@@ -122,14 +180,11 @@ class Operator(ABC):
         ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have
         shape (groups, m). A functional that the reports say nothing about has an infinite variance.
         """
-        expected = self.forward(theta)
-        gradient = self.adjoint(shares / np.maximum(expected, 1e-300)) - 1.0
+        gradient = self.adjoint(shares / np.maximum(self.forward(theta), 1e-300)) - 1.0
         each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
         centre, variance = np.empty((2, len(theta), c.shape[-1]))
-        for i, p in enumerate(expected):
-            weight = p if self.complete else shares[i]
-            information = self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
-            moved, unknown = tangent_solve(information, each[i])
+        for i in range(len(theta)):
+            moved, unknown = tangent_solve(self.information(theta[i], shares[i]), each[i])
             centre[i] = theta[i] @ each[i] + gradient[i] @ moved
             variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved))
         return centre, variance
@@ -162,11 +217,69 @@ def ill_conditioned(condition: float) -> IllConditioned:
     )
 
 
+def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
+    error, low, high = (np.stack(column) for column in zip(*parts, strict=True))
+    return error, low, high
+
+
+def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrink: float) -> tuple[Floats, Floats]:
+    """Return the ends of the score interval of one group's shares: the t for which the centre lies z errors away.
+
+    ``second`` is the second moment of what a report contributes to the centre, ``own`` the same among reports of the value
+    itself, and ``shrink`` is z^2/n. If the share of x is t and the others keep their proportions, a contribution has
+    expectation t and variance t own + (1 - t) other - t^2. For k-RR the ends are those of `wilson`.
+    """
+    other = (second - theta * own) / np.maximum(1.0 - theta, 1e-12)
+    lead, half = 1.0 + shrink, centre + shrink * (own - other) / 2.0
+    reach = np.sqrt(np.maximum(half**2 - lead * (centre**2 - shrink * other), 0.0))
+    return (half - reach) / lead, (half + reach) / lead
+
+
+def wilson(shares: Floats, n: Floats, z: float) -> tuple[Floats, Floats]:
+    """Return the ends of Wilson's interval of shares (groups, ...) of n reports each.
+
+    Source: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
+    """
+    n = n[:, None]
+    middle = shares + z**2 / (2 * n)
+    reach = z * np.sqrt(np.maximum(shares * (1 - shares), 0.0) / n + (z / (2 * n)) ** 2)
+    return (middle - reach) / (1 + z**2 / n), (middle + reach) / (1 + z**2 / n)
+
+
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Invert the information among directions that sum to zero; tell the values it says nothing about."""
+    size = len(information)
+    filled = _invertible(information)
+    if filled is not None:
+        inverse = np.linalg.inv(filled)
+        along = inverse.sum(axis=0)
+        return inverse - np.outer(along, along) / along.sum(), np.zeros(size, dtype=np.bool_)
     eigenvalues, vectors = _tangent_spectrum(information)
-    lost = np.eye(len(information)) - 1.0 / len(information) - vectors @ vectors.T
+    lost = np.eye(size) - 1.0 / size - vectors @ vectors.T
     return (vectors / eigenvalues) @ vectors.T, np.abs(lost).max(axis=1, initial=0.0) > 1e-6
+
+
+def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return V c for the columns of c, where V is `tangent_inverse`; tell those that the information says nothing about."""
+    filled = _invertible(information)
+    if filled is not None:
+        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(len(c))]))
+        moved, along = solved[:, :-1], solved[:, -1:]
+        return moved - along * (moved.sum(axis=0) / along.sum()), np.zeros(c.shape[1], dtype=np.bool_)
+    eigenvalues, vectors = _tangent_spectrum(information)
+    along, centred = vectors.T @ c, c - c.mean(axis=0)
+    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
+    return vectors @ (along / eigenvalues[:, None]), lost
+
+
+def _invertible(information: Floats) -> Floats | None:
+    """Give the information a curvature along (1, ..., 1) as well; None where Cholesky's factors show a lost direction."""
+    filled: Floats = information + information.trace() / len(information) ** 2
+    try:
+        pivots = np.linalg.cholesky(filled).diagonal() ** 2
+    except np.linalg.LinAlgError:
+        return None
+    return filled if pivots.min() > 1e-8 * pivots.max() else None
 
 
 def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
@@ -175,29 +288,6 @@ def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
     eigenvalues, vectors = np.linalg.eigh(centring @ information @ centring)
     kept = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
     return eigenvalues[kept], vectors[:, kept]
-
-
-def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return V c, where V inverts the information among directions that sum to zero; tell the columns it says nothing about.
-
-    By Cholesky's factors where these show no sign of a lost direction, which takes a tenth of the time of `tangent_inverse`.
-    """
-    size = len(information)
-    filled = information + information.trace() / size**2  # gives the direction (1, ..., 1) a curvature of its own
-    try:
-        pivots = np.linalg.cholesky(filled).diagonal() ** 2
-        safe = bool(pivots.min() > 1e-8 * pivots.max())
-    except np.linalg.LinAlgError:
-        safe = False
-    if safe:
-        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(size)]))
-        return solved[:, :-1] - solved[:, -1:] * (solved[:, :-1].sum(axis=0) / solved[:, -1].sum()), np.zeros(
-            c.shape[1], np.bool_
-        )
-    eigenvalues, vectors = _tangent_spectrum(information)
-    along, centred = vectors.T @ c, c - c.mean(axis=0)
-    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
-    return vectors @ (along / eigenvalues[:, None]), lost
 
 
 @singledispatch

@@ -126,6 +126,15 @@ class SquareGeometricOperator(GeometricOperator):
         centre = self._inverse(shares)
         return error, centre - z * error, centre + z * error
 
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
+        """Return the same: the debiased estimate is the inversion."""
+        return self.interval(shares, n, theta, z)
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """The inverse as a table."""
+        return self._inverse(np.eye(self.inputs))
+
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return c'v of the inverted shares v, and n times its multinomial variance."""
         expected = self.forward(theta)

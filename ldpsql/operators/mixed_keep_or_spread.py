@@ -47,8 +47,8 @@ class MixedKeepOrSpreadOperator(StackOperator):
 def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:
     """Maximise sum_ex q_ex log(theta_x + b_e) over the simplex; ``shares`` has shape (levels, values).
 
-    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 where that is below c at 0. Their sum falls with c,
-    and is convex, so Newton's method from a c that is too small comes to sum theta = 1 from one side.
+    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 where that is below c at 0. Their sum is convex and falls with
+    c, so Newton's method from a c that is too small comes to sum theta = 1 from one side.
     """
     c = float((shares / (1.0 + offsets[:, None])).sum(axis=0).max())
     for _ in range(_MAX_STEPS):

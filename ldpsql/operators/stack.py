@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.operators.base import Floats, Operator
+from ldpsql.operators.base import Ends, Floats, Operator
 
 
 class StackOperator(Operator):
@@ -86,3 +86,15 @@ class StackOperator(Operator):
             here = own[:, 0] > 0
             v[here] += own[here] * part.invert(shares[here, at] / own[here])
         return v
+
+    inverse = None
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return n times the variance of every share that `invert` gives: the mean of the parts'."""
+        weights = self.weights / self.weights.sum()
+        return np.asarray(sum(weight * part.scatter(theta) for part, weight in zip(self.parts, weights, strict=True)))
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
+        v, error = self.invert(shares), np.sqrt(np.maximum(self.scatter(theta), 0.0) / n[:, None])
+        return error, v - z * error, v + z * error

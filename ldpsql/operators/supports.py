@@ -162,6 +162,11 @@ class SupportOperator(Operator):
         held = np.concatenate([members for _, members in self._unpacked(among)], axis=1)
         return self._scale + self._scale * self._lift * held
 
+    @property
+    def votes(self) -> tuple[float, float]:
+        """A report speaks for the values that it supports."""
+        return self._miss, self._hit
+
     @cached_property
     def condition(self) -> float:
         """Expected support counts are miss + (hit - miss) theta: eigenvalues hit - miss and hit + (inputs - 1) miss."""
