@@ -51,9 +51,9 @@ class Operator(ABC):
         return self.matrix()[among]
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights, shape (outputs,)."""
-        rows = self.rows(among)
-        return (rows * w) @ rows.T
+        """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights >= 0, shape (outputs,)."""
+        rows = self.rows(among) * np.sqrt(w)
+        return rows @ rows.T  # the product of a matrix with itself: BLAS computes half of it
 
     def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return the curvature, to about a hundredth where it would take long: for steps and errors, not for certificates."""
