@@ -175,8 +175,7 @@ def test_empirical_bayes_is_closer_to_the_truth_than_the_maximum(loss: str) -> N
     theta = theta / theta.sum()
     likelihood = Likelihood(op, drawn(op, theta, 50_000, repeats))
     plain, shrunk = (
-        (np.abs(fitted(name, likelihood) - theta) ** power).sum(axis=1)
-        for name in ("ibu", f"empirical_bayes(loss='{loss}')")
+        (np.abs(fitted(name, likelihood) - theta) ** power).sum(axis=1) for name in ("ibu", f"empirical_bayes(loss='{loss}')")
     )
     assert surely_above_zero(plain - shrunk)  # the mean is 19 standard errors above zero
 
