@@ -133,7 +133,7 @@ def real(folder: Path) -> Iterator[Workload]:
 
 
 def small_samples(repeats: int) -> dict[str, dict[str, float]]:
-    """Return mean squared errors relative to EM in the setting of Murakami, Hino, Sakuma: k-RR of 400 values at four epsilons."""
+    """Return mean squared errors relative to EM as in Murakami, Hino, Sakuma: k-RR of 400 values at four epsilons."""
     out = {}
     for exponent in (1.0, 0.5):
         truth = normalised(np.arange(1, 401) ** -exponent)

@@ -30,7 +30,7 @@ class Best(Estimator):
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> few = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[60.0, 40.0]]))
     >>> Best().fit(few).chosen
-    ('ibu',)
+    ('ibu()',)
     """
 
     name = "best"
