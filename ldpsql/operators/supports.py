@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import TOTAL, Drawn, OrthogonalHash, SetChannel
 from ldpsql.channels.hashed import mixed
 from ldpsql.fit import known_law, within
-from ldpsql.operators.base import Floats, Operator, operator
+from ldpsql.operators.base import Ends, Floats, Operator, operator
 
 Octets: TypeAlias = NDArray[np.uint8]
 
@@ -24,6 +24,7 @@ _BLOCK = 1 << 16  # reports at a time, so that what is added up stays in the cac
 _CELLS = 1 << 20  # cells unpacked at a time
 _CACHED = 1 << 17  # cells packed at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
+FEW_REPORTS = 100  # for each value
 _MANY_REPORTS = 50_000  # above, `rough_curvature` takes a sample
 _SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  # the members of every octet
 
@@ -199,6 +200,16 @@ class SupportOperator(Operator):
     def invert(self, shares: Floats) -> Floats:
         """Return (share of the reports that support x - miss)/(hit - miss)."""
         return (self.supported(shares) - self._miss) / (self._hit - self._miss)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return those around the debiased estimate; where only few reports are known, those of the inversion.
+
+        The shares of observed reports stand for their probabilities only where there are many: with 20 reports a value at
+        epsilon 4 the intervals held the truth 7 times in 10, with 200 as often as they say.
+        """
+        if not self.complete and (n < FEW_REPORTS * self.inputs).any():
+            return self.inverted_interval(shares, n, theta, z)
+        return super().interval(shares, n, theta, z)
 
 
 @singledispatch
