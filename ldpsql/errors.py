@@ -136,6 +136,60 @@ class NotReports(PrivacyError):
     code = "LDP305"
 
 
+class LedgerError(PrivacyError):
+    """The ledger of privacy budgets cannot be used; nothing is released without it."""
+
+    code = "LDP310"
+
+
+class BudgetExceeded(LedgerError):
+    """A release would cost some person more than the budget."""
+
+    code = "LDP311"
+
+
+class LedgerMissing(LedgerError):
+    """There is no ledger where it should be, and no policy to begin one with."""
+
+    code = "LDP312"
+
+
+class LedgerDamaged(LedgerError):
+    """The file is not a ledger, or its content is damaged."""
+
+    code = "LDP313"
+
+
+class LedgerVersion(LedgerError):
+    """The ledger was written by a version of ldpsql with another layout."""
+
+    code = "LDP314"
+
+
+class LedgerUnwritable(LedgerError):
+    """The ledger cannot be written: full disk, missing permission, read-only place."""
+
+    code = "LDP315"
+
+
+class LedgerBusy(LedgerError):
+    """Another process kept the ledger for too long."""
+
+    code = "LDP316"
+
+
+class PolicyMismatch(LedgerError):
+    """The ledger keeps another policy than the one that was given."""
+
+    code = "LDP317"
+
+
+class UnknownRelease(LedgerError):
+    """A release is not in the ledger: the ledger is older than the data, or another one."""
+
+    code = "LDP318"
+
+
 class DataError(LdpError):
     """The reports do not allow the estimate that was asked for."""
 
