@@ -190,6 +190,12 @@ class UnknownRelease(LedgerError):
     code = "LDP318"
 
 
+class ReleaseLost(LedgerError):
+    """A release was published before, and its reports are no longer where they were put."""
+
+    code = "LDP319"
+
+
 class DataError(LdpError):
     """The reports do not allow the estimate that was asked for."""
 

@@ -140,7 +140,7 @@ def _translated() -> Iterator[None]:
 
 def _refusal(name: str) -> LedgerError:
     kind = name.removeprefix("SQLITE_").split("_")[0]
-    if kind == "BUSY" or kind == "LOCKED":
+    if kind in ("BUSY", "LOCKED"):
         return LedgerBusy("another process kept the ledger for too long", "try again")
     if kind == "FULL":
         return LedgerUnwritable("the disk of the ledger is full", "make room; nothing was released")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, MissingValue, WrongType
 
+_SIZE = 16  # bytes of a pseudonym
 EVERYBODY = b""  # stands for each row of a dataset whose rows are its people
 
 
@@ -39,18 +41,19 @@ class People:
         """
         counted = pc.value_counts(_text(users))
         ids, reports = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
-        pseudonyms = (blake2b(user, key=salt, digest_size=16).digest() for user in ids)
-        pairs = sorted(zip(pseudonyms, reports, strict=True))
-        if not pairs:
+        if not ids:
             raise InvalidParameter("there is nobody in this release", "pass the user id of each row")
-        return cls([pseudonym for pseudonym, _ in pairs], [number for _, number in pairs])
+        joined = b"".join(blake2b(user, key=salt, digest_size=_SIZE).digest() for user in ids)
+        halves = np.frombuffer(joined, dtype=">u8").reshape(-1, 2)
+        order = np.lexsort((halves[:, 1], halves[:, 0]))
+        joined = halves[order].tobytes()
+        pseudonyms = [joined[start : start + _SIZE] for start in range(0, len(joined), _SIZE)]
+        return cls(pseudonyms, np.array(reports)[order].tolist())
 
     def digest(self) -> str:
         """Return a fingerprint of who gives how many reports."""
-        summed = blake2b(digest_size=16)
-        for pseudonym, reports in zip(self.pseudonyms, self.reports, strict=True):
-            summed.update(pseudonym + reports.to_bytes(8, "little"))
-        return summed.hexdigest()
+        reports = np.array(self.reports, dtype="<u8").tobytes()
+        return blake2b(b"".join(self.pseudonyms) + reports, digest_size=16).hexdigest()
 
 
 def _text(users: Any) -> pa.Array:
