@@ -17,6 +17,7 @@ from ldpsql.ledger import statements
 from ldpsql.ledger.entries import (
     Release,
     body,
+    charged,
     clock,
     found,
     identity_of,
@@ -66,9 +67,19 @@ class Ledger:
         return cls(path, kept)
 
     def adopt(self, policy: Policy) -> None:
-        """Replace the policy. What was spent stays spent; history keeps both."""
+        """Replace the policy. What was spent stays spent; history keeps both.
+
+        Raises:
+            PolicyMismatch: where the unit of privacy or the group of a column that was charged would change.
+
+        """
         with reading(self.path) as db, writing(db):
             _, salt = policy_of(db)
+            if any(unit != policy.privacy_unit or policy.group(column) != group for unit, column, group in charged(db)):
+                raise PolicyMismatch(
+                    "another unit of privacy or other groups of columns would forget what was spent",
+                    "budgets may change; unit and groups only of columns that were never charged",
+                )
             db.execute("INSERT INTO policy (at, body, salt) VALUES (?, ?, ?)", [now_of(db), body(policy), salt])
         self.policy = policy
 

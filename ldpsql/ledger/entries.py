@@ -141,3 +141,9 @@ def write_charge(db: sqlite3.Connection, token: str, line: Line, account: int) -
         "INSERT INTO charge SELECT id, ?, ?, ?, ?, ?, ? FROM release WHERE token = ?",
         [line.column, line.mechanism, line.claim, account, line.cost.epsilon, line.cost.delta, token],
     )
+
+
+def charged(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Return the unit, column and group of every column that was ever charged."""
+    both = "SELECT DISTINCT a.unit, c.column_name, a.column_group FROM charge c JOIN account a ON a.id = c.account"
+    return db.execute(both).fetchall()

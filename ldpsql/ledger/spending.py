@@ -57,8 +57,10 @@ def spend(db: sqlite3.Connection, account: int, cost: Cost, policy: Policy, now:
         "delta_budget": allowed.delta,
     }
     (people,) = db.execute("SELECT count(*) FROM asked").fetchone()
+    db.execute("SAVEPOINT before")
     if db.execute(_SPEND, values).rowcount == people:
         return
+    db.execute("ROLLBACK TO before")  # those who could afford it
     raise _exceeded(db.execute(_REFUSED, values).fetchone(), values, cost, policy)
 
 
