@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -9,6 +10,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from ldpsql import named
 from ldpsql.errors import ConnectionRefused
 from ldpsql.registry import registry
 from ldpsql.sql import Macros, Scalar, quoted
@@ -22,15 +24,19 @@ def connect(database: str = ":memory:", *, name: str = "ldp", use: bool = False,
     return attach(duckdb.connect(database, **options), name=name, use=use)
 
 
-def attach(con: DuckDBPyConnection, *, name: str = "ldp", use: bool = False) -> DuckDBPyConnection:
+def attach(
+    con: DuckDBPyConnection, *, name: str = "ldp", use: bool = False, mechanisms: Mapping[str, Any] | None = None
+) -> DuckDBPyConnection:
     """Put the SQL functions into an in-memory catalog of this connection's instance; attaching again renews them.
 
     Args:
         con: an open connection; cursors of it and other connections to the same instance see the functions too.
         name: the catalog, by default ``ldp``.
         use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works unqualified.
+        mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``.
 
     Raises:
+        BadSettings: where a named mechanism cannot be read.
         ConnectionRefused: where a catalog of that name belongs to somebody else.
 
     """
@@ -46,6 +52,7 @@ def attach(con: DuckDBPyConnection, *, name: str = "ldp", use: bool = False) -> 
                     if plugin.built_in:
                         raise
                     registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
+        _create(cursor, [named.macros({**registry().named, **(mechanisms or {})}, cursor)], known, name)
     if use:
         _put_on_search_path(con, quoted(name))
     return con
@@ -79,7 +86,7 @@ def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
     return {name for (name,) in cursor.execute(there).fetchall()}
 
 
-def _create(cursor: DuckDBPyConnection, functions: list[Scalar | Macros], known: set[str], catalog: str) -> None:
+def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], known: set[str], catalog: str) -> None:
     for function in functions:
         if isinstance(function, Macros):
             cursor.execute(function.statements(catalog))

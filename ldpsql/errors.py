@@ -67,6 +67,12 @@ class InvalidSpec(UsageError):
     code = "LDP104"
 
 
+class BadSettings(UsageError):
+    """A settings file cannot be read, or says something that is not known."""
+
+    code = "LDP105"
+
+
 class UnknownName(UsageError):
     """No plugin, parameter or option has this name."""
 

@@ -10,20 +10,18 @@ from __future__ import annotations
 import os
 import pkgutil
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pluggy
 from pluggy import PluginValidationError
 
-from ldpsql import hookspecs
-from ldpsql.errors import InvalidSpec, LdpError, NameClash, PluginError, UnknownName
+from ldpsql import hookspecs, settings
+from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import Mechanism
 from ldpsql.spec import Spec, bind, read_call
@@ -58,6 +56,7 @@ class Registry:
         self.mechanisms: dict[str, type[Mechanism]] = {}
         self.estimators: dict[str, type[Estimator]] = {}
         self.plugins: list[Plugin] = []
+        self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
         self._owners: dict[str, str] = {}  # of mechanisms and estimators
         self._sql_names: dict[str, str] = {}  # names of SQL functions that come with ldpsql, and their plugins
         self._manager = pluggy.PluginManager("ldpsql")
@@ -74,7 +73,9 @@ class Registry:
         found._sql_names = {
             name: plugin.name for plugin, offered in found.functions() for function in offered for name in function.names()
         }
-        allowed = _allow_list()
+        told = settings.load()
+        allowed = _allowed(told)
+        found.named = told.mechanisms
         points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
         for point in points:
             found._add_installed(point, allowed)
@@ -82,7 +83,7 @@ class Registry:
             found.plugins.append(Plugin(name, "-", "-", "not installed", "it is allowed, but no such plugin is installed"))
         return found
 
-    def _add_installed(self, point: EntryPoint, allowed: set[str]) -> None:
+    def _add_installed(self, point: EntryPoint, allowed: frozenset[str]) -> None:
         version = point.dist.version if point.dist else ""
         package = point.dist.name if point.dist else point.value
         plugin = Plugin(point.name, package, version, "ok")
@@ -196,12 +197,17 @@ class Registry:
         return self._owners[name]
 
     def mechanism(self, given: Mechanism | str | Mapping[str, Any]) -> Mechanism:
-        """Return a mechanism from itself, its text, or a mapping with its name under ``mechanism``.
+        """Return a mechanism from itself, its text, its name in the settings, or a mapping with its name under ``mechanism``.
 
         Raises:
             UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
+            BadSettings: where the settings give it a name that a plugin has.
 
         """
+        if isinstance(given, str) and (name := given.strip()) in self.named:
+            if name in self.mechanisms:
+                raise BadSettings(f"ldpsql.toml names a mechanism '{name}', as a plugin does", "choose another name there")
+            given = self.named[name]
         return _read(given, Mechanism, self.mechanisms)
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
@@ -237,30 +243,12 @@ def _built_in() -> list[str]:
     return sorted(names)
 
 
-def _allow_list() -> set[str]:
-    """Return the installed plugins that may be loaded: LDPSQL_PLUGINS, else ``[plugins] allow`` of ldpsql.toml.
-
-    Raises:
-        PluginError: for an ldpsql.toml that cannot be read or says something else.
-
-    """
-    told = os.environ.get("LDPSQL_PLUGINS")
-    if told is not None:
-        return {name.strip() for name in told.split(",")} - {"", "0"}
-    settings = next((f for folder in (Path.cwd(), *Path.cwd().parents) if (f := folder / "ldpsql.toml").is_file()), None)
-    if settings is None:
-        return set()
-    example = 'write [plugins] and below it allow = ["name"]'
-    try:
-        told_there = tomllib.loads(settings.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise PluginError(f"ldpsql.toml cannot be read: {error}", example) from None
-    if told_there.keys() - {"plugins"} or told_there.get("plugins", {}).keys() - {"allow"}:
-        raise PluginError("ldpsql.toml holds a section or a key that is not known", example)
-    allowed = told_there.get("plugins", {}).get("allow", [])
-    if not isinstance(allowed, list) or not all(isinstance(name, str) for name in allowed):
-        raise PluginError("allow in ldpsql.toml must be a list of names", example)
-    return set(allowed)
+def _allowed(told: settings.Settings) -> frozenset[str]:
+    """Return the installed plugins that may be loaded: those that LDPSQL_PLUGINS names, else those of the settings."""
+    named = os.environ.get("LDPSQL_PLUGINS")
+    if named is None:
+        return told.allow or frozenset()
+    return frozenset(name.strip() for name in named.split(",")) - {"", "0"}
 
 
 @cache

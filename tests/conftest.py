@@ -7,6 +7,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not change a result
+os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
 import ldpsql
 

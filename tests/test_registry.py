@@ -14,7 +14,7 @@ import pytest
 
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
-from ldpsql.errors import InvalidSpec, PluginError, UnknownName
+from ldpsql.errors import BadSettings, InvalidSpec, PluginError, UnknownName
 from ldpsql.mle import uniform
 from ldpsql.registry import Plugin, Registry, registry
 from ldpsql.sql import Macros, Scalar
@@ -198,7 +198,7 @@ def test_a_settings_file_that_is_wrong_is_named(text: str, tmp_path: Path, monke
     (tmp_path / "ldpsql.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LDPSQL_PLUGINS")
-    with pytest.raises(PluginError, match=r"ldpsql\.toml"):
+    with pytest.raises(BadSettings, match=r"ldpsql\.toml"):
         Registry.load()
 
 
