@@ -15,6 +15,7 @@ from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.sql import Macros, Scalar, guarded
 
+
 @guarded
 def perturb(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Draw one report for each value; return its position in the alphabet, counted from 1 as SQL lists are."""
