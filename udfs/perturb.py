@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -40,15 +41,22 @@ def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
     return pa.array(codes)
 
 
+@lru_cache(maxsize=256)
+def _repeated(handle: int) -> pa.Array:
+    """Return a handle as often as a vector of DuckDB has rows."""
+    return pa.array([handle] * 2048, pa.int64())
+
+
 def _each(
     column: pa.Array, handles: pa.Array, draw: Callable[[CertifiedMechanism, pa.Array], pa.Array], kind: pa.DataType
 ) -> pa.Array:
     """Draw with the mechanism of each row; nearly always they are all the same."""
-    by_row = handles.to_numpy(zero_copy_only=False)
     if not len(column):
         return pa.array([], kind)
-    if (by_row == by_row[0]).all():
-        return draw(certify(MECHANISMS.thing(int(by_row[0]))), column)
+    first = handles[0].as_py()
+    if handles.equals(_repeated(first)[: len(handles)]):
+        return draw(certify(MECHANISMS.thing(first)), column)
+    by_row = handles.to_numpy(zero_copy_only=False)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]
     mechanisms = [certify(MECHANISMS.thing(int(by_row[at[0]]))) for at in rows]
     if len({mechanism.values for mechanism in mechanisms}) > 1:
