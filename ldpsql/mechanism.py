@@ -99,7 +99,10 @@ class CertifiedMechanism:
 
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value."""
-        drawn = self.draw(column)
+        return self.shown(self.draw(column))
+
+    def shown(self, drawn: Drawn) -> pa.Array:
+        """Return what was drawn as a column of reports."""
         if isinstance(self.reports, Domain):
             return self.reports.values.take(pa.array(drawn))
         return self.reports.to_arrow(drawn)

@@ -1,11 +1,11 @@
 """Settings: the project's ``ldpsql.toml``, found upward from here, goes before the user's; the environment before both.
 
-    [plugins]
-    allow = ["coin"]                                        # LDPSQL_PLUGINS
-    [mechanisms]
-    city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"        # then `city` names it everywhere, and ldp.m.city() in SQL
-    [defaults]
-    format = "json"                                         # of the command line; LDPSQL_FORMAT
+[plugins]
+allow = ["coin"]                                        # LDPSQL_PLUGINS
+[mechanisms]
+city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"        # then `city` names it everywhere, and ldp.m.city() in SQL
+[defaults]
+format = "json"                                         # of the command line; LDPSQL_FORMAT
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ def load() -> Settings:
         for section, entries in layer.items():
             merged[section] |= entries
     allow = merged["plugins"].get("allow")
-    return Settings(
-        project, user, None if allow is None else frozenset(allow), merged["mechanisms"], merged["defaults"]
-    )
+    return Settings(project, user, None if allow is None else frozenset(allow), merged["mechanisms"], merged["defaults"])
 
 
 def project_file() -> Path | None:
@@ -86,5 +84,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     if not all(isinstance(value, str) for value in told.get("defaults", {}).values()):
         raise BadSettings(f"the defaults in {path.name} must be texts", 'for example format = "json"')
     if not all(isinstance(value, str | dict) for value in told.get("mechanisms", {}).values()):
-        raise BadSettings(f"the mechanisms in {path.name} must be texts", "for example city = \"krr(epsilon=1, domain=['a', 'b'])\"")
+        raise BadSettings(
+            f"the mechanisms in {path.name} must be texts", "for example city = \"krr(epsilon=1, domain=['a', 'b'])\""
+        )
     return told
