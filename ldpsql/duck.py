@@ -11,7 +11,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from ldpsql import named
+from ldpsql import lint, named
 from ldpsql.errors import ConnectionRefused
 from ldpsql.guard import GUARDS, Guard, guard_of
 from ldpsql.ledger import Ledger
@@ -55,6 +55,9 @@ def attach(
         ledger: from now on only what a release was charged for is drawn here, see `ldpsql.release`; it cannot be taken off.
         key: the key of permanent reports, for ``ldp.perturb_once``; `ldpsql.Key.create` makes one.
 
+    Warns:
+        PrivacyLeakWarning: of views and generated columns that perturb; see `ldpsql.lint.lint`.
+
     Raises:
         BadSettings: where a named mechanism cannot be read.
         ConnectionRefused: where a catalog of that name belongs to somebody else.
@@ -80,6 +83,7 @@ def attach(
         _create(cursor, [named.macros({**registry().named, **(mechanisms or {})}, cursor)], known, name)
     if use:
         _put_on_search_path(con, quoted(name))
+    lint.warn(con)
     return con
 
 

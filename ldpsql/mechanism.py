@@ -6,6 +6,7 @@ can neither draw wrongly nor spend more than it says, and never sees a value.
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,11 +18,13 @@ from pydantic import BeforeValidator, Field
 from ldpsql.certificate import Certificate, certificate
 from ldpsql.channels import Channel, Drawn, OrthogonalHash, SetChannel, TableChannel
 from ldpsql.domain import Domain, DomainField
-from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PluginError
+from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PluginError, PrivacyLeakWarning
 from ldpsql.privacy import Claim, Epsilon, PureLdp
 from ldpsql.randomness import Words, random_words
 from ldpsql.reports import Alphabet, HashReports, SetReports
 from ldpsql.spec import EpsilonField, Spec
+
+_PROTECTS_LITTLE = 8
 
 
 def _rule(given: object) -> str:
@@ -132,6 +135,9 @@ def certify(mechanism: Mechanism) -> CertifiedMechanism:
     proof = certificate(channel, claim)
     if channel.inputs != len(values) or not _belongs(reports, channel):
         raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its domain and alphabet")
+    if isinstance(claim, PureLdp) and claim.epsilon.value > _PROTECTS_LITTLE:  # once a mechanism: the result is kept
+        protects = f"{mechanism.name} with epsilon {claim.epsilon} protects very little: reports are nearly the values"
+        warnings.warn(protects, PrivacyLeakWarning, stacklevel=2)
     null_code, outside_code = (_position(values, rule) for rule in (mechanism.nulls, mechanism.outside))
     return CertifiedMechanism(mechanism, channel, proof, values, reports, null_code, outside_code)
 
