@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BeforeValidator, Field
 
 from ldpsql.certificate import Certificate, certificate
@@ -22,6 +24,8 @@ from ldpsql.privacy import Claim, Epsilon, PureLdp
 from ldpsql.randomness import Words, random_words
 from ldpsql.reports import Alphabet, HashReports, SetReports
 from ldpsql.spec import EpsilonField, Spec
+
+_BLOCK = 1 << 15  # values at a time, so that what is computed on the way stays in the cache
 
 
 def _rule(given: object) -> str:
@@ -94,14 +98,16 @@ class CertifiedMechanism:
 
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
-        codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
-        return self.channel.draw(codes, words)
+        if len(column) <= _BLOCK:
+            codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
+            return self.channel.draw(codes, words)
+        return np.concatenate([self.draw(column.slice(start, _BLOCK), words) for start in range(0, len(column), _BLOCK)])
 
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value."""
         drawn = self.draw(column)
         if isinstance(self.reports, Domain):
-            return self.reports.values.take(pa.array(drawn))
+            return pc.take(self.reports.values, pa.array(drawn), boundscheck=False)
         return self.reports.to_arrow(drawn)
 
 
