@@ -6,8 +6,9 @@ A part is what is read, perturbed and published as one: a file, or some row grou
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.batches import stream
 from ldpsql.errors import LdpError, SourceRefused
+from ldpsql.parquet import BATCH_ROWS, plain_batches, rows_of
 from ldpsql.sql import quoted
 
-BATCH_ROWS = 131_072
 PART_ROWS = 8_000_000  # of a file that is cut at its row groups
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".arrow": "arrow", ".feather": "arrow"}
 
@@ -31,7 +32,7 @@ class Part:
 
     identity: tuple[Any, ...]
     rows: int | None
-    read: Callable[[Iterable[str]], pa.RecordBatchReader]
+    read: Callable[[list[str]], pa.RecordBatchReader]
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
 def _files(path: Path) -> tuple[str, list[str]]:
     """Return the format and the files, sorted; a folder stands for the Parquet files below it."""
     pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
-    files = sorted(glob(pattern, recursive=True)) if has_magic(pattern) else [pattern] * path.exists()
+    files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))
     kinds = {format_of(Path(file)) for file in files}
     if not files:
         raise SourceRefused("there is no such table or file", "a table, a path, or a pattern with *")
@@ -120,58 +121,49 @@ def _files(path: Path) -> tuple[str, list[str]]:
     return str(kinds.pop()), [os.path.abspath(file) for file in files]
 
 
+_READERS = {"parquet": "FROM read_parquet($1, hive_partitioning := true)", "csv": "FROM read_csv($1)"}
+_ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
+           WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by these numbers
+
+
 def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
     """Return files as one part."""
     if kind == "arrow":
         return _arrow(files)
     with con.cursor() as cursor:
-        names = cursor.sql(f"FROM {_READERS[kind]}", params=[files]).columns
-    rows = sum(_row_groups(file)[-1] for file in files) if kind == "parquet" else None
-    query = f"FROM {_READERS[kind]}"
-    identity = ("files", *map(_stamp, files))
-    return Source(names, [Part(identity, rows, lambda wanted: _select(con, wanted, lambda at: at.sql(query, params=[files])))])
+        names = cursor.sql(_READERS[kind], params=[files]).columns
 
+    def read(wanted: list[str]) -> pa.RecordBatchReader:
+        direct = plain_batches(files, wanted) if kind == "parquet" else None
+        return direct or _select(con, wanted, lambda at: at.sql(_READERS[kind], params=[files]))
 
-_READERS = {"parquet": "read_parquet($1, hive_partitioning := true)", "csv": "read_csv($1)"}
+    rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" else None
+    return Source(names, [Part(("files", *map(_stamp, files)), rows, read)])
 
 
 def _parts_of(con: DuckDBPyConnection, kind: str, file: str) -> list[Part]:
     """Return the parts of one file: ranges of row groups where it is Parquet, else all of it."""
     if kind != "parquet":
         return _joined(con, kind, [file]).parts
-    ends, parts, start = _row_groups(file), [], 0
-    for place, end in enumerate(ends):
-        if end - start >= PART_ROWS or place == len(ends) - 1:
-            parts.append(_range(con, file, start, end))
-            start = end
-    return parts
+    sizes, parts, first = rows_of(file), [], 0
+    for last in range(1, len(sizes) + 1):
+        if sum(sizes[first:last]) >= PART_ROWS or last == len(sizes):
+            parts.append(_row_groups(con, file, sizes, range(first, last)))
+            first = last
+    return parts or _joined(con, kind, [file]).parts
 
 
-def _range(con: DuckDBPyConnection, file: str, start: int, end: int) -> Part:
-    query = (
-        "SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true) "
-        "WHERE file_row_number >= $2 AND file_row_number < $3"  # whole row groups, which DuckDB finds by their numbers
-    )
-    parameters = [[file], start, end]
-    read = lambda wanted: _select(con, wanted, lambda at: at.sql(query, params=parameters))  # noqa: E731
-    return Part(("rows", _stamp(file), start, end), end - start, read)
+def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: range) -> Part:
+    before, rows = sum(sizes[: groups.start]), sum(sizes[groups.start : groups.stop])
+
+    def read(wanted: list[str]) -> pa.RecordBatchReader:
+        query = partial(DuckDBPyConnection.sql, query=_ROWS, params=[[file], before, before + rows])
+        return plain_batches([file], wanted, groups) or _select(con, wanted, query)
+
+    return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, read)
 
 
-def _row_groups(file: str) -> list[int]:
-    """Return after how many rows each row group ends; at least one number."""
-    import pyarrow.parquet as pq  # noqa: PLC0415  # slow to import
-
-    metadata = pq.read_metadata(file)
-    ends, total = [], 0
-    for group in range(metadata.num_row_groups):
-        total += metadata.row_group(group).num_rows
-        ends.append(total)
-    return ends or [0]
-
-
-def _select(
-    con: DuckDBPyConnection, wanted: Iterable[str], relation: Callable[[DuckDBPyConnection], Any]
-) -> pa.RecordBatchReader:
+def _select(con: DuckDBPyConnection, wanted: list[str], relation: Callable[[DuckDBPyConnection], Any]) -> pa.RecordBatchReader:
     """Read columns on a cursor of its own, so that the connection is free to write."""
     columns = ", ".join(quoted(name) for name in wanted)
     return relation(con.cursor()).project(columns).to_arrow_reader(BATCH_ROWS)
@@ -181,7 +173,7 @@ def _arrow(files: list[str]) -> Source:
     if len(files) > 1:
         raise SourceRefused("only one Arrow file can be read at a time", "use Parquet for many")
 
-    def read(_: Iterable[str]) -> pa.RecordBatchReader:
+    def read(_: list[str]) -> pa.RecordBatchReader:
         reader = pa.ipc.open_file(pa.memory_map(files[0]))
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         return pa.RecordBatchReader.from_batches(reader.schema, batches)
