@@ -202,6 +202,18 @@ class ReleaseLost(LedgerError):
     code = "LDP319"
 
 
+class NotReleased(LedgerError):
+    """Something is drawn on a connection with a ledger, outside of a release that was charged."""
+
+    code = "LDP320"
+
+
+class KeyUnusable(LedgerError):
+    """The key of permanent reports is missing, damaged, another one, or readable by others."""
+
+    code = "LDP321"
+
+
 class DataError(LdpError):
     """The reports do not allow the estimate that was asked for."""
 

@@ -116,7 +116,7 @@ class Estimate:
         """Smallest and largest share of every value among all maxima of the likelihood: equal where it is unique."""
         if self.diagnosis.unique:
             return self.estimate, self.estimate
-        return identified(self._likelihood, self._theta)
+        return identified(self.likelihood, self._theta)
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
@@ -127,7 +127,7 @@ class Estimate:
         far from any distribution; where nearly all reports differ there is no such test, and it is 1. ``influence`` is how
         far one replaced report can move a share.
         """
-        model, fit = self._likelihood, self.of.fit
+        model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
         misfit = model.misfit(best_fit(model)) if model.operator.complete else np.zeros(1)
@@ -162,8 +162,14 @@ class Estimate:
         rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
         return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error:.4f}" for value, share, error in rows)])
 
+    def _repr_html_(self) -> str:
+        from ldpsql.notebook import html  # noqa: PLC0415  # only a notebook needs it
+
+        return html(self)
+
     @property
-    def _likelihood(self) -> Likelihood:
+    def likelihood(self) -> Likelihood:
+        """The likelihood of this group's reports."""
         return self.of.likelihood.group(self.group)
 
     @property

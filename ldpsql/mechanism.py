@@ -105,7 +105,10 @@ class CertifiedMechanism:
 
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value."""
-        drawn = self.draw(column)
+        return self.shown(self.draw(column))
+
+    def shown(self, drawn: Drawn) -> pa.Array:
+        """Return what was drawn as a column of reports."""
         if isinstance(self.reports, Domain):
             return pc.take(self.reports.values, pa.array(drawn), boundscheck=False)
         return self.reports.to_arrow(drawn)

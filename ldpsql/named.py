@@ -25,7 +25,9 @@ def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
         BadSettings: for a name that is no SQL name, or a mechanism that cannot be read.
 
     """
-    made = "".join(f"\nCREATE OR REPLACE MACRO ldp.m.{quoted(name)}() AS {_read(name, told, con)};" for name, told in named.items())
+    made = "".join(
+        f"\nCREATE OR REPLACE MACRO ldp.m.{quoted(name)}() AS {_read(name, told, con)};" for name, told in named.items()
+    )
     return Macros(f"CREATE SCHEMA IF NOT EXISTS ldp.m;{made}")
 
 

@@ -64,7 +64,12 @@ class Registry:
 
     @classmethod
     def load(cls) -> Registry:
-        """Return a registry with the built-in plugins and the installed ones that are allowed."""
+        """Return a registry with the built-in plugins and the installed ones that are allowed.
+
+        Raises:
+            BadSettings: where a settings file is wrong, or gives a mechanism the name of a plugin's.
+
+        """
         from ldpsql import __version__  # noqa: PLC0415  # the package imports this module lazily
 
         found = cls()
@@ -75,13 +80,18 @@ class Registry:
         }
         told = settings.load()
         allowed = _allowed(told)
-        found.named = told.mechanisms
         points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
         for point in points:
             found._add_installed(point, allowed)
         for name in sorted(allowed - {"*", *(p.name for p in points), *(p.dist.name for p in points if p.dist)}):
             found.plugins.append(Plugin(name, "-", "-", "not installed", "it is allowed, but no such plugin is installed"))
+        found._name(told.mechanisms)
         return found
+
+    def _name(self, mechanisms: Mapping[str, Any]) -> None:
+        if taken := mechanisms.keys() & self.mechanisms.keys():
+            raise BadSettings(f"ldpsql.toml names a mechanism '{min(taken)}', as a plugin does", "choose another name there")
+        self.named = mechanisms
 
     def _add_installed(self, point: EntryPoint, allowed: frozenset[str]) -> None:
         version = point.dist.version if point.dist else ""
@@ -201,13 +211,10 @@ class Registry:
 
         Raises:
             UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
-            BadSettings: where the settings give it a name that a plugin has.
 
         """
-        if isinstance(given, str) and (name := given.strip()) in self.named:
-            if name in self.mechanisms:
-                raise BadSettings(f"ldpsql.toml names a mechanism '{name}', as a plugin does", "choose another name there")
-            given = self.named[name]
+        if isinstance(given, str):
+            given = self.named.get(given.strip(), given)
         return _read(given, Mechanism, self.mechanisms)
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:

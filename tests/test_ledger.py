@@ -12,7 +12,7 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -349,7 +349,7 @@ def spend_alone(path: Path, worker: int) -> None:
 def test_processes_never_overspend(path: Path, start: Literal["fork", "spawn"]) -> None:
     if start == "fork":
         Ledger.open(path, Policy(epsilon_budget=1))  # a ledger that was used before the fork
-    context = multiprocessing.get_context(start)
+    context: Any = multiprocessing.get_context(start)
     workers = [context.Process(target=spend_alone, args=(path, number)) for number in range(4)]
     for worker in workers:
         worker.start()

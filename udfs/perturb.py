@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql import certify, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import NotPrivate
-from ldpsql.handles import MECHANISMS
+from ldpsql.guard import drawing, draws_handle
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.reports import HashReports, SetReports
 from ldpsql.sql import Macros, Scalar, guarded
@@ -55,20 +55,28 @@ def _each(
         return pa.array([], kind)
     first = handles[0].as_py()
     if handles.equals(_repeated(first)[: len(handles)]):
-        return draw(certify(MECHANISMS.thing(first)), column)
+        return draw(certify(drawing(first, len(column))), column)
     by_row = handles.to_numpy(zero_copy_only=False)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]
-    mechanisms = [certify(MECHANISMS.thing(int(by_row[at[0]]))) for at in rows]
+    mechanisms = [certify(drawing(int(by_row[at[0]]), len(at))) for at in rows]
     if len({mechanism.values for mechanism in mechanisms}) > 1:
         raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
     parts = [draw(mechanism, column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
     return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows))))
 
 
+@guarded
+def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
+    """Return the handles with which mechanisms draw on connections with these guards; NULL is no guard."""
+    rows = zip(plain(handles).to_pylist(), plain(guards).to_pylist(), strict=True)
+    return pa.array([draws_handle(handle, guard) for handle, guard in rows], pa.int64())
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb``."""
     return [
+        Scalar("__ldp_draws", draws, "BIGINT"),
         Scalar("__ldp_perturb", perturb, "INTEGER", volatile=True),
         Scalar("__ldp_perturb_words", perturb_words, "UBIGINT[]", volatile=True),
         Scalar("__ldp_perturb_hashed", perturb_hashed, "STRUCT(seed UBIGINT, y UINTEGER)", volatile=True),

@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
+from ldpsql.cli.options import MechanismOption
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 
 def audit(
-    mechanism: Annotated[str, typer.Option(help="The mechanism, as text: krr(epsilon=1, domain=['a', 'b']).")],
+    mechanism: MechanismOption,
     draws: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Also draw so often, and bound epsilon from below.")] = 0,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Compute the privacy of a mechanism exactly; with --draws also measure it, and fail where it exceeds the claim.
+    """Compute the privacy of a mechanism exactly.
+
+    With --draws also measure it, and fail where it exceeds the claim.
 
     Example: ldpsql audit --mechanism "krr(epsilon=1, domain=['a', 'b', 'c'])" --draws 1000000
     """

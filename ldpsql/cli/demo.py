@@ -12,7 +12,9 @@ def demo(
     epsilon: Annotated[str, typer.Option(help="Privacy parameter of every flight's report.")] = "1",
     page: Annotated[Path, typer.Option(help="Where to write the page with pictures.")] = Path("ldpsql-demo.html"),
 ) -> None:
-    """Perturb the carrier of every flight that left New York in 2013, estimate the shares per airport, compare.
+    """Perturb and estimate real data, end to end.
+
+    The carrier of every flight that left New York in 2013 is perturbed; its shares are estimated per airport and compared.
 
     Example: ldpsql demo --epsilon 0.5
     """

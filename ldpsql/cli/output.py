@@ -21,7 +21,7 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", help="How to write the rows.")]
+FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", envvar="LDPSQL_FORMAT", help="How to write the rows.")]
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], form: Format) -> None:

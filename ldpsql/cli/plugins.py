@@ -1,8 +1,10 @@
-"""``ldpsql plugins``: what is installed, what works, and what it offers."""
+"""``ldpsql plugins``: what is there, what works, and how to make, check, allow and install more."""
 
 from __future__ import annotations
 
 import inspect
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,12 +14,13 @@ from ldpsql.cli.output import Format, FormatOption, write_rows
 if TYPE_CHECKING:
     from ldpsql.spec import Spec
 
-app = typer.Typer(help="List and show mechanisms, estimators and the plugins they come from.", no_args_is_help=True)
+app = typer.Typer(help="List, show, check, make and install plugins.", no_args_is_help=True)
+UserOption = Annotated[bool, typer.Option("--user", help="In your own settings instead of the project's ldpsql.toml.")]
 
 
 @app.command(name="list", epilog="Example: ldpsql plugins list --format json")
 def list_plugins(form: FormatOption = Format.TABLE) -> None:
-    """List every plugin with its package, version and status, and why it is not used where it is not."""
+    """List every plugin, with why it is not used where it is not."""
     from ldpsql.registry import registry
 
     registry().functions()  # SQL families are checked when they are asked for their functions
@@ -37,7 +40,7 @@ def list_plugins(form: FormatOption = Format.TABLE) -> None:
 
 @app.command(epilog="Example: ldpsql plugins show krr")
 def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator.")]) -> None:
-    """Show a mechanism or an estimator: SQL signature, parameters, plugin and documentation."""
+    """Show a mechanism or an estimator in full."""
     from ldpsql.errors import PluginError, UnknownName
     from ldpsql.registry import registry
     from ldpsql.spec import sql_literal
@@ -51,7 +54,10 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
     spec = known[name]
     arguments = "report, m, " if spec.kind == "estimator" else ""
     typer.echo(f"{spec.kind}  {name}\nplugin     {registry().owner(name)}")
-    typer.echo(f"sql        ldp.{spec.signature().replace('(', '(' + arguments, 1)}\n")
+    typer.echo(f"file       {inspect.getsourcefile(spec)}")
+    typer.echo(f"sql        ldp.{spec.signature().replace('(', '(' + arguments, 1)}")
+    if spec.kind == "mechanism":
+        typer.echo(f"claim      {_claim(name)}")
     rows = [
         {
             "parameter": p.name,
@@ -61,5 +67,93 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
         }
         for p in spec.parameters()
     ]
+    typer.echo()
     write_rows(rows, Format.TABLE)
     typer.echo(f"\n{inspect.cleandoc(spec.__doc__ or '')}")
+    source = inspect.getdoc(sys.modules[spec.__module__])
+    typer.echo(f"\n{source or ''}".rstrip())
+
+
+def _claim(name: str) -> str:
+    """Return what a mechanism claims, at the parameters of an example."""
+    from ldpsql.registry import registry
+    from ldpsql.testing import examples
+
+    tried = examples(registry().mechanisms[name])
+    return f"{tried[0].claim()}, for {tried[0]}" if tried else "depends on the parameters: see ldp.describe"
+
+
+@app.command(epilog="Example: ldpsql plugins check coin --mechanism \"coin(epsilon=1, domain=['no', 'yes'])\"")
+def check(
+    plugin: Annotated[str, typer.Argument(help="An installed plugin, a mechanism, a .py file or a project's folder.")],
+    mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Check it as made here; repeat it.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Run the conformance suite; exit with 4 where a claim fails."""
+    from ldpsql.cli import checking
+    from ldpsql.errors import PluginError
+
+    rows = checking.verdicts(plugin, mechanism or [])
+    write_rows(rows, form)
+    failed = sum(row["verdict"] == "fails" for row in rows)
+    if failed:
+        raise PluginError(f"{failed} of {len(rows)} checks failed", "the reasons are in the rows")
+    typer.echo(f"{plugin} conforms: {len(rows)} checked, none failed", err=True)
+
+
+@app.command(epilog="Example: ldpsql plugins enable coin")
+def enable(name: Annotated[str, typer.Argument(help="An installed plugin.")], user: UserOption = False) -> None:
+    """Allow an installed plugin to be loaded."""
+    from ldpsql.cli import allowing
+
+    allowing.installed(name)
+    typer.echo(f"'{name}' is allowed in {allowing.change(name, allowed=True, user=user)}", err=True)
+    allowing.warn_of_environment()
+
+
+@app.command(epilog="Example: ldpsql plugins disable coin")
+def disable(name: Annotated[str, typer.Argument(help="A plugin that is allowed.")], user: UserOption = False) -> None:
+    """Allow a plugin no longer."""
+    from ldpsql.cli import allowing
+
+    typer.echo(f"'{name}' is no longer allowed in {allowing.change(name, allowed=False, user=user)}", err=True)
+    allowing.warn_of_environment()
+
+
+@app.command(epilog="Example: ldpsql plugins new spinner")
+def new(
+    name: Annotated[str, typer.Argument(help="The name of the mechanism, as SQL will call it.")],
+    directory: Annotated[Path, typer.Option("--directory", help="Where to put the folder ldpsql-NAME.")] = Path(),
+) -> None:
+    """Write a complete plugin: a mechanism, its test, its package."""
+    from ldpsql.cli import scaffold
+
+    folder = scaffold.write(name, directory)
+    typer.echo(folder)
+    typer.echo(
+        f"Next: put your channel into {folder / f'ldpsql_{name}.py'}, then\n"
+        f"  ldpsql plugins check {folder}\n  ldpsql plugins install {folder}\n  ldpsql plugins enable {name}",
+        err=True,
+    )
+
+
+@app.command(epilog="Example: ldpsql plugins install ./ldpsql-spinner")
+def install(package: Annotated[str, typer.Argument(help="A package, or the folder of a project.")]) -> None:
+    """Install a plugin, then check it; `enable` allows it."""
+    from ldpsql.cli import installing
+
+    for name in installing.install(package):
+        installing.check_in_a_new_process(name)
+        typer.echo(f"'{name}' is installed; allow it: ldpsql plugins enable {name}", err=True)
+
+
+@app.command(epilog="Example: ldpsql plugins uninstall spinner")
+def uninstall(name: Annotated[str, typer.Argument(help="An installed plugin.")]) -> None:
+    """Remove the package of a plugin, and allow it no longer."""
+    from ldpsql.cli import allowing, installing
+
+    installing.uninstall(name)
+    typer.echo(f"'{name}' is removed", err=True)
+    for user in (False, True):
+        if allowing.is_allowed(name, user=user):
+            allowing.change(name, allowed=False, user=user)

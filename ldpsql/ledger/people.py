@@ -39,7 +39,7 @@ class People:
             MissingValue, WrongType: where an id is NULL or not text, bytes or a whole number.
 
         """
-        counted = pc.value_counts(_text(users))
+        counted = pc.value_counts(id_bytes(users))
         ids, reports = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
         if not ids:
             raise InvalidParameter("there is nobody in this release", "pass the user id of each row")
@@ -56,7 +56,7 @@ class People:
         return blake2b(b"".join(self.pseudonyms) + reports, digest_size=16).hexdigest()
 
 
-def _text(users: Any) -> pa.Array:
+def id_bytes(users: Any) -> pa.Array:
     """Return user ids as bytes: the number 7 and the text '7' are one user, which can only charge too much."""
     column = users.to_arrow() if isinstance(users, pl.Series) else users
     if isinstance(column, Sequence) and not isinstance(column, str | bytes):

@@ -1,0 +1,5 @@
+"""``python -m ldpsql`` is ``ldpsql``."""
+
+from ldpsql.cli import main
+
+main()

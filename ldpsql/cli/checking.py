@@ -1,0 +1,104 @@
+"""The conformance suite over a plugin, as rows with a verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ldpsql.errors import LdpError, PluginError, UnknownName
+
+if TYPE_CHECKING:
+    from ldpsql.mechanism import Mechanism
+    from ldpsql.registry import Plugin
+
+
+def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
+    """Check what a plugin offers; return one row a check: what, verdict ("conforms" or "fails") and reason.
+
+    Args:
+        target: an installed plugin, a mechanism, a ``.py`` file or a folder with a ``pyproject.toml``.
+        mechanisms: how to make the mechanisms to check; by default as `ldpsql.testing.examples` guesses.
+
+    Raises:
+        PluginError: where it cannot be loaded, or offers nothing that can be checked.
+
+    """
+    from ldpsql.registry import registry
+    from ldpsql.testing import examples
+
+    names = _offered(target)
+    made = [registry().mechanism(text) for text in mechanisms]
+    made += [] if made else [example for name in names for example in examples(registry().mechanisms[name])]
+    if not made:
+        raise PluginError("nothing could be made to check", "say how to make it: --mechanism \"coin(1, ['no', 'yes'])\"")
+    return [_verdict(mechanism) for mechanism in made]
+
+
+def _verdict(mechanism: Mechanism) -> dict[str, Any]:
+    from ldpsql.testing import check_mechanism
+
+    try:
+        check_mechanism(mechanism)
+    except (AssertionError, LdpError) as error:
+        return {"checked": str(mechanism), "verdict": "fails", "reason": str(error)}
+    return {"checked": str(mechanism), "verdict": "conforms", "reason": "-"}
+
+
+def _offered(target: str) -> list[str]:
+    """Load a plugin if need be, and return the mechanisms that it offers."""
+    path = Path(target)
+    if path.suffix == ".py" and path.is_file():
+        plugins = [_load(path.stem, path.stem, path.parent)]
+    elif (path / "pyproject.toml").is_file():
+        plugins = [_load(name, module, path) for name, module in _entry_points(path).items()]
+    else:
+        return _installed(target)
+    return [offer.removeprefix("mechanism ") for plugin in plugins for offer in plugin.offers if offer.startswith("mechanism ")]
+
+
+def _entry_points(project: Path) -> dict[str, str]:
+    try:
+        told = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise PluginError("the project's pyproject.toml cannot be read", "see what: ldpsql plugins new") from None
+    points: dict[str, str] = told.get("project", {}).get("entry-points", {}).get("ldpsql", {})
+    if not points:
+        raise PluginError("the project has no entry point in the group ldpsql", "see what: ldpsql plugins new")
+    return points
+
+
+def _load(name: str, module: str, folder: Path) -> Plugin:
+    from ldpsql.registry import Plugin, registry
+
+    os.environ["LDPSQL_PLUGINS"] = ""  # the copy in hand, not an installed one
+    sys.path[:0] = [str(folder.resolve()), str((folder / "src").resolve())]
+    plugin = Plugin(name, str(folder), "-", "ok")
+    registry().add_module(module, plugin)
+    return _usable(plugin)
+
+
+def _usable(plugin: Plugin) -> Plugin:
+    if plugin.status != "ok":
+        raise PluginError(f"the plugin '{plugin.name}' is {plugin.status}: {plugin.reason}", "fix that first")
+    return plugin
+
+
+def _installed(target: str) -> list[str]:
+    """Return the mechanisms of an installed plugin, which is loaded for this check whether it is allowed or not."""
+    if "*" not in os.environ.get("LDPSQL_PLUGINS", ""):
+        os.environ["LDPSQL_PLUGINS"] = ",".join([*os.environ.get("LDPSQL_PLUGINS", "").split(","), target])
+    from ldpsql.registry import registry
+
+    if target in registry().mechanisms:
+        return [target]
+    found = next((p for p in registry().plugins if target in (p.name, p.package) and p.status != "not installed"), None)
+    if found is None:
+        known = [
+            *registry().mechanisms,
+            *(p.name for p in registry().plugins if not p.built_in and p.status != "not installed"),
+        ]
+        raise UnknownName("plugin", target, known)
+    return [offer.removeprefix("mechanism ") for offer in _usable(found).offers if offer.startswith("mechanism ")]

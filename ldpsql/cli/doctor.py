@@ -1,0 +1,104 @@
+"""``ldpsql doctor``: does everything that ldpsql stands on work here?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+
+import typer
+
+from ldpsql.cli.output import Format, FormatOption, write_rows
+
+_PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydantic", "typer")
+_EXTRAS = {"report": ("altair", "vl-convert-python"), "dbt": ("dbt-core", "dbt-duckdb")}
+
+
+def doctor(form: FormatOption = Format.TABLE) -> None:
+    """Check that everything works on this machine.
+
+    Packages, settings, random source, plugins, and one round through SQL; exits with 1 where one of them fails.
+
+    Example: ldpsql doctor --format json
+    """
+    checks = {
+        "packages": _packages,
+        "settings": _settings,
+        "random source": _random,
+        "plugins": _plugins,
+        "SQL": _round,
+        **{f"extra {name}": _extra(packages) for name, packages in _EXTRAS.items()},
+    }
+    rows = [{"check": name, **_told(check)} for name, check in checks.items()]
+    write_rows(rows, form)
+    if any(row["status"] == "failed" for row in rows):
+        raise typer.Exit(1)
+
+
+def _told(check: Callable[[], str]) -> dict[str, str]:
+    """Run a check: what it returns is said; a failure is one of its own, and stops no other."""
+    try:
+        return {"status": "ok", "finding": check()}
+    except _NotInstalled as missing:
+        return {"status": "absent", "finding": str(missing)}
+    except Exception as error:  # noqa: BLE001  # whatever is wrong is what was asked for
+        return {"status": "failed", "finding": str(error).strip().replace("\n", " ")}
+
+
+class _NotInstalled(Exception):
+    pass
+
+
+def _packages() -> str:
+    return ", ".join(f"{name} {version(name)}" for name in ("ldpsql", *_PACKAGES))
+
+
+def _extra(packages: tuple[str, ...]) -> Callable[[], str]:
+    def check() -> str:
+        try:
+            return ", ".join(f"{name} {version(name)}" for name in packages)
+        except PackageNotFoundError as error:
+            raise _NotInstalled(f"{error.name} is not installed") from None
+
+    return check
+
+
+def _settings() -> str:
+    from ldpsql import settings
+
+    told = settings.load()
+    files = [str(path) for path in (told.project, told.user) if path is not None and path.is_file()]
+    return ", ".join(files) or "no file: every setting has its default"
+
+
+def _random() -> str:
+    from ldpsql.randomness import random_words
+
+    if len(set(random_words(4096).tolist())) != 4096:  # by chance less often than once in 10^12
+        raise RuntimeError("the random source repeats itself: nothing may be perturbed here")
+    return "OpenSSL gives 64-bit words, none repeated"
+
+
+def _plugins() -> str:
+    from ldpsql.registry import registry
+
+    registry().functions()
+    broken = [
+        f"{plugin.name} ({plugin.reason})" for plugin in registry().plugins if plugin.status in ("broken", "not installed")
+    ]
+    if broken:
+        raise RuntimeError(", ".join(broken))
+    return f"{len(registry().mechanisms)} mechanisms and {len(registry().estimators)} estimators"
+
+
+def _round() -> str:
+    import ldpsql
+    from ldpsql.errors import InternalError
+
+    query = """WITH reports AS MATERIALIZED (SELECT ldp.perturb('a', ldp.krr(8, ['a', 'b'])) AS r FROM range(2000))
+               SELECT ldp.ibu(r, ldp.krr(8, ['a', 'b']))[1].estimate FROM reports"""
+    with ldpsql.connect() as con:
+        (share,) = con.execute(query).fetchone() or (0.0,)
+        engine = con.execute("SELECT version()").fetchone()
+    if not share > 0.9:
+        raise InternalError("2,000 reports of one value did not give it back", "reinstall ldpsql")
+    return f"DuckDB {engine[0] if engine else ''}: perturbed and estimated"

@@ -1,0 +1,71 @@
+"""Install and remove packages with uv, else with pip; where there is neither, say which command would do it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import invalidate_caches
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from ldpsql.cli.allowing import installed
+from ldpsql.errors import PluginError
+
+
+def install(package: str) -> list[str]:
+    """Install a package and return the plugins that it brought.
+
+    Raises:
+        PluginError: where it cannot be installed, or brings none.
+
+    """
+    _run("install", package)
+    invalidate_caches()
+    wanted = _canonical(_project_name(package))
+    names = [point.name for point in entry_points(group="ldpsql") if point.dist and _canonical(point.dist.name) == wanted]
+    if not names:
+        raise PluginError("the package was installed, but it has no entry point in the group ldpsql", "it is no plugin")
+    return names
+
+
+def uninstall(name: str) -> None:
+    """Remove the package that an installed plugin came with."""
+    point = installed(name)
+    _run("uninstall", point.dist.name if point.dist else name)
+
+
+def check_in_a_new_process(name: str) -> None:
+    """Run ``ldpsql plugins check`` where the new package can be imported."""
+    command = [sys.executable, "-m", "ldpsql", "plugins", "check", name]
+    if subprocess.run(command, env={**os.environ, "LDPSQL_PLUGINS": name}, check=False).returncode:  # noqa: S603
+        raise PluginError(f"'{name}' is installed, but does not conform", f"remove it: ldpsql plugins uninstall {name}")
+
+
+def _run(action: str, package: str) -> None:
+    """Install or uninstall a package in this Python's environment; what the installer says goes to stderr."""
+    uv = shutil.which("uv")
+    yes = ["--yes"] if action == "uninstall" and not uv else []
+    command = [uv, "pip", action, "--python", sys.executable] if uv else [sys.executable, "-m", "pip", action, *yes]
+    if not uv and find_spec("pip") is None:
+        raise PluginError("there is neither uv nor pip here", f"run: uv pip {action} --python {sys.executable} {package}")
+    if package.startswith("-"):
+        raise PluginError("this is not the name of a package", "a name or a folder")
+    if subprocess.run([*command, package], stdout=sys.stderr, check=False).returncode:  # noqa: S603
+        raise PluginError(f"the package could not be {action}ed", "the reason is above")
+
+
+def _project_name(package: str) -> str:
+    project = Path(package) / "pyproject.toml"
+    if project.is_file():
+        return str(tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name", ""))
+    wheel = re.match(r"(.+?)-\d.*\.(?:whl|tar\.gz)$", Path(package).name)
+    return wheel[1] if wheel else re.split(r"[\s\[<>=!~;@]", package, maxsplit=1)[0]
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,56 @@
+"""``ldpsql plan``: which mechanism, and which epsilon?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ldpsql.cli.output import Format, FormatOption, write_rows
+
+
+def plan(
+    reports: Annotated[int, typer.Option("--reports", "-n", min=1, help="How many reports will be collected.")],
+    values: Annotated[int | None, typer.Option("--values", "-k", help="How many values the domain has.")] = None,
+    epsilon: Annotated[list[str] | None, typer.Option(help="An epsilon to compare, such as 0.5; repeat it.")] = None,
+    mechanism: Annotated[
+        list[str] | None,
+        typer.Option("--mechanism", "-m", help="Compare this one: krr, or square_wave(1, 0, 100, bins=20); repeat it."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Compare mechanisms: expected error by epsilon.
+
+    Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
+    """
+    from ldpsql import planning
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.registry import registry
+
+    known, named = registry(), mechanism or []
+    only = [name for name in named if name in known.mechanisms]
+    compared = [known.mechanism(text) for text in named if text not in known.mechanisms]
+    if only or not compared:
+        if values is None:
+            raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")
+        compared += planning.over_declared_values(values, only)
+    rows = [asdict(expected) for expected in planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)]
+    write_rows(rows, form)
+    if output:
+        draw(output, rows)
+
+
+def draw(output: Path, rows: list[dict[str, Any]]) -> None:
+    """Draw the curves into a file."""
+    import polars as pl
+
+    from ldpsql import report
+
+    report.needs_extra()
+    from ldpsql import figures
+
+    report.save(output, figures.plan_chart(pl.DataFrame(rows)))
+    typer.echo(f"Wrote {output}", err=True)

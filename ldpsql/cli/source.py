@@ -1,0 +1,54 @@
+"""Where a command finds reports: a file, or a table of a database, which is opened for reading only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+def opened(database: str) -> DuckDBPyConnection:
+    """Open a database, or one in memory, with the functions attached.
+
+    Raises:
+        InvalidParameter: where there is no such file: DuckDB would make one.
+
+    """
+    import ldpsql
+    from ldpsql.errors import InvalidParameter
+
+    if database == ":memory:":
+        return ldpsql.connect()
+    if not Path(database).is_file():
+        raise InvalidParameter("there is no database of this name", "--database takes a DuckDB file")
+    return ldpsql.connect(database, read_only=True)
+
+
+def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str:
+    """Return a file or a table as SQL, once it is there and has these columns.
+
+    Raises:
+        InvalidParameter: where it is not there, or cannot be read as a table.
+        UnknownName: where a column is not.
+
+    """
+    import duckdb
+
+    from ldpsql.errors import InvalidParameter, UnknownName
+    from ldpsql.named import text_literal
+
+    table = text_literal(source)
+    try:
+        there = con.sql(f"FROM query_table({table})").columns
+    except duckdb.IOException:
+        raise InvalidParameter("this file is not there, or cannot be read as a table", "a Parquet, CSV or JSON file") from None
+    except duckdb.Error:
+        hint = "give a Parquet, CSV or JSON file, or a table and its --database"
+        raise InvalidParameter("there is no file and no table of this name", hint) from None
+    for column in columns:
+        if column not in there:
+            raise UnknownName("column", column, there)
+    return table
