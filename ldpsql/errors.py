@@ -251,6 +251,31 @@ class ConnectionRefused(LdpError):
     code = "LDP501"
 
 
+class SourceRefused(LdpError):
+    """What is to be perturbed cannot be read, or not as was asked."""
+
+    code = "LDP520"
+    exit_code = 5
+
+
+class DestinationExists(LdpError):
+    """There is something where the reports are to go."""
+
+    code = "LDP521"
+
+
+class UnfinishedRun(LdpError):
+    """An earlier run to this destination was not finished, or is going on."""
+
+    code = "LDP522"
+
+
+class DestinationRefused(LdpError):
+    """The reports cannot be written as was asked."""
+
+    code = "LDP523"
+
+
 class InternalError(LdpError):
     """A defect of ldpsql or of a plugin; the details are withheld because they may hold raw values."""
 

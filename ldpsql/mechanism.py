@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BeforeValidator, Field
 
 from ldpsql.certificate import Certificate, certificate
@@ -25,6 +27,7 @@ from ldpsql.reports import Alphabet, HashReports, SetReports
 from ldpsql.spec import EpsilonField, Spec
 
 _PROTECTS_LITTLE = 8
+_BLOCK = 1 << 15  # values at a time, so that what is computed on the way stays in the cache
 
 
 def _rule(given: object) -> str:
@@ -97,8 +100,10 @@ class CertifiedMechanism:
 
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
-        codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
-        return self.channel.draw(codes, words)
+        if len(column) <= _BLOCK:
+            codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
+            return self.channel.draw(codes, words)
+        return np.concatenate([self.draw(column.slice(start, _BLOCK), words) for start in range(0, len(column), _BLOCK)])
 
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value."""
@@ -107,7 +112,7 @@ class CertifiedMechanism:
     def shown(self, drawn: Drawn) -> pa.Array:
         """Return what was drawn as a column of reports."""
         if isinstance(self.reports, Domain):
-            return self.reports.values.take(pa.array(drawn))
+            return pc.take(self.reports.values, pa.array(drawn), boundscheck=False)
         return self.reports.to_arrow(drawn)
 
 

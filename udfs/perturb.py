@@ -13,6 +13,7 @@ from ldpsql.domain import plain
 from ldpsql.errors import NotPrivate
 from ldpsql.guard import drawing, draws_handle
 from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.reports import HashReports, SetReports
 from ldpsql.sql import Macros, Scalar, guarded
 
 
@@ -25,14 +26,13 @@ def perturb(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
 @guarded
 def perturb_words(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Draw one report made of words for each value: a set of values."""
-    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, pa.list_(pa.uint64()))
+    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, SetReports.type)
 
 
 @guarded
 def perturb_hashed(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Draw one report made of a seed and a symbol for each value."""
-    kind = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
-    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, kind)
+    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, HashReports.type)
 
 
 def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
