@@ -142,6 +142,12 @@ class NotReports(PrivacyError):
     code = "LDP305"
 
 
+class Redrawn(PrivacyError):
+    """Something that perturbs is not stored, so that every read of it would draw anew."""
+
+    code = "LDP309"
+
+
 class DataError(LdpError):
     """The reports do not allow the estimate that was asked for."""
 
