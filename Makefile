@@ -30,7 +30,7 @@ test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb,
 	$(DBT)/bin/python -m pytest tests/test_dbt.py
 
 test-browser: $(STAMP)  ## look at the pages in a real browser: Debian's chromium
-	$(RUN)python -m pytest tests/test_browser.py
+	$(RUN)python -m pytest -m browser tests/test_browser.py
 
 lint: $(STAMP)  ## style and types
 	$(RUN)ruff check .
