@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ldpsql.likelihood import Floats, Likelihood
+from ldpsql.likelihood import Likelihood
+from ldpsql.operators import Floats
 from ldpsql.spec import Spec
 
 
@@ -56,9 +57,20 @@ class Estimator(Spec):
 
     kind = "estimator"
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
+    intervals: Annotated[str, Field(pattern="^(each|simultaneous)$")] = Field(
+        "each", description="what `confidence` is for: 'each' interval, or all of a group being right together ('simultaneous')"
+    )
     misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
     )
+
+    def pointwise(self, count: int) -> float:
+        """Return the confidence of each of ``count`` intervals: Sidak's, where all are to be right together.
+
+        Source: Sidak, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 1967; it holds
+        for normal estimates however they are correlated.
+        """
+        return self.confidence ** (1 / count) if self.intervals == "simultaneous" else self.confidence
 
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:

@@ -92,6 +92,16 @@ class CertifiedMechanism:
     null_code: int | None
     outside_code: int | None
 
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return self.mechanism.name
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the certificate found."""
+        return self.certificate.epsilon
+
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
         codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)

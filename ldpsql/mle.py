@@ -1,7 +1,7 @@
 """Maximum likelihood on the simplex, with a certificate: max_theta sum_z q_z log(theta . a_z).
 
-`maximise` is Newton's method with an exact quadratic programme in each step; `keep_or_spread_mle` needs no iteration. Both are
-judged by the gap G = max g - 1 of `Likelihood.gap`, which bounds the distance to the maximum whatever was done to get there.
+`maximise` is Newton's method with an exact quadratic programme in each step. It is judged by the gap G = max g - 1 of
+`Likelihood.gap`, which bounds the distance to the maximum whatever was done to get there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.likelihood import Floats, KeepOrSpreadOperator, Likelihood
+from ldpsql.likelihood import Likelihood
+from ldpsql.operators import Floats
 
 EM_STEPS_FIRST = 20
 STALLED_STEPS = 10  # Newton steps without progress before rounding is taken to be the limit
@@ -29,22 +30,6 @@ def uniform(likelihood: Likelihood) -> Floats:
     """Return the uniform distribution for each group."""
     k = likelihood.operator.inputs
     return np.full((len(likelihood.counts), k), 1.0 / k)
-
-
-def keep_or_spread_mle(likelihood: Likelihood, operator: KeepOrSpreadOperator) -> Floats:
-    """Return the exact maximum for k-RR: water-filling on the sorted counts, all groups at once.
-
-    Source: Pinzon, Palamidessi et al., arXiv 2601.08603; it solves g_x = 1 where theta_x > 0 and g_x <= 1 elsewhere.
-    """
-    q, lift = operator.spread, operator.keep - operator.spread
-    falling = -np.sort(-likelihood.shares, axis=-1)
-    m = np.arange(1, operator.inputs + 1)
-    scale = falling.cumsum(axis=-1) / (lift + m * q)
-    active = falling > q * scale  # true up to some m, false after it
-    last = operator.inputs - 1 - active[:, ::-1].argmax(axis=-1)
-    chosen = np.take_along_axis(scale, last[:, None], axis=-1)
-    theta: Floats = np.maximum(0.0, (likelihood.shares / chosen - q) / lift)
-    return theta / theta.sum(axis=-1, keepdims=True)
 
 
 def maximise(likelihood: Likelihood, start: Floats, tolerance: float, max_iterations: int) -> tuple[Floats, int]:

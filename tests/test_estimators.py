@@ -14,10 +14,11 @@ from ldpsql import Estimator, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimation import align, estimate_counts
 from ldpsql.estimator import simplex_projection
-from ldpsql.likelihood import DenseOperator, Floats, KeepOrSpreadOperator, operator
-from ldpsql.mle import em_step, keep_or_spread_mle, maximise, uniform
+from ldpsql.fit import log_fit_p_value
+from ldpsql.mle import em_step, maximise, uniform
+from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.registry import registry
-from ldpsql.uncertainty import identified, intervals, log_fit_p_value, unique
+from ldpsql.uncertainty import identified, intervals, unique
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
@@ -83,7 +84,7 @@ def test_the_maximum_of_channel_8_lies_in_a_corner() -> None:
 def test_a_hand_solved_two_by_two() -> None:
     # keep 3/4: of 100 reports 60 are the first value, so theta = (0.6 - 0.25) / 0.5 = 0.7
     likelihood = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[60.0, 40.0], [90.0, 10.0]]))
-    theta = keep_or_spread_mle(likelihood, KeepOrSpreadOperator(2, 0.75, 0.25))
+    theta = likelihood.operator.maximum(likelihood.shares)
     assert theta == pytest.approx(np.array([[0.7, 0.3], [1.0, 0.0]]), abs=1e-15)
 
 
@@ -105,7 +106,8 @@ def test_the_closed_form_meets_the_optimality_conditions_to_1e_12(size: int) -> 
     op = operator(krr("0.5", size).channel())
     assert isinstance(op, KeepOrSpreadOperator)
     likelihood = Likelihood(op, RNG.integers(0, 1000, (200, size)).astype(np.float64) + np.eye(size)[0])
-    theta = keep_or_spread_mle(likelihood, op)
+    theta = op.maximum(likelihood.shares)
+    assert theta is not None
     gradient = likelihood.gradient(theta)
     assert np.all(gradient <= 1 + 1e-12)
     assert np.all(np.abs(gradient - 1)[theta > 1e-12] <= 1e-9)

@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from ldpsql import Estimator, Fit, InvalidParameter, Likelihood, Status, hookimpl
-from ldpsql.likelihood import Floats, KeepOrSpreadOperator
-from ldpsql.mle import em_step, keep_or_spread_mle, maximise, uniform
+from ldpsql.mle import em_step, maximise, uniform
+from ldpsql.operators import Floats
 
 
 def _stop(given: object) -> str:
@@ -44,9 +44,9 @@ class Ibu(Estimator):
         """Maximise the likelihood of every group, or stop on the way as asked."""
         if self.stop != "certified":
             return self._step_by_step(likelihood)
-        op = likelihood.operator
-        if isinstance(op, KeepOrSpreadOperator) and op.keep > op.spread:
-            return self._judged(likelihood, keep_or_spread_mle(likelihood, op), np.zeros(len(likelihood.counts), np.int64))
+        exact = likelihood.operator.maximum(likelihood.shares)
+        if exact is not None:
+            return self._judged(likelihood, exact, np.zeros(len(exact), np.int64))
         parts = [self._maximum(likelihood.group(i)) for i in range(len(likelihood.counts))]
         return self._judged(likelihood, np.concatenate([p[0] for p in parts]), np.array([p[1] for p in parts]))
 
