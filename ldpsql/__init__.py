@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.frames import estimate, perturb
+    from ldpsql.guard import release
     from ldpsql.hookspecs import hookimpl
+    from ldpsql.ledger import Ledger, Policy
     from ldpsql.likelihood import Likelihood
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
+    from ldpsql.permanent import Key
     from ldpsql.privacy import Epsilon
     from ldpsql.reports import HashReports, SetReports
 
@@ -39,9 +42,12 @@ _HOMES = {
     "estimator": ["Estimator", "Fit", "Status"],
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "perturb"],
+    "guard": ["release"],
     "hookspecs": ["hookimpl"],
+    "ledger": ["Ledger", "Policy"],
     "likelihood": ["Likelihood"],
     "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
+    "permanent": ["Key"],
     "privacy": ["Epsilon"],
     "reports": ["HashReports", "SetReports"],
 }
@@ -63,11 +69,14 @@ __all__ = [
     "IntervalMechanism",
     "InvalidParameter",
     "KeepOrSpread",
+    "Key",
     "LdpError",
+    "Ledger",
     "Likelihood",
     "Mechanism",
     "MetricMechanism",
     "NotPrivate",
+    "Policy",
     "RangeMechanism",
     "SetReports",
     "Status",
@@ -77,6 +86,7 @@ __all__ = [
     "estimate",
     "hookimpl",
     "perturb",
+    "release",
 ]
 
 

@@ -21,7 +21,9 @@ from ldpsql.errors import ImpossibleReport
 
 
 class WordReports(ABC):
-    """Reports made of unsigned 64-bit words."""
+    """Reports made of unsigned 64-bit words; ``type`` is that of a column of them."""
+
+    type: ClassVar[pa.DataType]
 
     @abstractmethod
     def to_arrow(self, drawn: Drawn) -> pa.Array:
@@ -56,6 +58,7 @@ class SetReports(WordReports):
 
     size: int
     marker: ClassVar[str] = "{'words': 1}"
+    type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 
     @property
     def words(self) -> int:
@@ -101,6 +104,7 @@ class HashReports(WordReports):
     symbols: int
     listed: int | None = None
     marker: ClassVar[str] = "{'hashed': 1}"
+    type: ClassVar[pa.DataType] = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
 
     def __len__(self) -> int:
         return (self.listed or 0) * self.symbols
@@ -145,6 +149,11 @@ class HashReports(WordReports):
 
 
 Alphabet: TypeAlias = Domain | SetReports | HashReports
+
+
+def type_of(alphabet: Alphabet) -> pa.DataType:
+    """Return the type of a column of reports."""
+    return alphabet.values.type if isinstance(alphabet, Domain) else alphabet.type
 
 
 def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,9 @@ CREATE OR REPLACE MACRO ldp._report
     (x, handle, reports STRUCT(words INTEGER)) AS __ldp_perturb_words(x, handle),
     (x, handle, reports STRUCT(hashed INTEGER)) AS __ldp_perturb_hashed(x, handle),
     (x, handle, reports) AS reports[__ldp_perturb(x, handle)];
-CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, __ldp_mechanism(m), (m).reports);
+-- Where attach was given a ledger, _guard() is its number, and only an open release draws.
+CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(__ldp_mechanism(m), ldp._guard());
+CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, ldp._draws(m), (m).reports);
 
 -- The level must not depend on the value: it is published as it is.
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
