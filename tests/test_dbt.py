@@ -12,6 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from ldpsql.ledger import Ledger
+
 pytest.importorskip("dbt.adapters.duckdb", reason="dbt has an environment of its own: make test-dbt")
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "dbt"
@@ -19,7 +21,9 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "dbt"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(EXAMPLE, tmp_path / "people", ignore=shutil.ignore_patterns("target", "logs", "*.duckdb")))
+    return Path(
+        shutil.copytree(EXAMPLE, tmp_path / "people", ignore=shutil.ignore_patterns("target", "logs", "*.duckdb", "*.ledger*"))
+    )
 
 
 def dbt(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -33,24 +37,48 @@ def rows(project: Path, query: str) -> list[tuple[Any, ...]]:
         return con.execute(query).fetchall()
 
 
-def test_the_example_builds_and_perturbs_every_person_once(project: Path) -> None:
+def test_the_example_builds_charges_the_ledger_and_perturbs_every_person_once(project: Path) -> None:
     built = dbt(project, "build")
     assert built.returncode == 0, built.stdout
-    assert "PASS=12 WARN=0 ERROR=0" in built.stdout
+    assert "PASS=13 WARN=0 ERROR=0" in built.stdout
     first = rows(project, "FROM reports ORDER BY person_id")
     assert len(first) == 2000
     with (project / "seeds" / "people.csv").open("a", encoding="utf-8") as people:
         people.writelines(f"{i},south,Lima\n" for i in range(2001, 2101))
-    again = dbt(project, "build")
+    again = dbt(project, "build", "--full-refresh")
     assert again.returncode == 0, again.stdout
     second = rows(project, "FROM reports ORDER BY person_id")
     assert second[:2000] == first  # 2,000 reports of 4 values: by chance never
     assert len(second) == 2100
+    history = Ledger.open(project / "people.ledger").history()
+    assert [(entry["users"], entry["epsilon"], entry["state"]) for entry in history] == [
+        (2000, "2", "published"),
+        (100, "2", "published"),
+    ]
     # 1,000 reports of each region at epsilon 2: a standard error below 0.04, and 0.25 is more than six of them.
     ((share,),) = rows(project, "SELECT estimate FROM shares WHERE region = 'south' AND value = 'Lima'")
     assert abs(share - 0.75) < 0.25
-    leftovers = "SELECT count(*) FROM duckdb_functions() WHERE NOT internal"
-    assert rows(project, leftovers) == [(0,)]  # nothing of ldpsql stays in the file
+    assert rows(project, "SELECT count(*) FROM duckdb_functions() WHERE NOT internal") == [(0,)]  # nothing stays in the file
+    shown = dbt(project, "show", "--select", "reports", "--full-refresh")
+    assert shown.returncode != 0 or "Lima" not in shown.stdout  # nobody is left to be drawn, and nothing is released
+
+
+def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
+    settings = project / "ldpsql.toml"
+    told = settings.read_text(encoding="utf-8")
+    settings.write_text(told.replace("epsilon=2", "epsilon=3"), encoding="utf-8")
+    refused = dbt(project, "build")
+    assert "[LDP311]" in refused.stdout
+    assert Ledger.open(project / "people.ledger").history() == []
+    settings.write_text(told, encoding="utf-8")
+    model = project / "models" / "reports.sql"
+    text = model.read_text(encoding="utf-8")
+    model.write_text(text + "\nwhere error('stopped') is null", encoding="utf-8")
+    assert dbt(project, "build").returncode != 0
+    assert [entry["state"] for entry in Ledger.open(project / "people.ledger").history()] == ["charged"]
+    model.write_text(text.replace("meta={'ldp'", "meta={'pdl'"), encoding="utf-8")
+    silent = dbt(project, "build")
+    assert "[LDP320] these models perturb, and do not say what their ledger is to charge: reports" in silent.stdout
 
 
 @pytest.mark.parametrize("materialized", ["view", "ephemeral"])
@@ -65,8 +93,9 @@ def test_a_model_that_would_draw_anew_at_every_read_stops_the_project(project: P
     assert built.returncode != 0
     assert f"[LDP309] these models perturb, but are not stored: leaky ({materialized})" in built.stdout
     assert not (project / "people.duckdb").exists() or rows(project, "SELECT * FROM duckdb_tables()") == []
-    (project / "models" / "leaky.sql").write_text("-- ldp.perturb(x, m) is only spoken of here\nselect 1 as x")
-    assert dbt(project, "run", "--select", "leaky").returncode == 0
+    if materialized == "view":
+        (project / "models" / "leaky.sql").write_text("-- ldp.perturb(x, m) is only spoken of here\nselect 1 as x")
+        assert dbt(project, "run", "--select", "leaky").returncode == 0
 
 
 def test_a_wrong_profile_or_mechanism_is_one_line(project: Path) -> None:
