@@ -28,12 +28,14 @@ def connect(
     *,
     name: str = "ldp",
     use: bool = False,
+    mechanisms: Mapping[str, Any] | None = None,
     ledger: Ledger | str | Path | None = None,
     key: Key | str | Path | None = None,
     **options: Any,
 ) -> DuckDBPyConnection:
     """Open a DuckDB database with the functions attached; ``options`` go to `duckdb.connect`."""
-    return attach(duckdb.connect(database, **options), name=name, use=use, ledger=ledger, key=key)
+    con = duckdb.connect(database, **options)
+    return attach(con, name=name, use=use, mechanisms=mechanisms, ledger=ledger, key=key)
 
 
 def attach(
