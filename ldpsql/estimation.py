@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
@@ -16,18 +16,17 @@ from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, Operator, SupportOperator, operator
+from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
+from ldpsql.operators import Floats, Operator, SupportOperator, collapsed, operator, packed
 from ldpsql.reports import HashReports, SetReports, distinct, impossible
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
     goodness_of_fit,
-    identified,
     intervals,
     suspicious,
-    unique,
 )
+from ldpsql.uniqueness import identified, unique
 
 MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
@@ -49,6 +48,8 @@ class Diagnosis:
     gap: float
     status: str
     remedy: str
+    chosen: str
+    reason: str
     unique: bool
     fit_statistic: float
     fit_p_value: float
@@ -99,7 +100,7 @@ class Estimates:
     @cached_property
     def intervals(self) -> Intervals:
         """Standard errors and intervals of all shares."""
-        return intervals(self.likelihood, self.fit.theta, self.estimator.pointwise(self.likelihood.operator.inputs))
+        return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
 
     def __getitem__(self, group: int) -> Estimate:
         return Estimate(self, group)
@@ -154,7 +155,8 @@ class Estimate:
         value is supported, with what the mechanism allows. ``influence`` is how far one replaced report can move a share.
         ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
         theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism,
-        where these were left out.
+        where these were left out. ``chosen`` is the estimator
+        that was used, ``reason`` why.
         """
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
@@ -168,6 +170,8 @@ class Estimate:
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
             remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._status.remedy,
+            chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
+            reason=fit.reasons[self.group] if fit.reasons else "asked for",
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
             fit_statistic=misfit,
             fit_p_value=float(np.exp(log_p)),
@@ -230,13 +234,16 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
     everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
     if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
         raise impossible()
+    described = certify(source) if isinstance(source, Mechanism) else source
+    if isinstance(described, CertifiedMechanism):
+        likelihood = replace(likelihood, layout=described.layout, named=described.named)
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
             "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
         )
-    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
+    return Estimates(described, estimator, likelihood, fit)
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
@@ -284,7 +291,8 @@ def _likelihoods(
         raise impossible()
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
-        yield np.array([i]), Likelihood(SupportOperator.observed(channel, words[at]), weights[None, at])
+        octets, added = collapsed(packed(channel, words[at]), weights[at])
+        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None])
 
 
 def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ldpsql.domain import family
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimator import Estimator
+from ldpsql.functionals import Functional
 from ldpsql.mechanism import Mechanism
 from ldpsql.mixed import Mixed, Repeated
 from ldpsql.registry import registry
@@ -48,6 +49,7 @@ class Handles(Generic[H]):
 Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]
 MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
+MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 PLANS: Handles[Plan] = Handles()
 
 

@@ -6,20 +6,27 @@ Everything takes groups along the first axis, so one call serves a GROUP BY.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.operators import Floats, Operator
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Counts of reports, shape (groups, outputs), under a channel; every group holds at least one report."""
+    """Counts of reports, shape (groups, outputs), under a channel; every group holds at least one report.
+
+    ``layout`` tells which values are neighbours: (inputs,) where they lie on a line, (rows, columns) on a grid row by row, ()
+    where there is no order. ``named`` is the value that each report is the name of, where all reports are values.
+    """
 
     operator: Operator
     counts: Floats
+    layout: tuple[int, ...] = ()
+    named: NDArray[np.int64] | None = None
 
     @cached_property
     def n(self) -> Floats:
@@ -61,4 +68,12 @@ class Likelihood:
 
     def group(self, i: int) -> Likelihood:
         """Return the likelihood of one group."""
-        return Likelihood(self.operator, self.counts[i : i + 1])
+        return self.with_counts(self.counts[i : i + 1])
+
+    def with_counts(self, counts: Floats) -> Likelihood:
+        """Return the likelihood of other counts under the same channel."""
+        return replace(self, counts=counts)
+
+    def with_operator(self, operator: Operator) -> Likelihood:
+        """Return the likelihood of the same counts under another channel, whose values have no order."""
+        return Likelihood(operator, self.counts)

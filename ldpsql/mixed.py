@@ -15,7 +15,7 @@ from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidPar
 from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, Operator, ProductOperator, StackOperator, SupportOperator
+from ldpsql.operators import Floats, Operator, ProductOperator, StackOperator, SupportOperator, packed
 from ldpsql.reports import HashReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
@@ -194,4 +194,4 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
     if not isinstance(known.channel, SetChannel):
         raise impossible()
     words, number = np.unique(known.reports.read(reports), axis=0, return_inverse=True)
-    return SupportOperator.observed(known.channel, words), number.ravel()
+    return SupportOperator(known.channel, packed(known.channel, words)), number.ravel()

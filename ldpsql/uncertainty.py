@@ -1,4 +1,4 @@
-"""Standard errors, intervals, goodness of fit and uniqueness: what can be said about an estimate from the reports alone."""
+"""Standard errors, intervals, and goodness of fit: what can be said about an estimate from the reports alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.estimator import simplex_projection
+from ldpsql.budget import Budget
+from ldpsql.estimator import Fit, Status, simplex_projection
 from ldpsql.fit import log_fit_p_value
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import maximise, uniform
+from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
 
 FALSE_ALARM = 1e-12  # chance of refusing honest reports
@@ -26,10 +27,19 @@ class Intervals:
     high: Floats
 
 
-def intervals(likelihood: Likelihood, theta: Floats, confidence: float) -> Intervals:
-    """Return the intervals of the operator at this confidence, cut to [0, 1] and widened to hold the estimate."""
+def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
+    """Return the errors and intervals of every share, intervals cut to [0, 1] and widened to hold the estimate.
+
+    Of an inversion they are its own, `Operator.inverted_interval`. Otherwise they are those of the debiased estimate one step
+    from the maximum of the likelihood, `Operator.interval`, whatever the estimate is: see `Estimator`.
+    """
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    error, low, high = likelihood.operator.interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
+    op, theta = likelihood.operator, fit.theta
+    if all(status is Status.INVERSION for status in fit.status):
+        error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
+    else:
+        known = all(status is Status.CERTIFIED for status in fit.status)
+        error, low, high = op.interval(likelihood.shares, likelihood.n, theta if known else best_fit(likelihood), z)
     return Intervals(error, np.minimum(np.clip(low, 0, 1), theta), np.maximum(np.clip(high, 0, 1), theta))
 
 
@@ -59,37 +69,5 @@ def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
 
 
 def best_fit(likelihood: Likelihood) -> Floats:
-    """Return the maximum-likelihood distribution of one group."""
-    exact = likelihood.operator.maximum(likelihood.shares)
-    return maximise(likelihood, uniform(likelihood), 1e-9, 100)[0] if exact is None else exact
-
-
-def unique(likelihood: Likelihood, theta: Floats) -> bool:
-    """Tell whether a maximum of one group's likelihood is the only one: the columns that can hold mass are independent."""
-    if likelihood.operator.injective:
-        return True
-    face, table = _optimal_face(likelihood, theta)
-    return bool(np.linalg.matrix_rank(table) == len(face))
-
-
-def identified(likelihood: Likelihood, theta: Floats) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest share that each value has among all maxima of one group's likelihood."""
-    from scipy.optimize import linprog  # noqa: PLC0415  # slow to import, needed only where the maximum is not unique
-
-    low, high = theta[0].copy(), theta[0].copy()
-    face, table = _optimal_face(likelihood, theta)
-    equal = np.vstack([table.T, np.ones(len(face))])
-    target = equal @ theta[0, face]
-    for place, x in enumerate(face):
-        cost = np.zeros(len(face))
-        cost[place] = 1.0
-        ends = [linprog(sign * cost, A_eq=equal, b_eq=target, bounds=(0, 1)) for sign in (1, -1)]
-        if all(end.status == 0 for end in ends):
-            low[x], high[x] = ends[0].fun, -ends[1].fun
-    return np.minimum(low, theta[0]), np.maximum(high, theta[0])
-
-
-def _optimal_face(likelihood: Likelihood, theta: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Return the values with g = 1, the only ones that can hold mass at a maximum, and their rows of the channel."""
-    face = np.flatnonzero(likelihood.gradient(theta)[0] > 1.0 - 1e-6)
-    return face, likelihood.operator.matrix()[face][:, likelihood.counts[0] > 0]
+    """Return the maximum-likelihood distribution of each group."""
+    return maximum_likelihood(likelihood, budget=Budget(100)).theta

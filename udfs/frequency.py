@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,17 +11,9 @@ import pyarrow as pa
 from ldpsql import Estimator, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, UnknownName
-from ldpsql.estimation import (
-    MAX_COUNT,
-    Diagnosis,
-    Estimate,
-    Estimates,
-    estimate_likelihood,
-    likelihoods,
-    possible,
-    whole_numbers,
-)
-from ldpsql.handles import MECHANISMS, PLANS, Plan
+from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, whole_numbers
+from ldpsql.groups import groups_of
+from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
 from ldpsql.reports import distinct
 from ldpsql.spec import sql_literal
@@ -48,47 +40,10 @@ def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
     return PLANS.number((MECHANISMS.thing(handle), estimator))
 
 
-@dataclass(frozen=True)
-class _Planned:
-    """The groups of one plan: their rows, and their counts as (report, number, group) triples."""
-
-    plan: Plan
-    rows: np.ndarray
-    reports: pa.Array
-    numbers: pa.Array
-    group: np.ndarray
-
-    def estimates(self) -> Iterator[tuple[np.ndarray, Estimates]]:
-        """Yield the rows of groups and their estimates; groups without reports are left out."""
-        source, estimator = self.plan
-        for part, likelihood in likelihoods(source, self.reports, self.numbers, self.group, len(self.rows)):
-            yield self.rows[part], estimate_likelihood(source, likelihood, estimator)
-
-    def without_impossible(self) -> tuple[_Planned, np.ndarray]:
-        """Leave out the reports that cannot occur, and groups of nothing else; return also how many they were in each group."""
-        fits = possible(self.plan[0], self.reports)
-        numbers = whole_numbers(self.numbers)
-        left_out = np.bincount(self.group[~fits], weights=numbers[~fits], minlength=len(self.rows)).astype(np.int64)
-        fits &= numbers > 0
-        there, group = np.unique(self.group[fits], return_inverse=True)
-        kept = pa.array(np.flatnonzero(fits))
-        reports, counted = self.reports.take(kept), self.numbers.take(kept)
-        return _Planned(self.plan, self.rows[there], reports, counted, group.ravel()), left_out
-
-
-def _planned(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[_Planned]:
-    """Yield the groups that hold anything, plan by plan."""
-    maps, handles = plain(histograms), plain(plans).to_numpy(zero_copy_only=False)
-    if pa.types.is_null(maps.type):
-        return
-    if not pa.types.is_map(maps.type):
-        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
-    filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
-    for handle in np.unique(handles[filled]):
-        rows = np.flatnonzero(filled & (handles == handle))
-        groups = maps.take(pa.array(rows))
-        group = np.repeat(np.arange(len(rows)), np.diff(groups.offsets.to_numpy()))
-        yield _Planned(PLANS.thing(int(handle)), rows, groups.keys, groups.items, group)
+def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:
+    """Estimate all groups that hold reports, plan by plan; yield the rows of the groups and their estimates."""
+    for handle, groups in groups_of(histograms, plans):
+        yield from groups.estimates(*PLANS.thing(handle))
 
 
 @guarded
@@ -96,7 +51,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
     sizes = np.zeros(len(histograms), dtype=np.int32)
     parts: list[tuple[np.ndarray, np.ndarray]] = []
-    for rows, found in (pair for planned in _planned(histograms, plans) for pair in planned.estimates()):
+    for rows, found in _estimates(histograms, plans):
         shown = found.intervals
         cells = np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)
         sizes[rows] = cells.shape[1]
@@ -113,12 +68,13 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
-    for planned in _planned(histograms, plans):
-        rest, left_out = planned.without_impossible()
-        impossible = dict(zip(planned.rows, left_out.tolist(), strict=True))
+    for handle, groups in groups_of(histograms, plans):
+        source, estimator = PLANS.thing(handle)
+        rest, left_out = groups.without_impossible(source)
+        impossible = dict(zip(groups.rows, left_out.tolist(), strict=True))
         for row, number in impossible.items():
             out[row] = _UNKNOWN | {"impossible": number}
-        for rows, found in rest.estimates():
+        for rows, found in rest.estimates(source, estimator) if len(rest.rows) else ():
             for place, row in enumerate(rows):
                 out[row] = _diagnosed(found[place], impossible[row])
     return pa.array(out, _diagnosis_type())

@@ -24,6 +24,9 @@ CREATE OR REPLACE MACRO ldp.ibu_repeated(reports, m, estimator := 'ibu', keep :=
                                            __ldp_repeated_plan(estimator, __ldp_mechanism(m))));
 CREATE OR REPLACE MACRO ldp.ibu_repeated_counts(counts, m, estimator := 'ibu') AS
     ldp._rows((m)."domain", __ldp_estimate(counts, __ldp_repeated_plan(estimator, __ldp_mechanism(m))));
+CREATE OR REPLACE MACRO ldp.diagnose_repeated(reports, m, keep := true, estimator := 'ibu(misfit=''allow'')') AS
+    ldp._diagnosis((m)."domain", __ldp_diagnose(ldp.repeated_counts(reports, keep := keep),
+                                                __ldp_repeated_plan(estimator, __ldp_mechanism(m))));
 
 COMMENT ON MACRO ldp.mixed_counts IS 'aggregate: the counts of the reports of each level, a MAP';
 COMMENT ON MACRO ldp.ibu_mixed IS 'aggregate: the estimate from reports that the mechanisms of several levels drew, by any estimator';
@@ -32,3 +35,4 @@ COMMENT ON MACRO ldp.diagnose_mixed IS 'aggregate: how far such an estimate can 
 COMMENT ON MACRO ldp.repeated_counts IS 'aggregate: the counts of lists of reports, a MAP';
 COMMENT ON MACRO ldp.ibu_repeated IS 'aggregate: the estimate from a list of reports of each user, by any estimator';
 COMMENT ON MACRO ldp.ibu_repeated_counts IS 'the same from counts';
+COMMENT ON MACRO ldp.diagnose_repeated IS 'aggregate: how far such an estimate can be trusted';

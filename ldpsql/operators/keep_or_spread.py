@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ldpsql.channels import TOTAL, KeepOrSpread
-from ldpsql.operators.base import Floats, Operator, operator
+from ldpsql.operators.base import Ends, Floats, Operator, operator
 
 
 class KeepOrSpreadOperator(Operator):
@@ -16,6 +16,7 @@ class KeepOrSpreadOperator(Operator):
     def __init__(self, size: int, keep: float, spread: float) -> None:
         self.inputs = self.outputs = size
         self.keep, self.spread = keep, spread
+        self.exchangeable = keep > spread
         self.injective = keep != spread  # a value that nobody reported has g < 1
 
     @property
@@ -33,6 +34,11 @@ class KeepOrSpreadOperator(Operator):
     def matrix(self) -> Floats:
         """Return P(report | value)."""
         return np.full((self.inputs, self.inputs), self.spread) + self._lift * np.eye(self.inputs)
+
+    @property
+    def votes(self) -> tuple[float, float]:
+        """A report speaks for the value that it names."""
+        return self.spread, self.keep
 
     @cached_property
     def condition(self) -> float:
@@ -65,17 +71,16 @@ class KeepOrSpreadOperator(Operator):
         theta: Floats = np.maximum(0.0, (shares / chosen - self.spread) / self._lift)
         return theta / theta.sum(axis=-1, keepdims=True)
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
-        """Return the multinomial error and Wilson's interval of every report's share, inverted: right also for few reports.
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return those of the inversion: no estimate knows more, and one step from any theta leads there."""
+        return self.inverted_interval(shares, n, theta, z)
 
-        Source: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
-        """
-        n, expected = n[:, None], self.forward(theta)
-        error = np.sqrt(expected * (1.0 - expected) / n) / abs(self._lift)
-        middle = shares + z**2 / (2 * n)
-        reach = z * np.sqrt(shares * (1 - shares) / n + (z / (2 * n)) ** 2)
-        ends = np.sort([self.invert(end / (1 + z**2 / n)) for end in (middle - reach, middle + reach)], axis=0)
-        return error, ends[0], ends[1]
+    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return c applied to the inversion, and the multinomial variance: V is (diag(P) - P P')/(keep - spread)^2."""
+        expected, inverted = self.forward(theta)[:, None, :], self.invert(shares)[:, None, :]
+        mean = expected @ c
+        variance = expected @ c**2 - mean**2
+        return (inverted @ c)[:, 0], variance[:, 0] / self._lift**2
 
 
 @operator.register

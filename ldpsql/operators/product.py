@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.operators.base import DenseOperator, Operator
+from ldpsql.operators.base import DenseOperator, Floats, Operator
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 
@@ -23,6 +25,7 @@ class ProductOperator(DenseOperator):
         """Multiply the columns ``positions`` of ``single``, a list of ``lengths[u]`` >= 1 of them for each u."""
         with np.errstate(divide="ignore"):
             logs = np.log(single.matrix()).T
+        self._single, self._positions, self._lengths = single, positions, lengths
         ends = np.concatenate([[0], np.cumsum(lengths)])
         table = np.empty((len(lengths), single.inputs))
         for first, last in _blocks(ends, single.inputs):
@@ -30,6 +33,22 @@ class ProductOperator(DenseOperator):
             table[first:last] = np.add.reduceat(logs[here], ends[first:last] - ends[first], axis=0)
         table -= np.maximum(table.max(axis=1, keepdims=True), -np.finfo(np.float64).max)
         super().__init__(np.exp(table).T)
+
+    @cached_property
+    def condition(self) -> float:
+        """That of one report, as `invert` takes the mean of a user's reports."""
+        return self._single.condition
+
+    @cached_property
+    def influence(self) -> float:
+        """That of one report: a user can replace a whole list, and the mean moves as far as all of it does."""
+        return self._single.influence
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return the inverse of the shares of single reports, where a user's reports share the weight of the user."""
+        each = np.repeat(shares / self._lengths, self._lengths, axis=-1)
+        counts = [np.bincount(self._positions, weights=row, minlength=self._single.outputs) for row in each]
+        return self._single.invert(np.array(counts))
 
 
 def _blocks(ends: NDArray[np.int64], inputs: int) -> list[tuple[int, int]]:

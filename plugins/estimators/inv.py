@@ -17,6 +17,7 @@ class Inv(Estimator):
     """
 
     name = "inv"
+    distribution = False
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Solve v A = q for every group."""
