@@ -4,7 +4,10 @@ VENV := .venv
 RUN := $(VENV)/bin/
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format bench docs clean
+DBT := .venv-dbt
+DBT_STAMP := $(DBT)/.installed
+
+.PHONY: demo test test-dbt test-browser lint format bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +20,17 @@ demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; 
 
 test: $(STAMP)  ## all tests
 	$(RUN)python -m pytest
+
+$(DBT_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DBT)
+	$(DBT)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dbt]' pytest
+	touch $(DBT_STAMP)
+
+test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own
+	$(DBT)/bin/python -m pytest tests/test_dbt.py
+
+test-browser: $(STAMP)  ## look at the pages in a real browser: Debian's chromium
+	$(RUN)python -m pytest -m browser tests/test_browser.py
 
 lint: $(STAMP)  ## style and types
 	$(RUN)ruff check .
@@ -34,4 +48,4 @@ bench: $(STAMP)  ## speed, as ratios against the plain engine in the same run
 	$(RUN)python benchmarks/sql.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DBT) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -142,6 +142,12 @@ class NotReports(PrivacyError):
     code = "LDP305"
 
 
+class Redrawn(PrivacyError):
+    """Something that perturbs is not stored, so that every read of it would draw anew."""
+
+    code = "LDP309"
+
+
 class LedgerError(PrivacyError):
     """The ledger of privacy budgets cannot be used; nothing is released without it."""
 
@@ -243,6 +249,12 @@ class NoReports(DataError):
     """There is not a single report to estimate from."""
 
     code = "LDP404"
+
+
+class NotApplicable(DataError):
+    """The estimator does not apply to reports of this mechanism."""
+
+    code = "LDP406"
 
 
 class ConnectionRefused(LdpError):

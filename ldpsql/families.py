@@ -100,6 +100,10 @@ class GridMechanism(Mechanism):
         """Return metric privacy for the Euclidean distance between centres."""
         return MetricLdp(self.epsilon, Grid(self.columns, self.rows, self.side))
 
+    def layout(self) -> tuple[int, ...]:
+        """Return rows and columns."""
+        return self.rows, self.columns
+
 
 def _distances(given: Any) -> tuple[tuple[Fraction, ...], ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(row, list | tuple) for row in given):
@@ -157,6 +161,10 @@ class MetricMechanism(Mechanism):
         if size % columns:
             raise InvalidParameter("the cells of a grid must fill its rows", "one value a cell, row by row")
         return Grid(columns, size // columns, self.side)
+
+    def layout(self) -> tuple[int, ...]:
+        """Return rows and columns where the values are the cells of a grid."""
+        return (len(self.values()) // self.columns, self.columns) if self.columns else ()
 
 
 def nearest(metric: Metric) -> Fraction:

@@ -13,7 +13,7 @@ import polars as pl
 import vl_convert
 from numpy.typing import NDArray
 
-from ldpsql.likelihood import Floats
+from ldpsql.operators import Floats
 
 BAR, INTERVAL, TRUTH = "#9ecae1", "#08519c", "#d94801"
 MAX_SIDE = 64  # cells of a heat map along one side; a larger table is averaged in blocks

@@ -45,6 +45,16 @@ class Guard:
             self.left = Counter()
             self.occupied.release()
 
+    def grant(self, draws: Counter[Mechanism]) -> None:
+        """Let these be drawn too, until `withdraw`: for statements that somebody else runs, several at a time."""
+        with self.counting:
+            self.left.update(draws)
+
+    def withdraw(self) -> None:
+        """Let nothing be drawn any longer."""
+        with self.counting:
+            self.left = Counter()
+
     def take(self, mechanism: Mechanism, rows: int) -> None:
         """Take some draws off what is left.
 
@@ -127,7 +137,7 @@ def release(
         raise NotReleased("this connection has no ledger", "give it one: ldpsql.attach(con, ledger='budget.ledger')")
     with con.cursor() as cursor:
         mechanisms = {column: _mechanism(cursor, told) for column, told in columns.items()}
-        rows, users = _people(cursor, dataset, guard.ledger.policy.privacy_unit)
+        rows, users = people(cursor, dataset, guard.ledger.policy.privacy_unit)
     charged = guard.ledger.charge(dataset, mechanisms, destination, users=users, part=part, again=again)
     if charged.stored:
         yield charged
@@ -147,7 +157,7 @@ def _mechanism(cursor: DuckDBPyConnection, told: Mechanism | str) -> Mechanism:
     return MECHANISMS.thing(number)
 
 
-def _people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa.ChunkedArray | None]:
+def people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa.ChunkedArray | None]:
     """Return the number of rows, and the user ids where they are the unit of privacy."""
     source = "query_table('" + dataset.replace("'", "''") + "')"
     if unit == "row":

@@ -20,11 +20,11 @@ from ldpsql.domain import Domain
 from ldpsql.duck import connect
 from ldpsql.errors import NotPrivate, PrivacyLeakWarning, UsageError
 from ldpsql.estimation import estimate_column
+from ldpsql.fit import log_fit_p_value
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.privacy import Epsilon
 from ldpsql.randomness import Words
 from ldpsql.registry import registry
-from ldpsql.uncertainty import log_fit_p_value
 
 FALSE_ALARM = 1e-9  # chance that a correct sampler is refused, for each value
 _CELLS = 1 << 24  # supports that are unpacked at a time

@@ -39,6 +39,7 @@ def test_kr_rs_error_is_the_one_of_its_formula() -> None:
     k, n, e = 50, 100_000, np.e
     lift = (e - 1) / (e + k - 1)
     told = expected_error(registry().mechanism(f"krr(1, {list(range(k))})"), n)
+    assert told.std_error is not None
     assert told.std_error == pytest.approx(np.sqrt((1 / k) * (1 - 1 / k) / n) / lift, rel=1e-9)
     assert told.reports_needed == int(np.ceil(n * (told.std_error / 0.01) ** 2))
 

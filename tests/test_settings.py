@@ -89,7 +89,10 @@ def test_settings_that_are_wrong_are_named(text: str, complaint: str, tmp_path: 
     write(tmp_path / "ldpsql.toml", text)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadSettings, match=complaint):
-        known = Registry.load()
-        monkeypatch.setattr("ldpsql.duck.registry", lambda: known)
-        monkeypatch.setattr("ldpsql.named.registry", lambda: known)
-        ldpsql.connect()
+        attached(monkeypatch)
+
+
+def attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Registry.load()
+    monkeypatch.setattr("ldpsql.duck.registry", lambda: known)
+    ldpsql.connect()

@@ -41,7 +41,9 @@ def _options(
         raise typer.Exit
     from ldpsql import settings
 
-    context.default_map = _for_each(context.command, dict(settings.load().defaults))
+    parameters = {"format": "form"}  # where a parameter is not called as its option is
+    defaults = {parameters.get(name, name): value for name, value in settings.load().defaults.items()}
+    context.default_map = _for_each(context.command, defaults)
 
 
 def _for_each(command: Any, defaults: dict[str, str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ldpsql.certificate import tight_epsilon
 from ldpsql.channels import MARGIN, from_doubles
 from ldpsql.errors import InvalidParameter
 from ldpsql.families import nearest, numbers
-from ldpsql.likelihood import Floats
+from ldpsql.operators import Floats
 from ldpsql.privacy import MetricLdp
 from ldpsql.spec import EpsilonField, NumberField, WholeField, decimal_text
 

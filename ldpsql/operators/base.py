@@ -1,0 +1,301 @@
+"""What every operator offers: theta -> P(report), its adjoint, its curvature, and what follows from them.
+
+A structure overrides what it can do better than the table of probabilities. Everything takes groups along the first axes, so
+one call serves a GROUP BY.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property, singledispatch
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels import Channel, TableChannel
+from ldpsql.errors import IllConditioned, InternalError
+
+Floats: TypeAlias = NDArray[np.float64]
+Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
+
+MAX_CONDITION = 1e8
+SCORE_WORK = 2e9  # most multiplications for a score interval
+
+
+class Operator(ABC):
+    """A channel as a linear map, for estimation."""
+
+    inputs: int
+    outputs: int
+    complete: bool = True  # whether the columns are the probabilities of all reports, not only of observed ones up to a factor
+    exchangeable: bool = False  # whether each report names one value and all values are treated alike
+    injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
+    sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
+
+    @abstractmethod
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta: shape (..., inputs) -> (..., outputs)."""
+
+    @abstractmethod
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z: shape (..., outputs) -> (..., inputs)."""
+
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """Return P(report | value), shape (inputs, outputs)."""
+
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(report | value) of some values."""
+        return self.matrix()[among]
+
+    def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights, shape (outputs,)."""
+        rows = self.rows(among)
+        return (rows * w) @ rows.T
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the curvature, to about a hundredth where it would take long: for steps and errors, not for certificates."""
+        return self.curvature(w, among)
+
+    @property
+    def votes(self) -> tuple[float, float] | None:
+        """The probabilities that a report speaks for another value than its own, and for its own, where that says it all.
+
+        Then the reports for a value are a binomial number, whatever the other shares are, and `invert` reads the shares off.
+        """
+        return None
+
+    @cached_property
+    def condition(self) -> float:
+        """The 2-norm condition number of the channel: how much inversion can magnify errors."""
+        return float(np.linalg.cond(self.matrix()))
+
+    @cached_property
+    def influence(self) -> float:
+        """By how much an inverted share moves at most, times n, when one of n reports is replaced."""
+        inverse = np.linalg.pinv(self.matrix())
+        return float((inverse.max(axis=0) - inverse.min(axis=0)).max())
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return the unbiased v with v A = shares: (groups, outputs) -> (groups, inputs); shares of values may be negative.
+
+        They sum to one, except where reports support sets: there only their expectation does.
+
+        Raises:
+            IllConditioned: where the channel has no inverse, or one that drowns the estimate in noise.
+
+        """
+        if not self.condition <= MAX_CONDITION:
+            raise ill_conditioned(self.condition)
+        # With more reports than values the least-squares inverse is still unbiased.
+        v = np.asarray(np.linalg.lstsq(self.matrix().T, shares.T, rcond=None)[0].T, dtype=np.float64)
+        return v / v.sum(axis=-1, keepdims=True)
+
+    def maximum(self, shares: Floats) -> Floats | None:  # noqa: ARG002  # for those that have one
+        """Return the maximum of the likelihood where it has a closed form: (groups, outputs) -> (groups, inputs)."""
+        return None
+
+    def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:  # noqa: ARG002  # for those that are not complete
+        """Return a statistic and ln of a bound of its p-value that tell honest reports of one group from others.
+
+        For operators that are not complete, whose reports nearly all differ: something of them must follow a known law. Without
+        one there is no test, and the p-value is 1.
+        """
+        return 0.0, 0.0
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """The least-squares inverse of the channel, shape (outputs, inputs)."""
+        return np.linalg.pinv(self.matrix())
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
+        if self.votes:
+            low, high = self.votes
+            chance = low + (high - low) * theta
+            return chance * (1.0 - chance) / (high - low) ** 2
+        return np.stack([p @ self._pull(at) ** 2 - at**2 for at, p in zip(theta, self.forward(theta), strict=True)])
+
+    def noise(self, theta: Floats) -> Floats:
+        """Return n times the variance of `invert` for every value if its own share were zero, the others' as in theta."""
+        if self.votes:
+            return self.scatter(np.zeros_like(theta))
+        out = []
+        for at, p in zip(theta, self.forward(theta), strict=True):
+            pull = self._pull(at)
+            own = np.einsum("xz,zx->x", self.matrix(), pull**2)
+            out.append(np.maximum(p @ pull**2 - at * own, 0.0) / np.maximum(1.0 - at, 1e-12))
+        return np.stack(out)
+
+    def _pull(self, theta: Floats) -> Floats:
+        """Return what one report contributes to `invert`, near theta: shape (outputs, inputs), its expectation is theta."""
+        return self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0)
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high of every share that `invert` gives, for each group; the error is exact at theta."""
+        if self.votes:
+            low, high = self.votes
+            ends = wilson(low + (high - low) * self.invert(shares), n, z)
+            inverted = np.sort([(end - low) / (high - low) for end in ends], axis=0)
+            return np.sqrt(self.scatter(theta) / n[:, None]), inverted[0], inverted[1]
+        expected, centre = self.forward(theta), self.invert(shares)
+        parts = [
+            self._score_interval(self._pull(at).T, v, at, p, p, float(size), z)
+            for v, at, p, size in zip(centre, theta, expected, n, strict=True)
+        ]
+        return _stacked(parts)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high of every share of each group, around the debiased estimate.
+
+        The centre is one step from theta, theta + V(g - 1), where V is the inverse, among directions that sum to zero, of the
+        expected information sum_z a_z a_z' / P_theta(z) of a report. On the border of the simplex theta itself is not normal
+        around the truth; the centre is. A share that the reports say nothing about has an infinite error. The ends are those
+        of the score interval, right also for few reports; where that would take long they are ``z`` errors from the centre.
+        """
+        expected = self.forward(theta)
+        gradient = self.adjoint(shares / np.maximum(expected, 1e-300))
+        parts = []
+        for i, p in enumerate(expected):
+            # The expected information needs all reports; with the observed ones, their shares stand for their probabilities.
+            weight, size = p if self.complete else shares[i], float(n[i])
+            inverse, unknown = tangent_inverse(
+                self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
+            )
+            centre = theta[i] + inverse @ (gradient[i] - 1.0)
+            if self.inputs**2 * self.outputs <= SCORE_WORK:
+                pull = theta[i][:, None] + inverse @ self.matrix() / np.maximum(p, 1e-300)
+                error, low, high = self._score_interval(pull, centre, theta[i], p, weight, size, z)
+            else:
+                error = np.sqrt(np.maximum(inverse.diagonal(), 0.0) / size)
+                low, high = centre - z * error, centre + z * error
+            # A share lies within 1 of anything on the simplex.
+            parts.append(tuple(np.where(unknown, u, e) for u, e in zip((np.inf, -1.0, 2.0), (error, low, high), strict=True)))
+        return _stacked(parts)
+
+    def _score_interval(  # what a normal approximation is made of
+        self, pull: Floats, centre: Floats, theta: Floats, expected: Floats, weight: Floats, n: float, z: float
+    ) -> Ends:
+        """Return error and score interval of one group's shares from what each report contributes, shape (inputs, outputs).
+
+        If the share of x is t and the others keep their proportions, a report's contribution has expectation t and variance
+        t own + (1 - t) other - t^2. The ends are the t for which the centre lies z errors away; for k-RR they are Wilson's
+        (Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927).
+        """
+        second = pull**2 @ weight
+        own = np.einsum("xz,xz->x", self.matrix() * (weight / np.maximum(expected, 1e-300)), pull**2)
+        error = np.sqrt(np.maximum(second - theta**2, 0.0) / n)
+        other = (second - theta * own) / np.maximum(1.0 - theta, 1e-12)
+        slope, constant = (own - other) * z**2 / n, other * z**2 / n
+        lead, half = 1.0 + z**2 / n, centre + slope / 2.0
+        reach = np.sqrt(np.maximum(half**2 - lead * (centre**2 - constant), 0.0))
+        return error, (half - reach) / lead, (half + reach) / lead
+
+    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.
+
+        ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have
+        shape (groups, m). A functional that the reports say nothing about has an infinite variance.
+        """
+        expected = self.forward(theta)
+        gradient = self.adjoint(shares / np.maximum(expected, 1e-300)) - 1.0
+        each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
+        centre, variance = np.empty((2, len(theta), c.shape[-1]))
+        for i, p in enumerate(expected):
+            weight = p if self.complete else shares[i]
+            information = self.curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
+            moved, unknown = tangent_solve(information, each[i])
+            centre[i] = theta[i] @ each[i] + gradient[i] @ moved
+            variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved))
+        return centre, variance
+
+
+class DenseOperator(Operator):
+    """Any channel, as its table of probabilities."""
+
+    def __init__(self, table: Floats) -> None:
+        self._table = table
+        self.inputs, self.outputs = table.shape
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta."""
+        return theta @ self._table
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        return w @ self._table.T
+
+    def matrix(self) -> Floats:
+        """Return P(report | value)."""
+        return self._table
+
+
+def ill_conditioned(condition: float) -> IllConditioned:
+    """Return the refusal to invert a channel."""
+    return IllConditioned(
+        f"the channel has condition number {condition:.3g}, too large to invert", "use ibu", condition=condition
+    )
+
+
+def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
+    error, low, high = (np.stack(column) for column in zip(*parts, strict=True))
+    return error, low, high
+
+
+def wilson(shares: Floats, n: Floats, z: float) -> tuple[Floats, Floats]:
+    """Return the ends of Wilson's interval of shares (groups, ...) of n reports each.
+
+    Source: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
+    """
+    n = n[:, None]
+    middle = shares + z**2 / (2 * n)
+    reach = z * np.sqrt(np.maximum(shares * (1 - shares), 0.0) / n + (z / (2 * n)) ** 2)
+    return (middle - reach) / (1 + z**2 / n), (middle + reach) / (1 + z**2 / n)
+
+
+def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Invert the information among directions that sum to zero; tell the values it says nothing about."""
+    eigenvalues, vectors = _tangent_spectrum(information)
+    lost = np.eye(len(information)) - 1.0 / len(information) - vectors @ vectors.T
+    return (vectors / eigenvalues) @ vectors.T, np.abs(lost).max(axis=1, initial=0.0) > 1e-6
+
+
+def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
+    """Return those eigenvalues, and their vectors, that can be told from zero among directions that sum to zero."""
+    centring = np.eye(len(information)) - 1.0 / len(information)
+    eigenvalues, vectors = np.linalg.eigh(centring @ information @ centring)
+    kept = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
+    return eigenvalues[kept], vectors[:, kept]
+
+
+def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return V c, where V inverts the information among directions that sum to zero; tell the columns it says nothing about.
+
+    By Cholesky's factors where these show no sign of a lost direction, which takes a tenth of the time of `tangent_inverse`.
+    """
+    size = len(information)
+    filled = information + information.trace() / size**2  # gives the direction (1, ..., 1) a curvature of its own
+    try:
+        pivots = np.linalg.cholesky(filled).diagonal() ** 2
+        safe = bool(pivots.min() > 1e-8 * pivots.max())
+    except np.linalg.LinAlgError:
+        safe = False
+    if safe:
+        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(size)]))
+        return solved[:, :-1] - solved[:, -1:] * (solved[:, :-1].sum(axis=0) / solved[:, -1].sum()), np.zeros(
+            c.shape[1], np.bool_
+        )
+    eigenvalues, vectors = _tangent_spectrum(information)
+    along, centred = vectors.T @ c, c - c.mean(axis=0)
+    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
+    return vectors @ (along / eigenvalues[:, None]), lost
+
+
+@singledispatch
+def operator(channel: Channel) -> Operator:
+    """Return the operator that fits the structure of a channel."""
+    if not isinstance(channel, TableChannel):
+        raise InternalError("the reports of this channel cannot be listed", "its operator is made for observed reports")
+    return DenseOperator(channel.probabilities())

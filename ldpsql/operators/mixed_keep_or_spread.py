@@ -1,0 +1,113 @@
+"""The likelihood of k-ary randomised response with an epsilon for each user: keep-or-spread channels over one domain."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ldpsql.operators.base import Floats, Operator
+
+_MAX_STEPS = 100
+_ROUNDING = 1e-15
+
+
+class MixedKeepOrSpreadOperator(Operator):
+    """Reports are pairs (level, value), laid out level by level: level e spreads ``spread[e]`` and keeps ``keep[e]``.
+
+    Counts of shape (groups, levels * values) go with it. ``weights`` are the shares of the levels among the reports: they are
+    known, and no estimate of theta depends on them.
+    """
+
+    def __init__(self, size: int, keep: Floats, spread: Floats, weights: Floats) -> None:
+        self.inputs, self.outputs = size, size * len(keep)
+        self._spread, self._lift, self._weights = spread, keep - spread, weights
+        self.injective = bool((self._lift > 0).all())  # a value that nobody reported has g < 1
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(level and report) under theta."""
+        spread, lift = (self._weights * part for part in (self._spread, self._lift))
+        total = theta.sum(axis=-1)[..., None, None]
+        out: Floats = spread[:, None] * total + lift[:, None] * theta[..., None, :]
+        return out.reshape(*theta.shape[:-1], self.outputs)
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        levels = self._levels(w) * self._weights[:, None]
+        spread: Floats = (levels.sum(axis=-1) @ self._spread)[..., None]
+        return spread + np.einsum("e,...ex->...x", self._lift, levels)
+
+    def _levels(self, w: Floats) -> Floats:
+        return w.reshape(*w.shape[:-1], len(self._lift), self.inputs)
+
+    def matrix(self) -> Floats:
+        """Return P(level and report | value)."""
+        return self.forward(np.eye(self.inputs))
+
+    @cached_property
+    def condition(self) -> float:
+        """A A' is a constant and a multiple of the identity."""
+        identity = (self._weights * self._lift) ** 2
+        constant = self._weights**2 * self._spread * (self.inputs * self._spread + 2 * self._lift)
+        return float(np.sqrt(1.0 + self.inputs * constant.sum() / identity.sum()))
+
+    @cached_property
+    def influence(self) -> float:
+        """One report moves one share up and another down, most at the level that keeps least."""
+        return float(1.0 / np.abs(self._lift).min())
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return the inversions of all levels, each counting for its share of the reports."""
+        expected = (self._weights * self._spread)[:, None]
+        return np.einsum("e,...ex->...x", 1.0 / self._lift, self._levels(shares) - expected)
+
+    def maximum(self, shares: Floats) -> Floats | None:
+        """Return the exact maximum for each group: it separates into one equation for each value and one for all."""
+        if not (self._lift > 0).all():
+            return None
+        return np.stack([_separable_maximum(one, self._spread / self._lift) for one in self._levels(shares)])
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
+        """Return standard error, low and high around the debiased estimate: the information is a diagonal but for constants."""
+        expected = self._levels(self.forward(theta))
+        diagonal = np.einsum("e,...ex->...x", (self._weights * self._lift) ** 2, 1.0 / expected)
+        inverse = 1.0 / diagonal
+        total = inverse.sum(axis=-1, keepdims=True)
+        slope = self.adjoint(shares / expected.reshape(shares.shape)) - 1.0
+        centre = theta + inverse * (slope - (inverse * slope).sum(axis=-1, keepdims=True) / total)
+        error = np.sqrt((inverse - inverse**2 / total) / n[:, None])
+        return error, centre - z * error, centre + z * error
+
+
+def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:
+    """Maximise sum_ex q_ex log(theta_x + b_e) over the simplex; ``shares`` has shape (levels, values).
+
+    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 where that is below c at 0. Their sum is convex and falls with c, so
+    Newton's method from a c that is too small comes to sum theta = 1 from one side.
+    """
+    c = float((shares / (1.0 + offsets[:, None])).sum(axis=0).max())
+    for _ in range(_MAX_STEPS):
+        theta, slope = _shares_at(c, shares, offsets)
+        step = (theta.sum() - 1.0) / slope
+        if step <= _ROUNDING * c:
+            break
+        c += step
+    return theta / theta.sum()
+
+
+def _shares_at(c: float, shares: Floats, offsets: Floats) -> tuple[Floats, float]:
+    """Return theta(c), and how fast its sum falls with c; again by Newton's method from below."""
+    theta = np.zeros(shares.shape[1])
+    active = np.flatnonzero((shares / offsets[:, None]).sum(axis=0) > c)
+    q, b = shares[:, active], offsets[:, None]
+    total = q.sum(axis=0)
+    at = np.maximum(0.0, total / c - (q * b).sum(axis=0) / total)  # below, as 1/(theta + b) is convex in b
+    for _ in range(_MAX_STEPS):
+        ratios = q / (at + b)
+        steepness = (ratios / (at + b)).sum(axis=0)
+        step = (ratios.sum(axis=0) - c) / steepness
+        at += step
+        if np.abs(step).max() <= _ROUNDING:
+            break
+    theta[active] = np.maximum(at, 0.0)
+    return theta, float((1.0 / steepness).sum())
