@@ -4,7 +4,13 @@ VENV := .venv
 RUN := $(VENV)/bin/
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format bench docs clean
+DBT := .venv-dbt
+DBT_STAMP := $(DBT)/.installed
+
+LOWEST := .venv-lowest
+LOWEST_STAMP := $(LOWEST)/.installed
+
+.PHONY: demo test test-dbt test-browser test-lowest test-stress lint format bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +23,32 @@ demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; 
 
 test: $(STAMP)  ## all tests
 	$(RUN)python -m pytest
+
+$(DBT_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DBT)
+	$(DBT)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dbt]' pytest
+	touch $(DBT_STAMP)
+
+test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own
+	$(DBT)/bin/python -m pytest tests/test_dbt.py
+
+test-browser: $(STAMP)  ## look at the pages in a real browser: Debian's chromium
+	$(RUN)python -m pytest -m browser tests/test_browser.py
+
+$(LOWEST_STAMP): pyproject.toml tests/lowest.py
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) -m tests.lowest > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
+	touch $(LOWEST_STAMP)
+
+test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are allowed; `make test` has the newest
+	$(LOWEST)/bin/python -m pytest
+
+ROUNDS ?= 25
+FUZZ ?= 20000
+test-stress: $(STAMP)  ## kill writers of a ledger, feed nonsense; in full: make test-stress ROUNDS=1000 FUZZ=1000000
+	$(RUN)python -m tests.stress.kill --rounds $(ROUNDS)
+	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)
 
 lint: $(STAMP)  ## style and types
 	$(RUN)ruff check .
@@ -34,4 +66,4 @@ bench: $(STAMP)  ## speed, as ratios against the plain engine in the same run
 	$(RUN)python benchmarks/sql.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DBT) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.frames import estimate, key_value, perturb
+    from ldpsql.guard import release
     from ldpsql.hookspecs import hookimpl
+    from ldpsql.ledger import Ledger, Policy
     from ldpsql.likelihood import Likelihood
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
     from ldpsql.pair_families import KeyValueMechanism, SignMechanism
+    from ldpsql.permanent import Key
     from ldpsql.privacy import Epsilon
     from ldpsql.reports import HashReports, PairReports, SetReports
 
@@ -40,10 +43,13 @@ _HOMES = {
     "estimator": ["Estimator", "Fit", "Status"],
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "key_value", "perturb"],
+    "guard": ["release"],
     "hookspecs": ["hookimpl"],
+    "ledger": ["Ledger", "Policy"],
     "pair_families": ["KeyValueMechanism", "SignMechanism"],
     "likelihood": ["Likelihood"],
     "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
+    "permanent": ["Key"],
     "privacy": ["Epsilon"],
     "reports": ["HashReports", "PairReports", "SetReports"],
 }
@@ -65,13 +71,16 @@ __all__ = [
     "IntervalMechanism",
     "InvalidParameter",
     "KeepOrSpread",
+    "Key",
     "KeyValueMechanism",
     "LdpError",
+    "Ledger",
     "Likelihood",
     "Mechanism",
     "MetricMechanism",
     "NotPrivate",
     "PairReports",
+    "Policy",
     "RangeMechanism",
     "SetReports",
     "SignMechanism",
@@ -83,6 +92,7 @@ __all__ = [
     "hookimpl",
     "key_value",
     "perturb",
+    "release",
 ]
 
 

@@ -36,6 +36,8 @@ _PLAIN_TYPES = {
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
     )
 }
+_INT64 = pa.int64().id
+_ALREADY_PLAIN = frozenset(t.id for t in _PLAIN_TYPES.values())
 
 
 def family(arrow_type: pa.DataType) -> str | None:
@@ -45,7 +47,11 @@ def family(arrow_type: pa.DataType) -> str | None:
 
 def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the column as one array (DuckDB hands over chunks), in a form that Arrow can look up."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    whole = column
+    if isinstance(column, pa.ChunkedArray):
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if whole.type.id in _ALREADY_PLAIN:
+        return whole
     if pa.types.is_string_view(whole.type):
         return whole.cast(pa.string())
     if isinstance(whole.type, pa.Bool8Type):
@@ -185,10 +191,10 @@ class Domain:
 
     def _range_codes(self, column: pa.Array) -> Codes | None:
         """Return the positions in a range of integers by subtraction; None where that does not settle it."""
-        if self._first_of_range is None or column.type != pa.int64() or column.null_count:
+        if self._first_of_range is None or column.type.id != _INT64 or column.null_count:
             return None
-        offset = column.to_numpy() - self._first_of_range
-        return None if (offset.view(np.uint64) >= len(self)).any() else offset.astype(np.int32)
+        offset = (column.to_numpy() - self._first_of_range).view(np.uint64)  # what lies below the first becomes very large
+        return offset.astype(np.int32) if len(offset) and offset.max() < len(self) else None
 
     def codes(
         self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -10,8 +11,11 @@ import duckdb
 from duckdb import DuckDBPyConnection
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from ldpsql import named
+from ldpsql import lint, named
 from ldpsql.errors import ConnectionRefused
+from ldpsql.guard import GUARDS, Guard, guard_of
+from ldpsql.ledger import Ledger
+from ldpsql.permanent import Key
 from ldpsql.registry import registry
 from ldpsql.sql import Macros, Scalar, quoted
 
@@ -19,13 +23,29 @@ _ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
 _MARK = "_ldpsql_made_this"
 
 
-def connect(database: str = ":memory:", *, name: str = "ldp", use: bool = False, **options: Any) -> DuckDBPyConnection:
+def connect(
+    database: str = ":memory:",
+    *,
+    name: str = "ldp",
+    use: bool = False,
+    mechanisms: Mapping[str, Any] | None = None,
+    ledger: Ledger | str | Path | None = None,
+    key: Key | str | Path | None = None,
+    **options: Any,
+) -> DuckDBPyConnection:
     """Open a DuckDB database with the functions attached; ``options`` go to `duckdb.connect`."""
-    return attach(duckdb.connect(database, **options), name=name, use=use)
+    con = duckdb.connect(database, **options)
+    return attach(con, name=name, use=use, mechanisms=mechanisms, ledger=ledger, key=key)
 
 
 def attach(
-    con: DuckDBPyConnection, *, name: str = "ldp", use: bool = False, mechanisms: Mapping[str, Any] | None = None
+    con: DuckDBPyConnection,
+    *,
+    name: str = "ldp",
+    use: bool = False,
+    mechanisms: Mapping[str, Any] | None = None,
+    ledger: Ledger | str | Path | None = None,
+    key: Key | str | Path | None = None,
 ) -> DuckDBPyConnection:
     """Put the SQL functions into an in-memory catalog of this connection's instance; attaching again renews them.
 
@@ -34,14 +54,24 @@ def attach(
         name: the catalog, by default ``ldp``.
         use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works unqualified.
         mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``.
+        ledger: from now on only what a release was charged for is drawn here, see `ldpsql.release`; it cannot be taken off.
+        key: the key of permanent reports, for ``ldp.perturb_once``; `ldpsql.Key.create` makes one.
+
+    Warns:
+        PrivacyLeakWarning: of views and generated columns that perturb; see `ldpsql.lint.lint`.
 
     Raises:
         BadSettings: where a named mechanism cannot be read.
         ConnectionRefused: where a catalog of that name belongs to somebody else.
+        LedgerError: where the ledger or the key cannot be used.
 
     """
+    watched = Guard(
+        Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger, Key.read(key) if isinstance(key, str | Path) else key
+    )
     with _ATTACHING, con.cursor() as cursor:  # a result that is still open on `con` would block it
         _make_catalog(cursor, name)
+        _watch(cursor, name, watched)
         cursor.execute(f"USE {quoted(name)}")  # a macro of the user's must not stand in the way of a scalar
         functions, known = registry().functions(), _python_scalars(cursor)
         for kind in (Scalar, Macros):  # macros of one plugin may call scalars of another
@@ -55,6 +85,7 @@ def attach(
         _create(cursor, [named.macros({**registry().named, **(mechanisms or {})}, cursor)], known, name)
     if use:
         _put_on_search_path(con, quoted(name))
+    lint.warn(con)
     return con
 
 
@@ -79,6 +110,22 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
         )
     cursor.execute(f"ATTACH ':memory:' AS {quoted(name)} (READ_WRITE)")
     cursor.execute(f"CREATE MACRO {quoted(name)}.{_MARK}() AS true")
+
+
+def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
+    """Let a macro hold the number of the guard; what another attach has set stays, unless it is set anew."""
+    there = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = '_guard'"
+    known = cursor.execute(there, [name]).fetchone() == (True,)
+    earlier = guard_of(cursor, name) if known else None
+    if earlier is not None:
+        guard = Guard(guard.ledger or earlier.ledger, guard.key or earlier.key)
+    if guard.ledger is None and guard.key is None:
+        number = "NULL"
+    elif earlier is not None and (guard.ledger, guard.key) == (earlier.ledger, earlier.key):
+        return
+    else:
+        number = str(GUARDS.number(guard))
+    cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}._guard() AS {number}::BIGINT")
 
 
 def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:

@@ -148,6 +148,84 @@ class DuplicateKey(PrivacyError):
     code = "LDP306"
 
 
+class Redrawn(PrivacyError):
+    """Something that perturbs is not stored, so that every read of it would draw anew."""
+
+    code = "LDP309"
+
+
+class LedgerError(PrivacyError):
+    """The ledger of privacy budgets cannot be used; nothing is released without it."""
+
+    code = "LDP310"
+
+
+class BudgetExceeded(LedgerError):
+    """A release would cost some person more than the budget."""
+
+    code = "LDP311"
+
+
+class LedgerMissing(LedgerError):
+    """There is no ledger where it should be, and no policy to begin one with."""
+
+    code = "LDP312"
+
+
+class LedgerDamaged(LedgerError):
+    """The file is not a ledger, or its content is damaged."""
+
+    code = "LDP313"
+
+
+class LedgerVersion(LedgerError):
+    """The ledger was written by a version of ldpsql with another layout."""
+
+    code = "LDP314"
+
+
+class LedgerUnwritable(LedgerError):
+    """The ledger cannot be written: full disk, missing permission, read-only place."""
+
+    code = "LDP315"
+
+
+class LedgerBusy(LedgerError):
+    """Another process kept the ledger for too long."""
+
+    code = "LDP316"
+
+
+class PolicyMismatch(LedgerError):
+    """The ledger keeps another policy than the one that was given."""
+
+    code = "LDP317"
+
+
+class UnknownRelease(LedgerError):
+    """A release is not in the ledger: the ledger is older than the data, or another one."""
+
+    code = "LDP318"
+
+
+class ReleaseLost(LedgerError):
+    """A release was published before, and its reports are no longer where they were put."""
+
+    code = "LDP319"
+
+
+class NotReleased(LedgerError):
+    """Something is drawn on a connection with a ledger, outside of a release that was charged."""
+
+    code = "LDP320"
+
+
+class KeyUnusable(LedgerError):
+    """The key of permanent reports is missing, damaged, another one, or readable by others."""
+
+    code = "LDP321"
+
+
 class DataError(LdpError):
     """The reports do not allow the estimate that was asked for."""
 
@@ -189,6 +267,31 @@ class ConnectionRefused(LdpError):
     """The functions could not be attached to this connection."""
 
     code = "LDP501"
+
+
+class SourceRefused(LdpError):
+    """What is to be perturbed cannot be read, or not as was asked."""
+
+    code = "LDP520"
+    exit_code = 5
+
+
+class DestinationExists(LdpError):
+    """There is something where the reports are to go."""
+
+    code = "LDP521"
+
+
+class UnfinishedRun(LdpError):
+    """An earlier run to this destination was not finished, or is going on."""
+
+    code = "LDP522"
+
+
+class DestinationRefused(LdpError):
+    """The reports cannot be written as was asked."""
+
+    code = "LDP523"
 
 
 class InternalError(LdpError):

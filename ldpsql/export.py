@@ -79,6 +79,8 @@ def _bodies(known: CertifiedMechanism, name: str) -> Iterator[Body]:
     if isinstance(channel, KeepOrSpread) and channel.keep > channel.spread and isinstance(reports, Domain):
         return _keep_or_spread(channel, _literal(known.values), _literal(reports), name)
     if isinstance(channel, TableChannel) and isinstance(reports, Domain):
+        if channel.inputs * channel.outputs > MAX_CELLS:
+            raise InvalidParameter(f"a channel of more than {MAX_CELLS} cells is too large for SQL text", "use ldpsql itself")
         invertible = operator_of(known.mechanism).condition <= MAX_CONDITION
         return _listed(channel, _literal(known.values), _literal(reports), name, invertible=invertible)
     raise InvalidParameter(
@@ -113,8 +115,6 @@ def _keep_or_spread(channel: KeepOrSpread, values: str, alphabet: str, name: str
 
 
 def _listed(channel: TableChannel, values: str, alphabet: str, name: str, *, invertible: bool) -> Iterator[Body]:
-    if channel.inputs * channel.outputs > MAX_CELLS:
-        raise InvalidParameter(f"a channel of more than {MAX_CELLS} cells is too large for SQL text", "use ldpsql itself")
     table = channel.probabilities()
     inverse = np.asarray(np.linalg.pinv(table).T, dtype=np.float64)
     solved = f"{name}__scaled(list_transform({numbers(inverse)}, lambda row: list_dot_product(row, s)))"

@@ -6,6 +6,7 @@ can neither draw wrongly nor spend more than it says, and never sees a value.
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -13,17 +14,21 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from ldpsql.certificate import Certificate, certificate
 from ldpsql.channels import Channel, Drawn, KeepOrWindow, OrthogonalHash, SetChannel, TableChannel
 from ldpsql.domain import Domain, DomainField
-from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PluginError
+from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PluginError, PrivacyLeakWarning
 from ldpsql.privacy import Claim, Epsilon, PureLdp
 from ldpsql.randomness import Words, random_words
 from ldpsql.reports import Alphabet, HashReports, SetReports
 from ldpsql.spec import EpsilonField, Spec
+
+_PROTECTS_LITTLE = 8
+_BLOCK = 1 << 15  # values at a time, so that what is computed on the way stays in the cache
 
 
 def _rule(given: object) -> str:
@@ -124,14 +129,19 @@ class CertifiedMechanism:
 
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
-        codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
-        return self.channel.draw(codes, words)
+        if len(column) <= _BLOCK:
+            codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
+            return self.channel.draw(codes, words)
+        return np.concatenate([self.draw(column.slice(start, _BLOCK), words) for start in range(0, len(column), _BLOCK)])
 
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value."""
-        drawn = self.draw(column)
+        return self.shown(self.draw(column))
+
+    def shown(self, drawn: Drawn) -> pa.Array:
+        """Return what was drawn as a column of reports."""
         if isinstance(self.reports, Domain):
-            return self.reports.values.take(pa.array(drawn))
+            return pc.take(self.reports.values, pa.array(drawn), boundscheck=False)
         return self.reports.to_arrow(drawn)
 
 
@@ -159,6 +169,9 @@ def certify(mechanism: Mechanism) -> CertifiedMechanism:
     proof = certificate(channel, claim)
     if channel.inputs != len(values) or not _belongs(reports, channel):
         raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its domain and alphabet")
+    if isinstance(claim, PureLdp) and claim.epsilon.value > _PROTECTS_LITTLE:  # once a mechanism: the result is kept
+        protects = f"{mechanism.name} with epsilon {claim.epsilon} protects very little: reports are nearly the values"
+        warnings.warn(protects, PrivacyLeakWarning, stacklevel=2)
     null_code, outside_code = (_position(values, rule) for rule in (mechanism.nulls, mechanism.outside))
     return CertifiedMechanism(mechanism, channel, proof, values, reports, null_code, outside_code)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Codes
-from ldpsql.domain import MISSING, OUTSIDE, Domain, plain
+from ldpsql.domain import MISSING, OUTSIDE, Domain, plain, shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 
 MAX_VALUES = 20_000
@@ -123,5 +123,5 @@ def doubles(column: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_null(column.type):
         return np.zeros(len(column))
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
-        raise WrongType(f"the column has type {column.type}, the mechanism perturbs numbers", "cast the column")
+        raise WrongType(f"the column has type {shown_type(column.type)}, the mechanism perturbs numbers", "cast the column")
     return column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 import pluggy
@@ -28,6 +30,7 @@ from ldpsql.spec import Spec, bind, read_call
 from ldpsql.sql import Macros, Scalar
 
 _BUILT_IN = ("ldpsql.plugins", "ldpsql.udfs")
+PATIENCE = 30.0  # seconds for the import of somebody's plugin
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 S = TypeVar("S", bound=Spec)
 
@@ -64,7 +67,12 @@ class Registry:
 
     @classmethod
     def load(cls) -> Registry:
-        """Return a registry with the built-in plugins and the installed ones that are allowed."""
+        """Return a registry with the built-in plugins and the installed ones that are allowed.
+
+        Raises:
+            BadSettings: where a settings file is wrong, or gives a mechanism the name of a plugin's.
+
+        """
         from ldpsql import __version__  # noqa: PLC0415  # the package imports this module lazily
 
         found = cls()
@@ -75,13 +83,18 @@ class Registry:
         }
         told = settings.load()
         allowed = _allowed(told)
-        found.named = told.mechanisms
         points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
         for point in points:
             found._add_installed(point, allowed)
         for name in sorted(allowed - {"*", *(p.name for p in points), *(p.dist.name for p in points if p.dist)}):
             found.plugins.append(Plugin(name, "-", "-", "not installed", "it is allowed, but no such plugin is installed"))
+        found._name(told.mechanisms)
         return found
+
+    def _name(self, mechanisms: Mapping[str, Any]) -> None:
+        if taken := mechanisms.keys() & self.mechanisms.keys():
+            raise BadSettings(f"ldpsql.toml names a mechanism '{min(taken)}', as a plugin does", "choose another name there")
+        self.named = mechanisms
 
     def _add_installed(self, point: EntryPoint, allowed: frozenset[str]) -> None:
         version = point.dist.version if point.dist else ""
@@ -96,12 +109,11 @@ class Registry:
     def add_module(self, module: str, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
         self.plugins.append(plugin)
-        try:
-            imported: object = import_module(module)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # a plugin may raise anything
-            plugin.status, plugin.reason = "broken", f"importing it raised {type(error).__name__}: {error}"
-            return
-        self.add(imported, plugin)
+        imported = import_module(module) if plugin.built_in else _imported(module)
+        if isinstance(imported, BaseException):
+            plugin.status, plugin.reason = "broken", f"importing it raised {type(imported).__name__}: {imported}"
+        else:
+            self.add(imported, plugin)
 
     def add(self, module: object, plugin: Plugin) -> None:
         """Add what a plugin offers, all of it or nothing."""
@@ -201,13 +213,10 @@ class Registry:
 
         Raises:
             UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
-            BadSettings: where the settings give it a name that a plugin has.
 
         """
-        if isinstance(given, str) and (name := given.strip()) in self.named:
-            if name in self.mechanisms:
-                raise BadSettings(f"ldpsql.toml names a mechanism '{name}', as a plugin does", "choose another name there")
-            given = self.named[name]
+        if isinstance(given, str):
+            given = self.named.get(given.strip(), given)
         return _read(given, Mechanism, self.mechanisms)
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
@@ -232,6 +241,23 @@ def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str,
     if name not in known:
         raise UnknownName(base.kind, name, known)
     return bind(known[name], arguments, named)  # type: ignore[return-value]  # known holds classes of this base
+
+
+def _imported(module: str) -> object:
+    """Return a module, or what its import raised; it runs in a thread of its own, so that one that hangs holds up nothing."""
+    done: SimpleQueue[object] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put(import_module(module))
+        except BaseException as error:  # noqa: BLE001  # a plugin may raise anything
+            done.put(error)
+
+    Thread(target=work, name=f"import {module}", daemon=True).start()
+    try:
+        return done.get(timeout=PATIENCE)
+    except Empty:
+        return TimeoutError(f"it was not done after {PATIENCE:g} seconds")
 
 
 def _built_in() -> list[str]:

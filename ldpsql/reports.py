@@ -23,7 +23,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class WordReports(ABC):
-    """Reports made of unsigned 64-bit words."""
+    """Reports made of unsigned 64-bit words; ``type`` is that of a column of them."""
+
+    type: ClassVar[pa.DataType]
 
     @abstractmethod
     def to_arrow(self, drawn: Drawn) -> pa.Array:
@@ -58,6 +60,7 @@ class SetReports(WordReports):
 
     size: int
     marker: ClassVar[str] = "{'words': 1}"
+    type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 
     @property
     def words(self) -> int:
@@ -103,6 +106,7 @@ class HashReports(WordReports):
     symbols: int
     listed: int | None = None
     marker: ClassVar[str] = "{'hashed': 1}"
+    type: ClassVar[pa.DataType] = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
 
     def __len__(self) -> int:
         return (self.listed or 0) * self.symbols
@@ -164,6 +168,11 @@ class PairReports:
 
     def __len__(self) -> int:
         return (len(self.keys) + self.dummies) * self.cells
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of a column of such reports."""
+        return pa.struct([("key", self.keys.values.type), (self.told, pa.int8() if self.told == "sign" else pa.int16())])
 
     def told_apart(self, drawn: Drawn) -> Drawn:
         """Return draws of the channel as positions among the reports that differ: those of all dummies are the last one."""
@@ -237,6 +246,7 @@ class SymbolReports:
 
     symbols: int
     marker: ClassVar[str] = SetReports.marker
+    type: ClassVar[pa.DataType] = SetReports.type
 
     def __len__(self) -> int:
         return self.symbols
@@ -275,6 +285,11 @@ class SymbolReports:
 
 
 Alphabet: TypeAlias = Domain | SetReports | HashReports | PairReports | SymbolReports
+
+
+def type_of(alphabet: Alphabet) -> pa.DataType:
+    """Return the type of a column of reports."""
+    return alphabet.values.type if isinstance(alphabet, Domain) else alphabet.type
 
 
 def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:

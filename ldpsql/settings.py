@@ -1,8 +1,9 @@
 """Settings: the project's ``ldpsql.toml``, found upward from here, goes before the user's; the environment before both.
 
-Three sections are known. ``[plugins] allow = ["coin"]`` lists the installed plugins that may be loaded (LDPSQL_PLUGINS);
+Four sections are known. ``[plugins] allow = ["coin"]`` lists the installed plugins that may be loaded (LDPSQL_PLUGINS);
 ``[mechanisms] city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"`` names a mechanism, which is then ``city`` in Python and on the
-command line and ``ldp.m.city()`` in SQL; ``[defaults] format = "json"`` is for the command line (LDPSQL_FORMAT).
+command line and ``ldp.m.city()`` in SQL; ``[defaults] format = "json"`` is for the command line (LDPSQL_FORMAT); ``[ledger]``
+has the path of the ledger (LDPSQL_LEDGER), the key of permanent reports (LDPSQL_KEY), and the ledger's policy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ldpsql.errors import BadSettings
 
 FILE = "ldpsql.toml"
 DEFAULTS = ("format", "estimator")
-_KNOWN: dict[str, tuple[str, ...] | None] = {"plugins": ("allow",), "mechanisms": None, "defaults": DEFAULTS}
+_KNOWN: dict[str, tuple[str, ...] | None] = {"plugins": ("allow",), "mechanisms": None, "defaults": DEFAULTS, "ledger": None}
 _EXAMPLE = 'for example [plugins] and below it allow = ["name"]'
 
 
@@ -31,6 +32,7 @@ class Settings:
     allow: frozenset[str] | None = None
     mechanisms: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
+    ledger: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load() -> Settings:
@@ -47,7 +49,8 @@ def load() -> Settings:
         for section, entries in layer.items():
             merged[section] |= entries
     allow = merged["plugins"].get("allow")
-    return Settings(project, user, None if allow is None else frozenset(allow), merged["mechanisms"], merged["defaults"])
+    allowed = None if allow is None else frozenset(allow)
+    return Settings(project, user, allowed, merged["mechanisms"], merged["defaults"], merged["ledger"])
 
 
 def project_file() -> Path | None:
@@ -84,4 +87,10 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise BadSettings(
             f"the mechanisms in {path.name} must be texts", "for example city = \"krr(epsilon=1, domain=['a', 'b'])\""
         )
+    ledger = told.get("ledger", {})
+    for name in ("path", "key"):
+        if not isinstance(ledger.get(name, ""), str):
+            raise BadSettings(f"{name} of the ledger in {path.name} must be a text", 'for example path = "budget.ledger"')
+        if name in ledger:  # relative to the file that says so
+            ledger[name] = str(path.parent / ledger[name])
     return told

@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
+from typer.testing import CliRunner
 
 from ldpsql import __version__
+from ldpsql.cli.plugins import app as plugins_app
 from ldpsql.registry import registry
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))
@@ -50,13 +53,14 @@ def test_plugins_list_in_every_format() -> None:
     assert {row["plugin"] for row in csv.DictReader(run("plugins", "list", "--format", "csv").stdout.splitlines())} == names
 
 
-@pytest.mark.parametrize("name", [*registry().mechanisms, *registry().estimators])
-def test_plugins_show_explains_every_mechanism_and_estimator(name: str) -> None:
-    done = run("plugins", "show", name)
-    assert done.returncode == 0
-    assert f"ldp.{name}(" in done.stdout
-    spec = {**registry().mechanisms, **registry().estimators}[name]
-    assert all(parameter.name in done.stdout for parameter in spec.parameters())
+def test_plugins_show_explains_every_mechanism_and_estimator() -> None:
+    assert "ldp.krr(epsilon, domain" in run("plugins", "show", "krr").stdout
+    for name, spec in {**registry().mechanisms, **registry().estimators}.items():
+        shown = CliRunner().invoke(plugins_app, ["show", name])  # a process for each would take half a minute
+        assert shown.exit_code == 0
+        assert f"ldp.{name}(" in shown.stdout
+        assert all(parameter.name in shown.stdout for parameter in spec.parameters())
+        assert spec.kind == "estimator" or "\nclaim      " in shown.stdout
 
 
 def test_errors_are_a_line_with_code_and_hint_on_stderr_and_an_exit_code() -> None:
@@ -154,3 +158,143 @@ def test_the_third_partys_own_test_passes() -> None:
     )
     assert done.returncode == 0, done.stdout
     assert "4 passed" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with settings that name a mechanism, and 20,000 of its reports by region."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "ldpsql.toml").write_text("""# reviewed by Ada\n[mechanisms]\ncity = "krr(2, ['Lima', 'Oslo', 'Rome'])"\n""")
+    rows = "SELECT ['n', 's'][1 + i % 2] AS \"re'gion\", ldp.perturb(['Lima', 'Oslo'][1 + i % 2], ldp.m.city()) AS city"
+    command = f"COPY ({rows} FROM range(20000) t(i)) TO 'reports.parquet'"
+    assert run("sql", "-c", command, cwd=folder).returncode == 0
+    return folder
+
+
+def test_estimate_reads_a_file_and_a_table_and_keeps_the_order_of_the_domain(project: Path) -> None:
+    done = run("estimate", "reports.parquet", "-c", "city", "-m", "city", "--by", "re'gion", "--format", "json", cwd=project)
+    rows = json.loads(done.stdout)
+    assert [(row["re'gion"], row["value"]) for row in rows] == [(g, v) for g in "ns" for v in ("Lima", "Oslo", "Rome")]
+    assert [round(row["estimate"], 1) for row in rows] == [1, 0, 0, 0, 1, 0]
+    assert run("sql", "w.duckdb", "-c", "CREATE TABLE t AS FROM 'reports.parquet'", cwd=project).returncode == 0
+    done = run(
+        "estimate", "t", "-d", "w.duckdb", "-c", "city", "-m", "city", "--estimator", "inv", "--format", "csv", cwd=project
+    )
+    assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["value", "Lima", "Oslo", "Rome"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["estimate", "reports.parquet", "-c", "cty", "-m", "city"], 2, "did you mean 'city'?"),
+        (["estimate", "no.parquet", "-c", "city", "-m", "city"], 2, "hint: "),
+        (["estimate", "t", "-d", "no.duckdb", "-c", "city", "-m", "city"], 2, "--database takes a DuckDB file"),
+        (["estimate", "reports.parquet", "-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])"], 5, "error[LDP401]"),
+        (["report", "reports.parquet", "-c", "city", "-m", "city", "-o", "page.pdf"], 2, ".html, .svg or .png"),
+        (["plan", "-n", "100"], 2, "--values"),
+        (["export-sql", "-m", "olh(1, ['a', 'b'])"], 2, "no pure SQL form"),
+        (["plugins", "check", "no-such"], 2, "error[LDP201]"),
+        (["plugins", "enable", "con"], 2, "did you mean 'coin'?"),
+        (["plugins", "new", "Bad-Name"], 2, "small letters"),
+    ],
+)
+def test_failures_say_what_is_wrong_and_what_to_do(arguments: list[str], code: int, said: str, project: Path) -> None:
+    done = run(*arguments, cwd=project)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert done.stderr.startswith("error[LDP")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_flag_goes_before_the_environment_before_the_project_before_the_user(project: Path, tmp_path: Path) -> None:
+    user = tmp_path / "user.toml"
+    user.write_text("[defaults]\nformat = 'csv'\n")
+    plan = ["plan", "-n", "10", "-m", "city", "--epsilon", "1"]
+    assert run(*plan, cwd=project, LDPSQL_CONFIG=str(user)).stdout.startswith("mechanism,epsilon,")
+    inner = project / "inner"
+    inner.mkdir()
+    (inner / "ldpsql.toml").write_text("[defaults]\nformat = 'json'\n[mechanisms]\ncity = 'krr(1, [1, 2])'\n")
+    assert run(*plan, cwd=inner, LDPSQL_CONFIG=str(user)).stdout.startswith("[\n")
+    done = run(*plan, cwd=inner, LDPSQL_CONFIG=str(user), LDPSQL_FORMAT="jsonl")
+    assert done.stdout.startswith('{"mechanism": "krr"')
+    done = run(*plan, "--format", "table", cwd=inner, LDPSQL_CONFIG=str(user), LDPSQL_FORMAT="jsonl")
+    assert done.stdout.startswith("mechanism  epsilon")
+    (inner / "ldpsql.toml").write_text("[defaults\n")
+    broken = run("plugins", "list", cwd=inner)
+    assert (broken.returncode, broken.stdout) == (2, "")
+    assert "error[LDP105]" in broken.stderr
+
+
+def test_doctor_tells_what_works(tmp_path: Path) -> None:
+    done = run("doctor", "--format", "json", cwd=tmp_path)
+    found = {row["check"]: row["status"] for row in json.loads(done.stdout)}
+    assert done.returncode == 0
+    assert found.keys() >= {"packages", "settings", "random source", "plugins", "SQL", "extra report", "extra dbt"}
+    assert {found[check] for check in ("packages", "settings", "random source", "plugins", "SQL")} == {"ok"}
+    broken = run("doctor", cwd=tmp_path, LDPSQL_PLUGINS="no-such-plugin")
+    assert broken.returncode == 1
+    assert "no-such-plugin" in broken.stdout
+
+
+def test_export_sql_writes_macros_that_a_client_without_ldpsql_runs(project: Path) -> None:
+    assert run("export-sql", "-m", "city", "-o", "city.sql", cwd=project).returncode == 0
+    with duckdb.connect() as con:
+        con.execute((project / "city.sql").read_text(encoding="utf-8"))
+        found = con.execute(f"SELECT city_ibu(city) FROM '{project / 'reports.parquet'}'").fetchall()
+    assert [row["value"] for row in found[0][0]] == ["Lima", "Oslo", "Rome"]
+    assert run("export-sql", "-m", "city", cwd=project).stdout == (project / "city.sql").read_text(encoding="utf-8")
+
+
+def test_report_and_plan_draw(project: Path) -> None:
+    done = run("report", "reports.parquet", "-c", "city", "-m", "city", "--by", "re'gion", "-o", "page.html", cwd=project)
+    assert done.returncode == 0, done.stderr
+    page = (project / "page.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 5  # two groups, steps, channel, curve
+    assert "<script" not in page
+    assert not [part for part in page.split('"') if part.startswith("http") and "w3.org" not in part]
+    done = run("plan", "-n", "1000", "-k", "4", "-o", "plan.png", "--format", "csv", cwd=project)
+    assert len(done.stdout.splitlines()) == 1 + 4 * 5
+    assert (project / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_enable_and_disable_keep_the_comments_of_the_settings(project: Path) -> None:
+    told = (project / "ldpsql.toml").read_text(encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "LDPSQL_PLUGINS"}
+
+    def plugins(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [COMMAND, "plugins", *arguments]
+        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    assert plugins("enable", "coin").returncode == 0
+    changed = (project / "ldpsql.toml").read_text(encoding="utf-8")
+    assert changed.startswith(told)
+    assert 'allow = ["coin"]' in changed
+    assert "mechanism  coin" in plugins("show", "coin").stdout
+    assert plugins("disable", "coin").returncode == 0
+    assert "not enabled" in plugins("show", "coin").stderr
+
+
+def test_the_first_words_are_quick() -> None:
+    """Below 0.2 s of processor time, the best of five, for other processes slow it: loading the engine alone takes longer."""
+    for arguments in (["--version"], ["--help"]):
+        spent = []
+        for _ in range(5):
+            before = os.times()
+            assert run(*arguments).returncode == 0
+            after = os.times()
+            spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        assert min(spent) < 0.2, arguments
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_names_the_commands(shell: str) -> None:
+    asked = {
+        "_LDPSQL_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "ldpsql pl",
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "ldpsql pl",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    done = subprocess.run([COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60, check=False)
+    assert "plugins" in done.stdout
+    assert "plan" in done.stdout

@@ -18,6 +18,7 @@ from ldpsql.errors import BadSettings, InvalidSpec, PluginError, UnknownName
 from ldpsql.mle import uniform
 from ldpsql.registry import Plugin, Registry, registry
 from ldpsql.sql import Macros, Scalar
+from ldpsql.testing import examples
 
 
 class Whisper(CategoricalMechanism):
@@ -249,3 +250,7 @@ def test_the_core_imports_without_plugins() -> None:
         "assert not [m for m in sys.modules if m.startswith(('ldpsql.plugins', 'ldpsql.udfs'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_examples_can_be_guessed_for_all_built_in_mechanisms_but_the_free_table() -> None:
+    assert [name for name, mechanism in registry().mechanisms.items() if not examples(mechanism)] == ["matrix"]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
 from ldpsql import certify, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import NotPrivate
-from ldpsql.handles import MECHANISMS
+from ldpsql.errors import InternalError, NotPrivate
+from ldpsql.guard import drawing, draws_handle
 from ldpsql.mechanism import CertifiedMechanism
-from ldpsql.reports import PairReports
+from ldpsql.reports import HashReports, PairReports, SetReports
 from ldpsql.sql import Macros, Scalar, guarded
 
 
@@ -25,14 +26,13 @@ def perturb(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
 @guarded
 def perturb_words(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Draw one report made of words for each value: a set of values."""
-    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, pa.list_(pa.uint64()))
+    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, SetReports.type)
 
 
 @guarded
 def perturb_hashed(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Draw one report made of a seed and a symbol for each value."""
-    kind = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
-    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, kind)
+    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, HashReports.type)
 
 
 def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
@@ -43,17 +43,24 @@ def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
     return pa.array(codes)
 
 
+@lru_cache(maxsize=256)
+def _repeated(handle: int) -> pa.Array:
+    """Return a handle as often as a vector of DuckDB has rows."""
+    return pa.array([handle] * 2048, pa.int64())
+
+
 def _each(
     column: pa.Array, handles: pa.Array, draw: Callable[[CertifiedMechanism, pa.Array], pa.Array], kind: pa.DataType
 ) -> pa.Array:
     """Draw with the mechanism of each row; nearly always they are all the same."""
-    by_row = handles.to_numpy(zero_copy_only=False)
     if not len(column):
         return pa.array([], kind)
-    if (by_row == by_row[0]).all():
-        return draw(certify(MECHANISMS.thing(int(by_row[0]))), column)
+    first = handles[0].as_py()
+    if handles.equals(_repeated(first)[: len(handles)]):
+        return draw(certify(drawing(first, len(column))), column)
+    by_row = handles.to_numpy(zero_copy_only=False)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]
-    mechanisms = [certify(MECHANISMS.thing(int(by_row[at[0]]))) for at in rows]
+    mechanisms = [certify(drawing(int(by_row[at[0]]), len(at))) for at in rows]
     if len({mechanism.values for mechanism in mechanisms}) > 1:
         raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
     parts = [draw(mechanism, column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
@@ -62,10 +69,21 @@ def _each(
     return pa.concat_arrays(parts).take(pa.array(back))
 
 
+@guarded
+def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
+    """Return the handles with which mechanisms draw on connections with these guards; NULL is no guard."""
+    told, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
+    if others:
+        raise InternalError("a catalog has one guard", "do not call functions whose name starts with __ldp")
+    known, number = np.unique(told, return_inverse=True)
+    return pa.array(np.array([draws_handle(int(handle), guard) for handle in known], np.int64)[number])
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb``."""
     return [
+        Scalar("__ldp_draws", draws, "BIGINT"),
         Scalar("__ldp_perturb", perturb, "INTEGER", volatile=True),
         Scalar("__ldp_perturb_words", perturb_words, "UBIGINT[]", volatile=True),
         Scalar("__ldp_perturb_hashed", perturb_hashed, "STRUCT(seed UBIGINT, y UINTEGER)", volatile=True),

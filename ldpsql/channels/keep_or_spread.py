@@ -11,6 +11,8 @@ from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
 from ldpsql.errors import InvalidParameter
 from ldpsql.randomness import Words, random_words
 
+_BLOCK = 1 << 15  # draws at a time, so that what is computed on the way stays in the cache
+
 
 @dataclass(frozen=True)
 class KeepOrSpread(TableChannel):
@@ -69,9 +71,18 @@ class KeepOrSpread(TableChannel):
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Let the word say how far to move on: ``size - 1`` equal steps of width ``spread``, then the part that keeps."""
-        steps = words(len(values)) // np.uint64(self.spread)
-        moved: Codes = np.minimum(steps, np.uint64(self.size - 1)).astype(np.int32)
-        moved += values
-        moved += 1
-        moved[moved >= self.size] -= self.size
-        return moved
+        if len(values) <= _BLOCK:
+            return self._draw(values, words(len(values)))
+        out = np.empty(len(values), dtype=np.int32)
+        for start in range(0, len(values), _BLOCK):
+            block = values[start : start + _BLOCK]
+            out[start : start + _BLOCK] = self._draw(block, words(len(block)))
+        return out
+
+    def _draw(self, values: Codes, word: Weights) -> Codes:
+        steps = word // np.uint64(self.spread)
+        moved = np.minimum(steps, np.uint64(self.size - 1), out=steps).astype(np.uint32)
+        moved += values.view(np.uint32)
+        moved += np.uint32(1)
+        # From size on, start again at 0; below it the difference wraps to a large number, and is not the smaller one.
+        return np.minimum(moved, moved - np.uint32(self.size)).view(np.int32)

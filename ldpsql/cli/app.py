@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from importlib import import_module
 from typing import Any
 
 import typer
 
-from ldpsql.errors import LdpError
-
 # One module of this package each, in the order in which --help shows them: it holds a function of its own name, or, where a
 # command has commands of its own, an `app`. Modules import what they need inside their functions, so that --help is quick.
-COMMANDS = ("demo", "doctor", "sql", "estimate", "report", "plan", "privic", "audit", "export_sql", "plugins")
+COMMANDS = ("demo", "doctor", "sql", "estimate", "report", "plan", "privic", "audit", "budget", "export_sql", "plugins")
 
 app = typer.Typer(
     name="ldpsql",
@@ -44,7 +41,9 @@ def _options(
         raise typer.Exit
     from ldpsql import settings
 
-    context.default_map = _for_each(context.command, dict(settings.load().defaults))
+    parameters = {"format": "form"}  # where a parameter is not called as its option is
+    defaults = {parameters.get(name, name): value for name, value in settings.load().defaults.items()}
+    context.default_map = _for_each(context.command, defaults)
 
 
 def _for_each(command: Any, defaults: dict[str, str]) -> dict[str, Any]:
@@ -57,28 +56,15 @@ def run() -> None:
     """Run the command line and leave with its exit code."""
     try:
         app()
-    except LdpError as error:
-        _leave(error.code, error.message, error.hint, error.exit_code)
     except KeyboardInterrupt:
         _leave("", "interrupted", "", 130)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001  # DuckDB, files, plugins
-        _leave(*_quoted(str(error).strip()))
+        from ldpsql.cli.failures import failure
 
-
-def _quoted(message: str) -> tuple[str, str, str, int]:
-    """Take an error of ldpsql out of the message in which DuckDB quotes it; anything else is passed on as it is."""
-    found = re.search(r"\[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?$", message, re.DOTALL)
-    if not found:
-        return "", message, "", 1
-    exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
-    return found[1], found[2], found[3] or "", exit_codes.get(found[1], 1)
-
-
-def _tree(cls: type[LdpError]) -> list[type[LdpError]]:
-    return [cls, *(leaf for child in cls.__subclasses__() for leaf in _tree(child))]
+        _leave(*failure(error))
 
 
 def _leave(code: str, message: str, hint: str, exit_code: int) -> None:

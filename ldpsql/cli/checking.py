@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldpsql.errors import LdpError, PluginError, UnknownName
 
 if TYPE_CHECKING:
-    from ldpsql.mechanism import Mechanism
+    from ldpsql.estimator import Estimator
     from ldpsql.registry import Plugin
 
 
@@ -19,7 +21,7 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
     """Check what a plugin offers; return one row a check: what, verdict ("conforms" or "fails") and reason.
 
     Args:
-        target: an installed plugin, a mechanism, a ``.py`` file or a folder with a ``pyproject.toml``.
+        target: an installed plugin, a mechanism, an estimator, a ``.py`` file or a folder with a ``pyproject.toml``.
         mechanisms: how to make the mechanisms to check; by default as `ldpsql.testing.examples` guesses.
 
     Raises:
@@ -27,28 +29,34 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
 
     """
     from ldpsql.registry import registry
-    from ldpsql.testing import examples
+    from ldpsql.testing import check_mechanism, examples
 
-    names = _offered(target)
-    made = [registry().mechanism(text) for text in mechanisms]
-    made += [] if made else [example for name in names for example in examples(registry().mechanisms[name])]
-    if not made:
+    names, known = _offered(target), registry()
+    made = [known.mechanism(text) for text in mechanisms]
+    made += [] if made else [one for name in names if name in known.mechanisms for one in examples(known.mechanisms[name])]
+    checks = [(str(mechanism), partial(check_mechanism, mechanism)) for mechanism in made]
+    checks += [(name, partial(_check_estimator, known.estimators[name])) for name in names if name in known.estimators]
+    if not checks:
         raise PluginError("nothing could be made to check", "say how to make it: --mechanism \"coin(1, ['no', 'yes'])\"")
-    return [_verdict(mechanism) for mechanism in made]
+    return [{"checked": what, **_verdict(check)} for what, check in checks]
 
 
-def _verdict(mechanism: Mechanism) -> dict[str, Any]:
-    from ldpsql.testing import check_mechanism
+def _check_estimator(estimator: type[Estimator]) -> None:
+    from ldpsql.testing import check_estimator
 
+    check_estimator(estimator)
+
+
+def _verdict(check: Callable[[], None]) -> dict[str, str]:
     try:
-        check_mechanism(mechanism)
+        check()
     except (AssertionError, LdpError) as error:
-        return {"checked": str(mechanism), "verdict": "fails", "reason": str(error)}
-    return {"checked": str(mechanism), "verdict": "conforms", "reason": "-"}
+        return {"verdict": "fails", "reason": str(error)}
+    return {"verdict": "conforms", "reason": "-"}
 
 
 def _offered(target: str) -> list[str]:
-    """Load a plugin if need be, and return the mechanisms that it offers."""
+    """Load a plugin if need be, and return the names of the mechanisms and estimators that it offers."""
     path = Path(target)
     if path.suffix == ".py" and path.is_file():
         plugins = [_load(path.stem, path.stem, path.parent)]
@@ -56,7 +64,7 @@ def _offered(target: str) -> list[str]:
         plugins = [_load(name, module, path) for name, module in _entry_points(path).items()]
     else:
         return _installed(target)
-    return [offer.removeprefix("mechanism ") for plugin in plugins for offer in plugin.offers if offer.startswith("mechanism ")]
+    return [offer.split()[-1] for plugin in plugins for offer in plugin.offers]
 
 
 def _entry_points(project: Path) -> dict[str, str]:
@@ -87,12 +95,12 @@ def _usable(plugin: Plugin) -> Plugin:
 
 
 def _installed(target: str) -> list[str]:
-    """Return the mechanisms of an installed plugin, which is loaded for this check whether it is allowed or not."""
+    """Return what an installed plugin offers; it is loaded for this check whether it is allowed or not."""
     if "*" not in os.environ.get("LDPSQL_PLUGINS", ""):
         os.environ["LDPSQL_PLUGINS"] = ",".join([*os.environ.get("LDPSQL_PLUGINS", "").split(","), target])
     from ldpsql.registry import registry
 
-    if target in registry().mechanisms:
+    if target in {**registry().mechanisms, **registry().estimators}:
         return [target]
     found = next((p for p in registry().plugins if target in (p.name, p.package) and p.status != "not installed"), None)
     if found is None:
@@ -101,4 +109,4 @@ def _installed(target: str) -> list[str]:
             *(p.name for p in registry().plugins if not p.built_in and p.status != "not installed"),
         ]
         raise UnknownName("plugin", target, known)
-    return [offer.removeprefix("mechanism ") for offer in _usable(found).offers if offer.startswith("mechanism ")]
+    return [offer.split()[-1] for offer in _usable(found).offers]

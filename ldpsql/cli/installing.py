@@ -24,7 +24,8 @@ def install(package: str) -> list[str]:
         PluginError: where it cannot be installed, or brings none.
 
     """
-    _run("install", package)
+    # A folder by its full path: a name alone would be looked for in the package index.
+    _run("install", str(Path(package).resolve()) if Path(package).exists() else package)
     invalidate_caches()
     wanted = _canonical(_project_name(package))
     names = [point.name for point in entry_points(group="ldpsql") if point.dist and _canonical(point.dist.name) == wanted]

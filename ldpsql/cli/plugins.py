@@ -85,7 +85,7 @@ def _claim(name: str) -> str:
 
 @app.command(epilog="Example: ldpsql plugins check coin --mechanism \"coin(epsilon=1, domain=['no', 'yes'])\"")
 def check(
-    plugin: Annotated[str, typer.Argument(help="An installed plugin, a mechanism, a .py file or a project's folder.")],
+    plugin: Annotated[str, typer.Argument(help="An installed plugin, a mechanism, an estimator, a .py file or a folder.")],
     mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Check it as made here; repeat it.")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:

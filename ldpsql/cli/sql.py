@@ -30,7 +30,9 @@ def sql(
 
     if any(c.isspace() for c in database) and not Path(database).exists():
         raise InvalidParameter("the first argument is a DuckDB file, and there is none of this name", "put SQL after -c")
-    with ldpsql.connect(database) as con:
+    from ldpsql.ledger.configured import configured_key, configured_ledger
+
+    with ldpsql.connect(database, ledger=configured_ledger(), key=configured_key()) as con:
         if command:
             for text in command:
                 run(con, text, form)
@@ -59,6 +61,8 @@ def prompt(con: DuckDBPyConnection, form: Format) -> None:
     """Read statements, each ending in a semicolon, until .quit or the end of input."""
     import contextlib
 
+    from ldpsql.cli.failures import failure
+
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  # line editing and history, where the platform has it
     typer.echo("DuckDB with ldpsql attached as ldp. End statements with ';', leave with .quit")
@@ -79,5 +83,8 @@ def prompt(con: DuckDBPyConnection, form: Format) -> None:
             try:
                 run(con, pending, form)
             except Exception as error:  # noqa: BLE001  # the prompt goes on
-                typer.echo(str(error).strip(), err=True)
+                told = failure(error)
+                typer.echo(f"error{f'[{told.code}]' if told.code else ''}: {told.message}", err=True)
+                if told.hint:
+                    typer.echo(f"hint: {told.hint}", err=True)
             pending = ""

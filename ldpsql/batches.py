@@ -1,0 +1,98 @@
+"""Perturbation of streams of record batches: what every engine that speaks Arrow can be fed through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ldpsql.errors import InvalidParameter, SourceRefused, WrongType
+from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
+from ldpsql.registry import registry
+from ldpsql.reports import type_of
+from ldpsql.sql import guarded
+
+
+def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
+    """Perturb columns of a stream of record batches, batch by batch; a batch is drawn when it is read.
+
+    Args:
+        batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame.
+        columns: the mechanism of each column; its reports take its place and name.
+        keep: columns that pass through as they are. All others are left out.
+
+    Raises:
+        SourceRefused: where a column is not there.
+        MissingValue, OutsideDomain, WrongType: while reading, where a value cannot be perturbed.
+
+    """
+    reader, plan = stream(batches), Plan.of(columns, keep)
+    schema = plan.schema(reader.schema)
+    return pa.RecordBatchReader.from_batches(schema, (plan.perturb(batch, schema) for batch in reader))
+
+
+class Plan:
+    """What becomes of the columns of a stream: the certified mechanism of each perturbed one, and the kept ones."""
+
+    def __init__(self, mechanisms: Mapping[str, CertifiedMechanism], keep: tuple[str, ...]) -> None:
+        self.mechanisms = mechanisms
+        self.keep = keep
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Mechanism | str], keep: Iterable[str]) -> Plan:
+        """Read the mechanisms.
+
+        Raises:
+            InvalidParameter: where there is no column to perturb, or one that is also to be kept.
+
+        """
+        kept = tuple(dict.fromkeys(keep))
+        if not columns:
+            raise InvalidParameter("there is no column to perturb", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
+        if set(kept) & set(columns):
+            raise InvalidParameter("a column cannot be both perturbed and kept", "name it once")
+        return cls({name: certify(registry().mechanism(given)) for name, given in columns.items()}, kept)
+
+    def among(self, names: Iterable[str]) -> list[str]:
+        """Return the columns that are needed, in the order in which they come.
+
+        Raises:
+            SourceRefused: where one is missing, or there twice.
+
+        """
+        wanted = [*self.mechanisms, *self.keep]
+        found = [name for name in names if name in set(wanted)]
+        if len(found) != len(wanted):
+            raise SourceRefused("the source does not have each of these columns once", f"asked for: {', '.join(wanted)}")
+        return found
+
+    def schema(self, given: pa.Schema) -> pa.Schema:
+        """Return the schema of the reports: perturbed columns in the type of their reports."""
+        reports = {name: pa.field(name, type_of(known.reports)) for name, known in self.mechanisms.items()}
+        return pa.schema([reports.get(name) or given.field(name) for name in self.among(given.names)])
+
+    def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Draw the reports of one batch."""
+        arrays = {name: batch.column(name) for name in schema.names}
+        drawn = {name: _drawn(known, arrays[name]) for name, known in self.mechanisms.items()}
+        return pa.RecordBatch.from_arrays([drawn.get(name, array) for name, array in arrays.items()], schema=schema)
+
+
+@guarded
+def _drawn(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
+    return mechanism.perturb(column)
+
+
+def stream(given: Any) -> pa.RecordBatchReader:
+    """Return anything that speaks Arrow's stream interface as a stream of record batches.
+
+    Raises:
+        WrongType: for anything else.
+
+    """
+    if isinstance(given, pa.RecordBatchReader):
+        return given
+    if not hasattr(given, "__arrow_c_stream__"):
+        raise WrongType("this is not a stream of record batches", "pass an Arrow table or reader, or a Polars frame")
+    return pa.RecordBatchReader.from_stream(given)

@@ -1,0 +1,282 @@
+"""Perturbation of whole tables and files: record batch by record batch, in bounded memory, all of it published or nothing.
+
+charge, where there is a ledger -> draw -> on the disk -> renamed to its place -> published in the ledger
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+from ldpsql.batches import Plan
+from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, LdpError, SourceRefused, UnfinishedRun
+from ldpsql.forms import Form, write_table
+from ldpsql.mechanism import Mechanism
+from ldpsql.sources import Part, Source, source_of
+from ldpsql.sql import quoted
+from ldpsql.staging import Staging, exists
+
+if TYPE_CHECKING:
+    from ldpsql.ledger import Ledger, Release
+
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """How a run is charged: the ledger, and what `Ledger.charge` asks for.
+
+    ``dataset`` names the people, ``part`` those rows of it that are in no other part (such as a day), ``user`` the column of
+    user ids, where the ledger charges by user.
+    """
+
+    ledger: Ledger
+    dataset: str
+    part: str = ""
+    user: str | None = None
+
+
+@dataclass
+class Run:
+    """What a run did: rows and parts that it drew, parts that an earlier run had drawn, and its token in the ledger."""
+
+    rows: int = 0
+    parts: int = 0
+    resumed: int = 0
+    release: str = ""
+
+
+def perturb_copy(
+    con: DuckDBPyConnection,
+    source: Any,
+    destination: str | os.PathLike[str],
+    columns: Mapping[str, Mechanism | str],
+    *,
+    keep: Iterable[str] = (),
+    partition_by: Iterable[str] = (),
+    replace: bool = False,
+    resume: bool = False,
+    charge: Charge | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Perturb columns of a table, of files or of a frame into a file or a folder of files.
+
+    Args:
+        con: finds tables, reads and writes files; it needs no functions of ldpsql attached.
+        source: the name of a table or view; a Parquet, CSV or Arrow file, a pattern with ``*``, or a folder of Parquet files;
+            an Arrow or Polars frame or stream.
+        destination: ``*.parquet``, ``*.csv``, ``*.csv.gz`` or ``*.arrow`` for one file; a name without suffix for a folder of
+            Parquet files, one for each input file or range of row groups: what can be resumed part by part.
+        columns: the mechanism of each column; its reports take its place and name.
+        keep: columns that go out as they are. All others stay here.
+        partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
+        replace: put the reports in the place of what is there; a ledger charges for them again.
+        resume: go on with a run that was killed: complete parts are not drawn again, and nothing is charged twice.
+        charge: the ledger that is charged before the first draw.
+        progress: called after every batch with the rows done and the rows in all, None where that is not known.
+
+    Raises:
+        DestinationExists, DestinationRefused: where the reports cannot go there.
+        UnfinishedRun: where an earlier run to this destination is neither finished nor to be resumed or replaced.
+        SourceRefused: where the source cannot be read.
+        PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
+
+    """
+    target = Path(destination).absolute()
+    plan, form = Plan.of(columns, keep), Form.of(target, tuple(partition_by))
+    if set(form.partition_by) - {*plan.mechanisms, *plan.keep}:
+        raise InvalidParameter("the reports can only be partitioned by columns that go out", "name the column in keep")
+    found = source_of(con, source, split=form.folder)
+    plan.among(found.names)
+    task = {
+        "inputs": [part.identity for part in found.parts],
+        "columns": {name: str(known.mechanism) for name, known in plan.mechanisms.items()},
+        "keep": plan.keep,
+        "partition_by": form.partition_by,
+    }
+    with Staging.at(target, form.suffix) as staging:
+        token = staging.begin(task, replace=replace, resume=resume)
+        if token is None:
+            token = _charged(charge, found, plan, str(target), again=replace, resume=resume and not target.exists())
+            staging.write_state({"task": task, "release": token, "replace": replace})
+        elif bool(token) != (charge is not None):
+            raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
+        run = _written(con, found, plan, (form, staging), Meter(found.rows, progress))
+        run.release = token
+        staging.publish(one_file=not form.folder)
+        if charge:
+            charge.ledger.publish(charge.ledger.release_of(token))
+        staging.remove()
+    return run
+
+
+def _written(con: DuckDBPyConnection, source: Source, plan: Plan, to: tuple[Form, Staging], meter: Meter) -> Run:
+    """Draw and write the parts that are not complete."""
+    run, (form, staging) = Run(), to
+    for number, part in enumerate(source.parts):
+        if staging.done(number):
+            run.resumed += 1
+            meter.skip(part.rows or 0)
+            continue
+        with staging.new_part(number) as folder:
+            write = partial(form.write, con, folder=folder, number=number)
+            meter.watch(lambda part=part, write=write: write(meter.reports(part, plan, source.names)))  # type: ignore[misc]
+        run.parts += 1
+    run.rows = meter.drawn
+    return run
+
+
+def perturb_table(
+    con: DuckDBPyConnection,
+    source: Any,
+    into: str,
+    columns: Mapping[str, Mechanism | str],
+    *,
+    keep: Iterable[str] = (),
+    replace: bool = False,
+    append: bool = False,
+    resume: bool = False,
+    charge: Charge | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Perturb columns of a table, of files or of a frame into a table, in one statement: all of it is there, or nothing.
+
+    Args:
+        con: the database; it needs no functions of ldpsql attached. The table is written through a cursor of it, in a
+            transaction of its own.
+        source: as for `perturb_copy`.
+        into: the name of the table, ``name`` or ``schema.name``.
+        columns: the mechanism of each column; its reports take its place and name.
+        keep: columns that go out as they are. All others stay here.
+        replace: put the reports in the place of a table of that name; a ledger charges for them again.
+        append: add them to a table of that name; give a ledger's `Charge` the part that is added, such as a day.
+        resume: do not charge again for a run that was killed; nothing of it is in the table.
+        charge: the ledger that is charged before the first draw.
+        progress: called after every batch with the rows done and the rows in all, None where that is not known.
+
+    Raises:
+        DestinationExists, DestinationRefused: where the reports cannot go there.
+        SourceRefused: where the source cannot be read.
+        PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
+
+    """
+    plan, name = Plan.of(columns, keep), ".".join(quoted(part) for part in into.split("."))
+    if replace and append:
+        raise InvalidParameter("a table is either replaced or appended to", "choose one")
+    there = _there(con, into)
+    if there and not (replace or append):
+        raise DestinationExists(*exists(into))
+    found = source_of(con, source)
+    plan.among(found.names)
+    token = _charged(charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
+    meter = Meter(found.rows, progress)
+    verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
+    meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb))
+    if charge:
+        charge.ledger.publish(charge.ledger.release_of(token))
+    return Run(meter.drawn, 1, 0, token)
+
+
+def _there(con: DuckDBPyConnection, table: str) -> bool:
+    try:
+        with con.cursor() as cursor:
+            cursor.table(table)
+    except duckdb.CatalogException:
+        return False
+    return True
+
+
+def _database(con: DuckDBPyConnection) -> str:
+    """Return the file of the current database, nothing for one in memory."""
+    with con.cursor() as cursor:
+        rows = cursor.execute("SELECT path FROM duckdb_databases() WHERE database_name = current_database()").fetchall()
+    return rows[0][0] or ""
+
+
+def _charged(charge: Charge | None, source: Source, plan: Plan, destination: str, *, again: bool, resume: bool) -> str:
+    """Charge for a run before anything is drawn; return the token of the release, nothing where there is no ledger.
+
+    Raises:
+        DestinationExists: where the ledger knows that this was published before.
+
+    """
+    if charge is None:
+        return ""
+    users = None
+    if charge.user is not None:
+        if charge.user not in source.names:
+            raise SourceRefused("the source has no such column of user ids", "name it in user")
+        if source.once:
+            raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
+        readers = [part.read([charge.user]) for part in source.parts]
+        users = pa.chunked_array([batch.column(charge.user) for reader in readers for batch in reader])
+    columns = {name: known.mechanism for name, known in plan.mechanisms.items()}
+    release: Release = charge.ledger.charge(
+        charge.dataset, columns, destination, users=users, part=charge.part, again=again, resume=resume
+    )
+    if release.stored:
+        raise DestinationExists("these reports were published there before", "use them; to draw and charge anew, replace them")
+    return release.token
+
+
+class Meter:
+    """Rows drawn, told to whoever watches, and what went wrong while DuckDB read the stream."""
+
+    def __init__(self, total: int | None, progress: Progress | None) -> None:
+        self.drawn = 0
+        self._skipped = 0
+        self._total, self._progress = total, progress
+        self._refusal: BaseException | None = None
+
+    def skip(self, rows: int) -> None:
+        """Count rows that were drawn earlier."""
+        self._skipped += rows
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress:
+            self._progress(self._skipped + self.drawn, self._total)
+
+    def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
+        """Return the reports of a part as a stream that counts."""
+        reader = part.read(plan.among(names))
+        schema = plan.schema(reader.schema)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                for batch in reader:
+                    yield plan.perturb(batch, schema)
+                    self.drawn += batch.num_rows
+                    self._tell()
+            except (LdpError, KeyboardInterrupt) as error:
+                self._refusal = error
+                raise
+            except Exception:
+                hint = "is it complete, and is every column of one type?"
+                self._refusal = SourceRefused("the source could not be read to its end", hint)
+                raise
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def watch(self, write: Callable[[], None]) -> None:
+        """Let something write; raise what goes wrong as it was before DuckDB worded it, for its message may hold raw values."""
+        try:
+            write()
+        except KeyboardInterrupt:
+            raise
+        except Exception:  # noqa: BLE001  # DuckDB, the file system
+            refusal = self._refusal or DestinationRefused(
+                "the reports could not be written", "is there space on the disk, and does the table take their columns?"
+            )
+        else:
+            return
+        refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that nothing else comes along
+        raise refusal.with_traceback(None)

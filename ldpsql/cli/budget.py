@@ -1,0 +1,89 @@
+"""``ldpsql budget``: what the ledger has spent, on what, and what is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from ldpsql.cli.output import Format, FormatOption, write_rows
+
+app = typer.Typer(help="Show and check the ledger of privacy budgets.", no_args_is_help=True)
+
+LedgerOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--ledger", help="The ledger; else LDPSQL_LEDGER, else path below [ledger] in ldpsql.toml.")
+]
+
+
+@app.command(epilog="Example: ldpsql budget show --ledger budget.ledger")
+def show(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> None:
+    """Show what the person who spent most has spent, and what is left to that person, for each group of columns."""
+    from dataclasses import asdict
+
+    from ldpsql.ledger.configured import needed_ledger
+
+    opened = needed_ledger(ledger)
+    if form is Format.TABLE:
+        typer.echo(f"policy: {opened.policy}")
+    write_rows([asdict(balance) for balance in opened.balances()], form)
+
+
+@app.command(epilog="Example: ldpsql budget history --format csv")
+def history(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> None:
+    """List every column of every release, oldest first, and whether it was published."""
+    from ldpsql.ledger.configured import needed_ledger
+
+    write_rows(needed_ledger(ledger).history(), form)
+
+
+@app.command(epilog="Example: ldpsql budget check")
+def check(ledger: LedgerOption = None) -> None:
+    """Check that the file is whole and that all accounts add up; fail where they do not."""
+    from ldpsql.ledger.configured import needed_ledger
+
+    opened = needed_ledger(ledger)
+    opened.check()
+    releases = {row["release"]: row["state"] for row in opened.history()}
+    open_ones = sum(state == "charged" for state in releases.values())
+    typer.echo(f"ok: {len(releases)} releases, {open_ones} of them charged and not published")
+
+
+@app.command(epilog="Example: ldpsql budget export > ledger.json")
+def export(ledger: LedgerOption = None) -> None:
+    """Write everything that the ledger may tell as JSON: policies, balances, history; no person is in it."""
+    import json
+    from dataclasses import asdict
+
+    from ldpsql.ledger.configured import needed_ledger
+
+    opened = needed_ledger(ledger)
+    balances = [asdict(balance) for balance in opened.balances()]
+    told = {"policies": opened.policies(), "balances": balances, "history": opened.history()}
+    typer.echo(json.dumps(told, indent=2))
+
+
+@app.command(epilog="Example: ldpsql budget adopt")
+def adopt(ledger: LedgerOption = None) -> None:
+    """Let the ledger keep the policy of ldpsql.toml from now on; begin the ledger where there is none."""
+    from ldpsql.errors import LedgerMissing
+    from ldpsql.ledger import Ledger
+    from ldpsql.ledger.configured import configured_path, configured_policy
+
+    path, policy = configured_path(ledger), configured_policy()
+    if path is None or policy is None:
+        raise LedgerMissing(
+            "there is no policy to adopt, or no ledger is named", "write path and epsilon_budget below [ledger] in ldpsql.toml"
+        )
+    opened = Ledger.open(path) if path.exists() else Ledger.open(path, policy)
+    if opened.policy != policy:
+        opened.adopt(policy)
+    typer.echo(f"policy: {opened.policy}")
+
+
+@app.command(epilog="Example: ldpsql budget new-key permanent.key")
+def new_key(path: Annotated[Path, typer.Argument(help="Where to write the key; nothing may be there.")]) -> None:
+    """Make a key for permanent reports, and say its fingerprint; keep the file as safe as the raw data."""
+    from ldpsql.permanent import Key
+
+    typer.echo(f"fingerprint: {Key.create(path).fingerprint}")

@@ -1,0 +1,59 @@
+"""How an exception becomes one line, a hint and an exit code, without a raw value.
+
+DuckDB's messages show values where it read data (casts, constraints, CSV lines). Those that can only speak of the statement
+and of names are passed on; of all others only the kind is said.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import duckdb
+
+from ldpsql.errors import LdpError
+
+_TELLABLE = (
+    OSError,
+    duckdb.ParserException,
+    duckdb.SyntaxException,
+    duckdb.CatalogException,
+    duckdb.BinderException,
+    duckdb.PermissionException,
+    duckdb.IOException,
+    duckdb.ConnectionException,
+    duckdb.OutOfMemoryException,
+    duckdb.InterruptException,
+)
+_OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+: \[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
+_WITHOUT_CANDIDATES = re.compile(r"\s*Candidate bindings:.*")  # in a CSV file without names, the first person's values
+
+
+class Failure(NamedTuple):
+    """What is told of an exception."""
+
+    code: str
+    message: str
+    hint: str
+    exit_code: int
+
+
+def failure(error: Exception) -> Failure:
+    """Return what may be told of an exception."""
+    if isinstance(error, LdpError):
+        return Failure(error.code, error.message, error.hint, error.exit_code)
+    message = str(error).strip()
+    quoted = _OURS.fullmatch(message) if isinstance(error, duckdb.Error) else None
+    if quoted:  # an error of ours, in the words of DuckDB
+        exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
+        return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
+    if isinstance(error, _TELLABLE):
+        return Failure("", _WITHOUT_CANDIDATES.sub("", message), "", 1)
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Exception").removesuffix("Error")).lower()
+    source = "DuckDB" if isinstance(error, duckdb.Error) else "a library"
+    hint = "its message may show raw values; run the statement in DuckDB itself to read it"
+    return Failure("LDP901", f"{source} stopped with an error of the kind '{kind}'", hint, 1)
+
+
+def _tree(cls: type[LdpError]) -> list[type[LdpError]]:
+    return [cls, *(leaf for child in cls.__subclasses__() for leaf in _tree(child))]

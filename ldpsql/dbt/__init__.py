@@ -1,0 +1,88 @@
+"""The plugin for dbt-duckdb (extra ``dbt``): the functions on dbt's connections, and no draw that is not stored and charged.
+
+In the profile, below ``plugins``, stands ``module: ldpsql.dbt``. Its ``config`` may hold ``mechanisms``, by name, beside those
+of ``ldpsql.toml`` (``city`` is then ``ldp.m.city()``), ``ledger``, a path that goes before that in ``ldpsql.toml``, and
+``catalog``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dbt.adapters.duckdb.plugins import BasePlugin
+from dbt.adapters.factory import get_adapter_by_type
+from dbt_common.events.event_manager_client import add_callback_to_manager
+from dbt_common.exceptions import DbtRuntimeError
+from dbt_common.invocation import get_invocation_id
+from duckdb import DuckDBPyConnection
+
+from ldpsql.dbt.models import perturbing, refuse_redrawn, refuse_uncharged
+from ldpsql.dbt.releases import Releases, relation_of
+from ldpsql.duck import attach
+from ldpsql.errors import InvalidParameter, LdpError, UnknownName
+from ldpsql.guard import Guard, guard_of
+from ldpsql.ledger.configured import configured_key, configured_ledger
+
+_OPTIONS = ("mechanisms", "ledger", "catalog")
+_MATERIALISES = ("run", "build")
+
+
+class Plugin(BasePlugin):
+    """Attach ldpsql to dbt's connections, refuse models that perturb at every read, and charge the others to the ledger."""
+
+    def initialize(self, plugin_config: dict[str, Any]) -> None:
+        """Read the options."""
+        own = {key: value for key, value in plugin_config.items() if key not in (self.creds.settings or {})}
+        self._releases: Releases | None = None
+        self._guard: Guard | None = None
+        with _shown():
+            if unknown := own.keys() - set(_OPTIONS):
+                raise UnknownName("option of ldpsql.dbt", min(unknown), _OPTIONS)
+            self._mechanisms, self._catalog = own.get("mechanisms") or {}, own.get("catalog", "ldp")
+            if not isinstance(self._mechanisms, dict):
+                raise InvalidParameter("mechanisms must be a mapping", "city: \"krr(epsilon=1, domain=['a', 'b'])\"")
+            self._ledger = configured_ledger(Path(own["ledger"]) if "ledger" in own else None)
+        add_callback_to_manager(self._heard)
+
+    def configure_connection(self, conn: DuckDBPyConnection) -> None:
+        """Put the functions on the connection, with the ledger where there is one."""
+        with _shown():
+            attach(conn, name=self._catalog, mechanisms=self._mechanisms, ledger=self._ledger, key=configured_key())
+            self._guard = guard_of(conn, self._catalog)
+        self._releases = Releases(self._ledger, self._mechanisms) if self._ledger else None
+
+    def configure_cursor(self, cursor: DuckDBPyConnection) -> None:
+        """Refuse the project where one of its models would draw anew; charge the model that this cursor is for."""
+        adapter = get_adapter_by_type("duckdb")
+        manifest = adapter.get_macro_resolver()
+        if manifest is None:
+            return
+        models = perturbing(manifest)
+        with _shown():
+            refuse_redrawn(models)
+            if self._releases is None or self._guard is None:
+                return
+            refuse_uncharged(models)
+            connection = adapter.connections.get_if_exists()
+            model = next((model for model in models if connection is not None and model.unique_id == connection.name), None)
+            if model is not None and adapter.config.args.which in _MATERIALISES:
+                self._releases.begin(model, relation_of(model, manifest), get_invocation_id(), cursor, self._guard)
+
+    def _heard(self, event: Any) -> None:
+        """End the release of a model that dbt says is finished."""
+        if event.info.name == "NodeFinished" and self._releases is not None and self._guard is not None:
+            finished = event.data
+            succeeded = finished.run_result.status == "success"
+            self._releases.finish(finished.node_info.unique_id, self._guard, succeeded=succeeded)
+
+
+@contextmanager
+def _shown() -> Iterator[None]:
+    """Let dbt show an error of ldpsql as its own, in one line."""
+    try:
+        yield
+    except LdpError as error:
+        raise DbtRuntimeError(str(error)) from None

@@ -1,0 +1,211 @@
+"""The ledger of privacy budgets: what was spent on whom, written down before anything is drawn.
+
+    charge (on the disk) -> draw -> publish
+
+A crash between the first and the last leaves a release that is charged and not published: people lose budget, never privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ldpsql.errors import InvalidParameter, LedgerDamaged, PolicyMismatch
+from ldpsql.ledger import statements
+from ldpsql.ledger.entries import (
+    Release,
+    body,
+    charged,
+    clock,
+    found,
+    identity_of,
+    known,
+    lines_of,
+    now_of,
+    policy_of,
+    write_charge,
+    write_release,
+)
+from ldpsql.ledger.file import create, reading, writing
+from ldpsql.ledger.people import People
+from ldpsql.ledger.policy import Policy
+from ldpsql.ledger.spending import account_of, ask, spend
+from ldpsql.ledger.statements import Balance
+from ldpsql.mechanism import Mechanism
+from ldpsql.sql import guarded
+
+
+class Ledger:
+    """A ledger file and its policy; make one with `open`. Any number of processes and threads may use the same file."""
+
+    def __init__(self, path: Path, policy: Policy) -> None:
+        self.path = path
+        self.policy = policy
+
+    @classmethod
+    def open(cls, path: str | Path, policy: Policy | Mapping[str, Any] | None = None) -> Ledger:
+        """Open a ledger; with a policy also begin one where there is none.
+
+        Raises:
+            LedgerMissing: where there is none, and no policy.
+            PolicyMismatch: where the ledger keeps another policy; `adopt` changes it, and writes that down.
+            LedgerError: where the file cannot be used.
+
+        """
+        wanted = Policy(**policy) if isinstance(policy, Mapping) else policy
+        path = Path(path)
+        if wanted is not None and not path.exists():
+            create(path, body(wanted), clock())
+        with reading(path) as db:
+            kept, _ = policy_of(db)
+        if wanted is not None and wanted != kept:
+            raise PolicyMismatch(
+                "the ledger keeps another policy than the one that is configured",
+                "compare with: ldpsql budget show; to change it: ldpsql budget adopt",
+            )
+        return cls(path, kept)
+
+    def adopt(self, policy: Policy) -> None:
+        """Replace the policy. What was spent stays spent; history keeps both.
+
+        Raises:
+            PolicyMismatch: where the unit of privacy or the group of a column that was charged would change.
+
+        """
+        with reading(self.path) as db, writing(db):
+            _, salt = policy_of(db)
+            if any(unit != policy.privacy_unit or policy.group(column) != group for unit, column, group in charged(db)):
+                raise PolicyMismatch(
+                    "another unit of privacy or other groups of columns would forget what was spent",
+                    "budgets may change; unit and groups only of columns that were never charged",
+                )
+            db.execute("INSERT INTO policy (at, body, salt) VALUES (?, ?, ?)", [now_of(db), body(policy), salt])
+        self.policy = policy
+
+    def charge(
+        self,
+        dataset: str,
+        columns: Mapping[str, Mechanism],
+        destination: str,
+        *,
+        users: Any = None,
+        part: str = "",
+        again: bool = False,
+        resume: bool = False,
+    ) -> Release:
+        """Write down what a release costs everybody in it, all or nothing; it is on the disk when this returns.
+
+        The same release again (same dataset, people, columns, mechanisms and destination) is the stored one, free of charge.
+
+        Args:
+            dataset: a name for the people of the data; the same name means the same people.
+            columns: the mechanism of each column.
+            destination: where the reports go.
+            users: the user id of each row, where the policy's ``privacy_unit`` is a column of user ids.
+            part: a part of the dataset whose rows are in no other part, such as a day: parts do not add up.
+            again: charge and draw anew although it was published before.
+            resume: take up a release that was charged and never published; only where nothing of it has left.
+
+        Raises:
+            BudgetExceeded: where it would cost somebody more than the policy allows; then nothing is charged.
+            LedgerError: where the ledger cannot be used; then nothing may be released.
+
+        """
+        with reading(self.path) as db:
+            policy, salt = policy_of(db)
+            people = self._people(policy, users, salt)
+            lines = lines_of(policy, columns)
+            counted = None if users is None else people
+            identity = identity_of(policy, counted, (dataset, part, destination), columns)
+            ask(db, people)
+            with writing(db):
+                if policy_of(db)[0] != policy:  # somebody adopted another one just now
+                    raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
+                earlier = known(db, identity)
+                if earlier and ((earlier.stored and not again) or (resume and not earlier.stored)):
+                    return earlier
+                now = now_of(db)
+                token = write_release(db, now, identity, (dataset, part, destination), counted)
+                whole = ("", "") if users is not None else (dataset, part)
+                for line in lines:
+                    account = account_of(db, (policy.privacy_unit, *whole, line.group, line.cost.currency))
+                    spend(db, account, line.cost, policy, now)
+                    write_charge(db, token, line, account)
+        return Release(token, dataset, part, destination, "charged")
+
+    @staticmethod
+    def _people(policy: Policy, users: Any, salt: bytes) -> People:
+        if (users is None) != (policy.privacy_unit == "row"):
+            raise InvalidParameter(
+                f"the ledger charges by {policy.privacy_unit}",
+                "pass no user ids" if policy.privacy_unit == "row" else "pass the user id of each row",
+            )
+        return People.each_row() if users is None else _people_of(users, salt)
+
+    def publish(self, release: Release) -> Release:
+        """Write down that the reports of a release are where they belong.
+
+        Raises:
+            UnknownRelease: where the ledger does not know it.
+
+        """
+        with reading(self.path) as db, writing(db):
+            found(db, release.token)
+            db.execute(
+                "UPDATE release SET published_at = coalesce(published_at, ?) WHERE token = ?", [now_of(db), release.token]
+            )
+            return found(db, release.token)
+
+    @contextmanager
+    def release(self, *args: Any, **options: Any) -> Iterator[Release]:
+        """Charge, let the block draw unless the release is ``stored``, and publish; takes what `charge` takes.
+
+        An exception leaves the release charged and not published.
+        """
+        release = self.charge(*args, **options)
+        yield release
+        if not release.stored:
+            self.publish(release)
+
+    def release_of(self, token: str) -> Release:
+        """Return the release whose token was found with some data.
+
+        Raises:
+            UnknownRelease: where the ledger is older than the data, or another one.
+
+        """
+        with reading(self.path) as db:
+            return found(db, token)
+
+    def balances(self) -> list[Balance]:
+        """Return what is spent and what is left, for each group of columns."""
+        with reading(self.path) as db:
+            return statements.balances(db)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return every column of every release, oldest first: when, what, where, how much for one report, state."""
+        with reading(self.path) as db:
+            return statements.history(db)
+
+    def policies(self) -> list[dict[str, Any]]:
+        """Return the policies, oldest first; the last is in force."""
+        with reading(self.path) as db:
+            return statements.policies(db)
+
+    def check(self) -> None:
+        """Check the file, and that what accounts have spent is the sum of what releases were charged.
+
+        Raises:
+            LedgerDamaged: where something is wrong.
+
+        """
+        with reading(self.path) as db:
+            if not statements.adds_up(db):
+                raise LedgerDamaged("the ledger does not add up", "restore it from a backup, and release nothing before")
+
+
+@guarded
+def _people_of(users: Any, salt: bytes) -> People:
+    return People.of(users, salt)

@@ -1,0 +1,66 @@
+"""The ledger that the settings name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ldpsql import settings
+from ldpsql.errors import LedgerMissing
+from ldpsql.ledger.book import Ledger
+from ldpsql.ledger.policy import Policy
+from ldpsql.permanent import Key
+
+
+def configured_policy() -> Policy | None:
+    """Return the policy in ``[ledger]`` of ``ldpsql.toml``, if it says one.
+
+    Raises:
+        UsageError: where it cannot be read.
+
+    """
+    told = {name: value for name, value in settings.load().ledger.items() if name not in ("path", "key")}
+    return Policy(**told) if told else None
+
+
+def configured_path(given: Path | None = None) -> Path | None:
+    """Return where the ledger is: as given, as LDPSQL_LEDGER says, else as ``ldpsql.toml`` says; None where nobody does."""
+    told = given or os.environ.get("LDPSQL_LEDGER") or settings.load().ledger.get("path")
+    return Path(told) if told else None
+
+
+def configured_ledger(given: Path | None = None) -> Ledger | None:
+    """Open the ledger, and begin it where the settings hold a policy for it; None where no ledger is named.
+
+    Raises:
+        LedgerError: where it cannot be used, or keeps another policy than the settings.
+
+    """
+    path = configured_path(given)
+    return None if path is None else Ledger.open(path, configured_policy())
+
+
+def needed_ledger(given: Path | None = None) -> Ledger:
+    """Open the ledger that is named; there must be one.
+
+    Raises:
+        LedgerMissing: where no ledger is named.
+
+    """
+    ledger = configured_ledger(given)
+    if ledger is None:
+        raise LedgerMissing(
+            "no ledger is named", "pass --ledger, set LDPSQL_LEDGER, or write path below [ledger] in ldpsql.toml"
+        )
+    return ledger
+
+
+def configured_key() -> Key | None:
+    """Read the key of permanent reports that LDPSQL_KEY or ``ldpsql.toml`` names; None where neither does.
+
+    Raises:
+        KeyUnusable: where it cannot be used.
+
+    """
+    told = os.environ.get("LDPSQL_KEY") or settings.load().ledger.get("key")
+    return Key.read(told) if told else None

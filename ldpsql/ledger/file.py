@@ -1,0 +1,151 @@
+"""The file of a ledger: a SQLite database in WAL mode, every commit synchronised with the disk before it counts.
+
+Each operation opens a connection of its own, so a ledger can be used from any thread and after a fork. SQLite's own messages
+stop here.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from ldpsql.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable, LedgerVersion
+
+APPLICATION = 0x4C445053  # "LDPS"
+VERSION = 1
+_PATIENCE = 120.0  # seconds to wait for other writers
+
+_LAYOUT = """
+    CREATE TABLE policy (
+        id INTEGER PRIMARY KEY, at INTEGER NOT NULL, body TEXT NOT NULL, salt BLOB NOT NULL);
+    CREATE TABLE release (
+        id INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, at INTEGER NOT NULL,
+        dataset TEXT NOT NULL, part TEXT NOT NULL, destination TEXT NOT NULL,
+        users INTEGER, reports INTEGER, published_at INTEGER);
+    CREATE INDEX release_identity ON release (identity);
+    CREATE TABLE charge (
+        release INTEGER NOT NULL REFERENCES release (id), column_name TEXT NOT NULL, mechanism TEXT NOT NULL,
+        claim TEXT NOT NULL, account INTEGER NOT NULL REFERENCES account (id),
+        epsilon INTEGER NOT NULL, delta INTEGER NOT NULL);
+    CREATE TABLE account (
+        id INTEGER PRIMARY KEY, unit TEXT NOT NULL, dataset TEXT NOT NULL, part TEXT NOT NULL,
+        column_group TEXT NOT NULL, currency TEXT NOT NULL, UNIQUE (unit, dataset, part, column_group, currency));
+    CREATE TABLE spent (
+        account INTEGER NOT NULL REFERENCES account (id), person BLOB NOT NULL, since INTEGER NOT NULL,
+        epsilon INTEGER NOT NULL, delta INTEGER NOT NULL, epsilon_ever INTEGER NOT NULL, delta_ever INTEGER NOT NULL,
+        PRIMARY KEY (account, person)) WITHOUT ROWID;
+"""
+
+
+def create(path: Path, policy: str, at: int) -> None:
+    """Make a new ledger with a policy; if another process makes one first, that one stays.
+
+    The file gets its name only when it is complete, so an empty file is never taken for a new ledger.
+    """
+    with _translated():
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # readable by its owner only
+        except OSError:
+            raise LedgerUnwritable("the ledger cannot be made", "its folder must exist and be writable") from None
+        os.close(handle)
+        try:
+            _fill(name, policy, at)
+            _link(Path(name), path)
+        finally:
+            for leftover in (name, f"{name}-wal", f"{name}-shm"):
+                Path(leftover).unlink(missing_ok=True)
+
+
+def _fill(name: str, policy: str, at: int) -> None:
+    with closing(sqlite3.connect(name, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.executescript(f"BEGIN; {_LAYOUT} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT")
+        db.execute("INSERT INTO policy VALUES (1, ?, ?, ?)", [at, policy, os.urandom(32)])
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _link(made: Path, path: Path) -> None:
+    with made.open("rb") as file:
+        os.fsync(file.fileno())
+    with suppress(FileExistsError):
+        os.link(made, path)
+    if os.name == "nt":  # Windows cannot open a folder
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a ledger and check that it is one, of this layout.
+
+    Raises:
+        LedgerMissing, LedgerDamaged, LedgerVersion, LedgerUnwritable, LedgerBusy: where it cannot be used.
+
+    """
+    if not path.is_file():
+        raise LedgerMissing("there is no ledger at the path that was given", "give an epsilon_budget to begin one")
+    with _translated(), closing(_connect(path)) as db:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION:
+            raise LedgerDamaged("this file is not a ledger of ldpsql, or its beginning is lost", "restore it from a backup")
+        if version != VERSION:
+            newer = "upgrade ldpsql" if version > VERSION else "use the version of ldpsql that wrote it"
+            raise LedgerVersion(f"the ledger has layout {version}, and this ldpsql knows layout {VERSION}", newer)
+        db.execute("PRAGMA synchronous = FULL")
+        yield db
+
+
+@contextmanager
+def writing(db: sqlite3.Connection) -> Iterator[None]:
+    """Run a transaction that no other writer comes between; it is on the disk when the block ends."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    uri = path.absolute().as_uri() + "?mode=rw"  # never make a file that is not there
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn errors of SQLite and of the file system into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        refusal = _refusal(getattr(error, "sqlite_errorname", ""))
+    except OSError:
+        refusal = LedgerUnwritable("the ledger cannot be written", "look at the disk and the permissions of its folder")
+    else:
+        return
+    refusal.__context__ = None
+    raise refusal from None
+
+
+def _refusal(name: str) -> LedgerError:
+    kind = name.removeprefix("SQLITE_").split("_")[0]
+    if kind in ("BUSY", "LOCKED"):
+        return LedgerBusy("another process kept the ledger for too long", "try again")
+    if kind == "FULL":
+        return LedgerUnwritable("the disk of the ledger is full", "make room; nothing was released")
+    if kind in ("READONLY", "CANTOPEN", "PERM", "IOERR", "AUTH"):
+        return LedgerUnwritable("the ledger cannot be written", "look at the disk and the permissions of file and folder")
+    if kind in ("CORRUPT", "NOTADB"):
+        return LedgerDamaged("the ledger is damaged", "restore it from a backup; ldpsql budget check says more")
+    return LedgerDamaged("the ledger cannot be used", "ldpsql budget check says more")

@@ -1,0 +1,79 @@
+"""Who a release is about, as the ledger keeps it: pseudonyms of users, and how many reports each gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldpsql.domain import plain
+from ldpsql.errors import InvalidParameter, MissingValue, WrongType
+
+_SIZE = 16  # bytes of a pseudonym
+EVERYBODY = b""  # stands for each row of a dataset whose rows are its people
+
+
+@dataclass(frozen=True)
+class People:
+    """Pseudonyms in ascending order, and for each the number of its reports in a column."""
+
+    pseudonyms: list[bytes]
+    reports: list[int]
+
+    @classmethod
+    def each_row(cls) -> People:
+        """Return the one entry that stands for every row: rows are different people, so what one costs all cost."""
+        return cls([EVERYBODY], [1])
+
+    @classmethod
+    def of(cls, users: Any, salt: bytes) -> People:
+        """Read the user id of each row; an id that occurs twice gives two reports.
+
+        Raises:
+            MissingValue, WrongType: where an id is NULL or not text, bytes or a whole number.
+
+        """
+        counted = pc.value_counts(id_bytes(users))
+        ids, reports = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
+        if not ids:
+            raise InvalidParameter("there is nobody in this release", "pass the user id of each row")
+        joined = b"".join(blake2b(user, key=salt, digest_size=_SIZE).digest() for user in ids)
+        halves = np.frombuffer(joined, dtype=">u8").reshape(-1, 2)
+        order = np.lexsort((halves[:, 1], halves[:, 0]))
+        joined = halves[order].tobytes()
+        pseudonyms = [joined[start : start + _SIZE] for start in range(0, len(joined), _SIZE)]
+        return cls(pseudonyms, np.array(reports)[order].tolist())
+
+    def digest(self) -> str:
+        """Return a fingerprint of who gives how many reports."""
+        reports = np.array(self.reports, dtype="<u8").tobytes()
+        return blake2b(b"".join(self.pseudonyms) + reports, digest_size=16).hexdigest()
+
+
+def id_bytes(users: Any) -> pa.Array:
+    """Return user ids as bytes: the number 7 and the text '7' are one user, which can only charge too much."""
+    column = users.to_arrow() if isinstance(users, pl.Series) else users
+    if isinstance(column, Sequence) and not isinstance(column, str | bytes):
+        try:
+            column = pa.array(column)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            column = None
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        raise WrongType("the user ids are not a column of values of one type", "pass a list or one column")
+    column = plain(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.null_count:
+        raise MissingValue("a user id is NULL", "every row must say whose it is, or it cannot be charged")
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column.cast(pa.large_string()).cast(pa.large_binary())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return column.cast(pa.large_binary())
+    raise WrongType("user ids must be text, bytes or whole numbers", "cast the column of user ids")

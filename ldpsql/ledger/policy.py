@@ -1,0 +1,133 @@
+"""What a ledger allows, and what a release costs, in whole numbers: micro-epsilons, and delta in units of 1e-15.
+
+Costs are rounded up and budgets down, so that sums never allow more than was declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from ldpsql.privacy import ApproximateLdp, Claim, MetricLdp
+from ldpsql.spec import EXACT, EpsilonField, Spec, decimal_text, number
+
+_MICRO, _FEMTO = 10**6, 10**15
+_LARGEST = 10**6
+_WINDOW = re.compile(r"([1-9][0-9]{0,4}) (hour|day|week)s?", re.ASCII)
+_SECONDS = {"hour": 3600, "day": 86400, "week": 7 * 86400}
+
+EPSILON, PER_DISTANCE = "epsilon", "epsilon per unit of distance"
+REST = "all"  # the group of the columns that no group names
+
+
+def _budget(given: Any) -> Fraction:
+    read = number(given)
+    if not Fraction(1, _MICRO) <= read <= _LARGEST:
+        raise ValueError("must lie between 0.000001 and 1000000")
+    return read
+
+
+def _delta(given: Any) -> Fraction:
+    read = number(given)
+    if not 0 <= read < 1:
+        raise ValueError("must lie between 0 and 1")
+    return read
+
+
+def _window(given: Any) -> str:
+    if not isinstance(given, str) or not _WINDOW.fullmatch(given):
+        raise ValueError("must be a number of hours, days or weeks, such as '30 days'")
+    return given
+
+
+BudgetField = Annotated[Fraction, BeforeValidator(_budget), EXACT]
+DeltaField = Annotated[Fraction, BeforeValidator(_delta), EXACT]
+WindowField = Annotated[str, BeforeValidator(_window)]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What reports cost one person: micro-epsilons and delta in units of 1e-15, in one currency.
+
+    Epsilon and epsilon per unit of distance cannot be added up, so each has accounts of its own.
+    """
+
+    currency: str
+    epsilon: int
+    delta: int = 0
+
+    @classmethod
+    def of(cls, claim: Claim) -> Cost:
+        """Return the cost of one report under a claim, rounded up."""
+        currency = PER_DISTANCE if isinstance(claim, MetricLdp) else EPSILON
+        delta = claim.delta if isinstance(claim, ApproximateLdp) else Fraction(0)
+        return cls(currency, ceil(claim.epsilon.value * _MICRO), ceil(delta * _FEMTO))
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.currency, self.epsilon + other.epsilon, self.delta + other.delta)
+
+
+class Policy(Spec):
+    """The budget of one person for each group of columns.
+
+    Within a group the costs of all reports of a person add up (sequential composition); two persons share nothing (parallel
+    composition). A column that no group names belongs to the group ``all``: unless you say otherwise, columns are taken to
+    speak of the same secret.
+    """
+
+    kind: ClassVar[str] = "policy"
+    name: ClassVar[str] = "ledger"
+
+    epsilon_budget: BudgetField = Field(description="the epsilon of one person in one group of columns")
+    budget_window: WindowField | None = Field(None, description="'30 days': the budget is new so long after its first charge")
+    max_epsilon_per_report: EpsilonField | None = Field(None, description="the largest epsilon of one report")
+    privacy_unit: str = Field("row", min_length=1, description="'row': each row is one person; else the column of user ids")
+    delta_budget: DeltaField = Field(Fraction(0), description="the delta of one person in one group of columns")
+    distance_budget: BudgetField | None = Field(None, description="the budget of claims per unit of distance; else refused")
+    column_groups: Mapping[str, tuple[str, ...]] = Field({}, description="columns that share one budget, under its name")
+
+    @field_validator("column_groups")
+    @classmethod
+    def _disjoint(cls, groups: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        columns = [column for group in groups.values() for column in group]
+        if len(set(columns)) < len(columns):
+            raise ValueError("a column must not be in two groups")
+        return groups
+
+    def group(self, column: str) -> str:
+        """Return the group of a column."""
+        return next((name for name, columns in self.column_groups.items() if column in columns), REST)
+
+    def allowance(self, currency: str) -> Cost:
+        """Return what one person may spend in a group, rounded down; nothing where no budget is declared."""
+        budget = self.epsilon_budget if currency == EPSILON else self.distance_budget or Fraction(0)
+        return Cost(currency, int(budget * _MICRO), int(self.delta_budget * _FEMTO))
+
+    @property
+    def window(self) -> int | None:
+        """The length of the window in microseconds."""
+        if self.budget_window is None:
+            return None
+        amount, unit = _WINDOW.fullmatch(self.budget_window).groups()  # type: ignore[union-attr]  # validated
+        return int(amount) * _SECONDS[unit] * 10**6
+
+
+def epsilon_text(micro: int) -> str:
+    """Return micro-epsilons as a decimal number."""
+    return _trimmed(Fraction(micro, _MICRO))
+
+
+def delta_text(femto: int) -> str:
+    """Return a delta in units of 1e-15 as a decimal number."""
+    return _trimmed(Fraction(femto, _FEMTO))
+
+
+def _trimmed(value: Fraction) -> str:
+    text = decimal_text(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text

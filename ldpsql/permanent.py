@@ -1,0 +1,136 @@
+"""Permanent reports: the same person with the same value gives the same report, today and in a year.
+
+The random bits of a report are a keyed function (BLAKE2b) of person, column, mechanism and value. Without the key they cannot
+be told from random ones; with it they could be drawn again for every value, so the key is as secret as the raw values, and
+stays in Python: no statement, plan or message shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.channels import Drawn
+from ldpsql.errors import KeyUnusable
+from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.randomness import Words
+
+_HEAD = "ldpsql-key-1"
+_SIZE = 32
+_WORDS = 8  # in one BLAKE2b digest
+
+
+@dataclass(frozen=True)
+class Key:
+    """A secret key; it never shows itself. ``fingerprint`` is public and tells it from other keys."""
+
+    secret: bytes = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """What may be written down to recognise the key."""
+        return blake2b(b"fingerprint", key=self.secret, digest_size=8).hexdigest()
+
+    @classmethod
+    def create(cls, path: str | Path) -> Key:
+        """Make a key file, readable by its owner only.
+
+        Raises:
+            KeyUnusable: where there is a file already, or none can be made.
+
+        """
+        key, path = cls(secrets.token_bytes(_SIZE)), Path(path)
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+            try:
+                with os.fdopen(handle, "w", encoding="ascii") as file:
+                    file.write(f"{_HEAD} {key.secret.hex()} {key.fingerprint}\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(name, path)  # unlike a rename, refuses to replace another key
+            finally:
+                with suppress(OSError):
+                    Path(name).unlink()
+        except FileExistsError:
+            raise KeyUnusable("there is a file where the key is to be made", "a key that is replaced is lost") from None
+        except OSError:
+            raise KeyUnusable("the key file cannot be made", "its folder must exist and be writable") from None
+        return key
+
+    @classmethod
+    def read(cls, path: str | Path, fingerprint: str | None = None) -> Key:
+        """Read a key file.
+
+        Raises:
+            KeyUnusable: where it is missing, damaged, readable by others, or not the key of that fingerprint.
+
+        """
+        try:
+            with Path(path).open(encoding="ascii") as file:
+                shared = os.name != "nt" and os.fstat(file.fileno()).st_mode & 0o077
+                parts = file.read(200).split()
+        except FileNotFoundError:
+            raise KeyUnusable("there is no key file", "restore it: a new key gives everybody new reports") from None
+        except (OSError, UnicodeDecodeError):
+            raise KeyUnusable("the key file cannot be read", "restore it from a backup") from None
+        if shared:
+            raise KeyUnusable("the key file can be read by others", "chmod 600, and think about who has read it")
+        key = cls(bytes.fromhex(parts[1])) if len(parts) == 3 and len(parts[1]) == 2 * _SIZE and _is_hex(parts[1]) else None
+        if key is None or parts[0] != _HEAD or parts[2] != key.fingerprint:
+            raise KeyUnusable("the key file is damaged", "restore it from a backup")
+        if fingerprint is not None and fingerprint != key.fingerprint:
+            raise KeyUnusable("this is another key than the one of the reports so far", "find the right one")
+        return key
+
+    def words(self, person: bytes, purpose: bytes, value: int) -> Words:
+        """Return the source of random words for one report: always the same words in the same order."""
+        parts = (purpose, person, value.to_bytes(8, "little"))
+        message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+        return _Stream(blake2b(message, key=self.secret, digest_size=_SIZE).digest())
+
+    def draw(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> Drawn:
+        """Return the permanent report of each row, in the channel's own terms.
+
+        Row by row: only so no report can depend on the rows beside it.
+
+        Args:
+            mechanism: what draws.
+            column: the values, at least one.
+            people: whose they are, as bytes.
+            name: which column this is: two columns with one name and one mechanism give equal reports for equal values.
+
+        """
+        codes = mechanism.values.codes(column, null_code=mechanism.null_code, outside_code=mechanism.outside_code)
+        told = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
+        purpose = blake2b(told, digest_size=_SIZE).digest()
+        rows = zip(people.to_pylist(), codes.tolist(), strict=True)
+        sources = (self.words(person, purpose, value) for person, value in rows)
+        return np.concatenate([mechanism.channel.draw(codes[at : at + 1], source) for at, source in enumerate(sources)])
+
+
+class _Stream:
+    """Words from a seed: BLAKE2b of 0, 1, 2, ... under it."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed, self._blocks, self._ahead = seed, 0, b""
+
+    def __call__(self, count: int) -> NDArray[np.uint64]:
+        while len(self._ahead) < 8 * count:
+            self._ahead += blake2b(self._blocks.to_bytes(8, "little"), key=self._seed, digest_size=8 * _WORDS).digest()
+            self._blocks += 1
+        taken, self._ahead = self._ahead[: 8 * count], self._ahead[8 * count :]
+        return np.frombuffer(taken, dtype="<u8").astype(np.uint64)
+
+
+def _is_hex(text: str) -> bool:
+    return set(text) <= set("0123456789abcdef")

@@ -1,0 +1,187 @@
+"""What is to be perturbed, in parts: files, tables of DuckDB, and anything that speaks Arrow's stream interface.
+
+A part is what is read, perturbed and published as one: a file, or some row groups of one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+from ldpsql.batches import stream
+from ldpsql.errors import LdpError, SourceRefused
+from ldpsql.parquet import BATCH_ROWS, plain_batches, rows_of
+from ldpsql.sql import quoted
+
+PART_ROWS = 8_000_000  # of a file that is cut at its row groups
+_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".arrow": "arrow", ".feather": "arrow"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part: what tells it from any other, its number of rows where that is known, and how it is read."""
+
+    identity: tuple[Any, ...]
+    rows: int | None
+    read: Callable[[list[str]], pa.RecordBatchReader]
+
+
+@dataclass(frozen=True)
+class Source:
+    """All parts, and the names of the columns; a stream can be read only ``once``."""
+
+    names: list[str]
+    parts: list[Part]
+    once: bool = False
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows, None where it is not known beforehand."""
+        known = [part.rows for part in self.parts]
+        return None if None in known else sum(rows or 0 for rows in known)
+
+
+def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> Source:
+    """Return the source that a table name, a path, or an Arrow stream stands for.
+
+    Args:
+        con: where tables are; it is read through a cursor, so its temporary tables and its variables are not seen.
+        given: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``; an Arrow or Polars frame.
+        split: cut files into parts; else all of it is one part.
+
+    Raises:
+        SourceRefused: where it is not there or cannot be read. The message of the engine stays here: it may hold raw values.
+
+    """
+    try:
+        if not isinstance(given, str | os.PathLike):
+            return _streamed(given)
+        path = Path(given)
+        if isinstance(given, os.PathLike) or format_of(path) or has_magic(given):
+            return _stored(con, path, split=split)
+        try:
+            return _table(con, given)
+        except duckdb.CatalogException:
+            return _stored(con, path, split=split)
+    except LdpError as error:
+        refusal = error
+    except Exception:  # noqa: BLE001  # DuckDB, Arrow, the file system: messages may quote what is in the file
+        refusal = SourceRefused("the source cannot be read", "give a table, a Parquet, CSV or Arrow file, or a frame")
+    refusal.__context__ = refusal.__cause__ = None
+    raise refusal.with_traceback(None)
+
+
+def format_of(path: Path) -> str | None:
+    """Return the format of a file by its suffix, None where it says none."""
+    return _FORMATS.get(next((s for s in reversed(path.suffixes) if s not in (".gz", ".zst")), ""))
+
+
+def _streamed(given: Any) -> Source:
+    if isinstance(given, pa.RecordBatchReader):
+        return Source(given.schema.names, [Part(("stream",), None, lambda _: given)], once=True)
+    rows = getattr(given, "num_rows", getattr(given, "height", None))
+    return Source(stream(given).schema.names, [Part(("stream",), rows, lambda _: stream(given))])
+
+
+def _table(con: DuckDBPyConnection, name: str) -> Source:
+    with con.cursor() as cursor:
+        table = cursor.table(name)
+        rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
+        names = table.columns
+    part = Part(("table", name), rows, lambda wanted: _select(con, wanted, lambda at: at.table(name)))
+    return Source(names, [part])
+
+
+def _stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
+    kind, files = _files(path)
+    if not split:
+        return _joined(con, kind, files)
+    parts = [part for file in files for part in _parts_of(con, kind, file)]
+    return Source(_joined(con, kind, files[:1]).names, parts)
+
+
+def _files(path: Path) -> tuple[str, list[str]]:
+    """Return the format and the files, sorted; a folder stands for the Parquet files below it."""
+    pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
+    files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))
+    kinds = {format_of(Path(file)) for file in files}
+    if not files:
+        raise SourceRefused("there is no such table or file", "a table, a path, or a pattern with *")
+    if len(kinds) > 1 or None in kinds:
+        raise SourceRefused("the source must be Parquet, CSV or Arrow files, all of one kind", ".parquet, .csv, .arrow")
+    return str(kinds.pop()), [os.path.abspath(file) for file in files]
+
+
+_READERS = {"parquet": "FROM read_parquet($1, hive_partitioning := true)", "csv": "FROM read_csv($1)"}
+_ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
+           WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by these numbers
+
+
+def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
+    """Return files as one part."""
+    if kind == "arrow":
+        return _arrow(files)
+    with con.cursor() as cursor:
+        names = cursor.sql(_READERS[kind], params=[files]).columns
+
+    def read(wanted: list[str]) -> pa.RecordBatchReader:
+        direct = plain_batches(files, wanted) if kind == "parquet" else None
+        return direct or _select(con, wanted, lambda at: at.sql(_READERS[kind], params=[files]))
+
+    rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" else None
+    return Source(names, [Part(("files", *map(_stamp, files)), rows, read)])
+
+
+def _parts_of(con: DuckDBPyConnection, kind: str, file: str) -> list[Part]:
+    """Return the parts of one file: ranges of row groups where it is Parquet, else all of it."""
+    if kind != "parquet":
+        return _joined(con, kind, [file]).parts
+    sizes, parts, first = rows_of(file), [], 0
+    for last in range(1, len(sizes) + 1):
+        if sum(sizes[first:last]) >= PART_ROWS or last == len(sizes):
+            parts.append(_row_groups(con, file, sizes, range(first, last)))
+            first = last
+    return parts or _joined(con, kind, [file]).parts
+
+
+def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: range) -> Part:
+    before, rows = sum(sizes[: groups.start]), sum(sizes[groups.start : groups.stop])
+
+    def read(wanted: list[str]) -> pa.RecordBatchReader:
+        query = partial(DuckDBPyConnection.sql, query=_ROWS, params=[[file], before, before + rows])
+        return plain_batches([file], wanted, groups) or _select(con, wanted, query)
+
+    return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, read)
+
+
+def _select(con: DuckDBPyConnection, wanted: list[str], relation: Callable[[DuckDBPyConnection], Any]) -> pa.RecordBatchReader:
+    """Read columns on a cursor of its own, so that the connection is free to write."""
+    columns = ", ".join(quoted(name) for name in wanted)
+    return relation(con.cursor()).project(columns).to_arrow_reader(BATCH_ROWS)
+
+
+def _arrow(files: list[str]) -> Source:
+    if len(files) > 1:
+        raise SourceRefused("only one Arrow file can be read at a time", "use Parquet for many")
+
+    def read(_: list[str]) -> pa.RecordBatchReader:
+        reader = pa.ipc.open_file(pa.memory_map(files[0]))
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return pa.RecordBatchReader.from_batches(reader.schema, batches)
+
+    return Source(read([]).schema.names, [Part(("files", _stamp(files[0])), None, read)])
+
+
+def _stamp(file: str) -> list[Any]:
+    """Return what changes when a file does."""
+    told = os.stat(file)
+    return [file, told.st_size, told.st_mtime_ns]

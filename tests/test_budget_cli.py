@@ -1,0 +1,75 @@
+"""``ldpsql budget``, through real processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.registry import registry
+from tests.test_cli import run
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "ldpsql.toml").write_text('[ledger]\npath = "budget.ledger"\nepsilon_budget = 2\n')
+    return tmp_path
+
+
+def spend(project: Path) -> None:
+    ledger = Ledger.open(project / "budget.ledger", Policy(epsilon_budget=2))
+    with ledger.release("people", {"city": registry().mechanism("krr(epsilon=1.5, domain=['a', 'b'])")}, "reports"):
+        pass
+
+
+def test_the_ledger_is_shown(project: Path) -> None:
+    spend(project)
+    (row,) = json.loads(run("budget", "show", "--format", "json", cwd=project).stdout)
+    assert (row["dataset"], row["spent"], row["remaining"]) == ("people", "1.5", "0.5")
+    (row,) = json.loads(
+        run("budget", "history", "--format", "json", cwd=project / "..", LDPSQL_LEDGER=str(project / "budget.ledger")).stdout
+    )
+    assert (row["column"], row["claim"], row["state"]) == ("city", "1.5-LDP", "published")
+    assert run("budget", "check", "--ledger", str(project / "budget.ledger")).stdout.startswith("ok: 1 releases, 0 ")
+    assert json.loads(run("budget", "export", cwd=project).stdout).keys() == {"policies", "balances", "history"}
+
+
+def test_without_a_ledger_it_says_how_to_name_one(tmp_path: Path) -> None:
+    done = run("budget", "show", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "error[LDP312]" in done.stderr
+    assert run("budget", "adopt", cwd=tmp_path).returncode == 3
+
+
+def test_a_damaged_ledger_fails_the_check(project: Path) -> None:
+    spend(project)
+    (project / "budget.ledger").write_bytes(b"rubbish" * 1000)
+    done = run("budget", "check", cwd=project)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "error[LDP313]" in done.stderr
+
+
+def test_another_policy_in_the_settings_is_adopted_on_request_only(project: Path) -> None:
+    spend(project)
+    (project / "ldpsql.toml").write_text('[ledger]\npath = "budget.ledger"\nepsilon_budget = 3\n')
+    assert "error[LDP317]" in run("sql", "-c", "SELECT 1", cwd=project).stderr
+    assert run("budget", "adopt", cwd=project).returncode == 0
+    assert run("sql", "-c", "SELECT 1", cwd=project).returncode == 0
+
+
+def test_sql_in_a_project_with_a_ledger_draws_nothing_uncharged(project: Path) -> None:
+    done = run("sql", "-c", "SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))", cwd=project)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "error[LDP320]" in done.stderr
+
+
+def test_a_key_is_made_and_used(project: Path) -> None:
+    assert run("budget", "new-key", "permanent.key", cwd=project).stdout.startswith("fingerprint: ")
+    assert "error[LDP321]" in run("budget", "new-key", "permanent.key", cwd=project).stderr
+    (project / "ldpsql.toml").write_text('[ledger]\nkey = "permanent.key"\n')
+    sql = "SELECT list(DISTINCT ldp.perturb_once('a', ldp.krr(1, ['a', 'b']), 7)) AS r FROM range(100)"
+    first, second = (run("sql", "--format", "json", "-c", sql, cwd=project).stdout for _ in range(2))
+    assert first == second
+    assert len(json.loads(first)[0]["r"]) == 1

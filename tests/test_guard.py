@@ -1,0 +1,146 @@
+"""A connection with a ledger draws only what a release was charged for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerMissing, NotReleased
+from ldpsql.ledger import Ledger, Policy
+
+PERTURB = "CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2))
+    return tmp_path / "ledger"
+
+
+@pytest.fixture
+def watched(path: Path) -> Iterator[DuckDBPyConnection]:
+    with ldpsql.connect(ledger=path) as con:
+        con.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo', 'Rome', 'Kyiv'])")
+        con.execute("CREATE TABLE people AS SELECT i AS id, 'Lima' AS city FROM range(5000) t(i)")
+        yield con
+
+
+def refused(con: DuckDBPyConnection, sql: str = PERTURB) -> None:
+    with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
+        con.execute(sql).fetchall()
+
+
+def test_nothing_is_drawn_outside_of_a_release(watched: DuckDBPyConnection) -> None:
+    refused(watched)
+    refused(watched.cursor(), "SELECT ldp.perturb('Lima', city())")
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        watched.execute(PERTURB)
+    refused(watched)
+
+
+def test_a_release_draws_each_row_once(watched: DuckDBPyConnection) -> None:
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        watched.execute(PERTURB)
+        refused(watched, "SELECT ldp.perturb('Lima', city())")
+    with ldpsql.release(watched, "people", {"city": "city()"}, "other"):
+        refused(watched, "SELECT ldp.perturb(city, city()) FROM people, range(2)")
+
+
+def test_a_release_draws_no_other_mechanism(watched: DuckDBPyConnection) -> None:
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        refused(watched, "SELECT ldp.perturb(city, ldp.krr(2.0, ['Lima', 'Oslo', 'Rome', 'Kyiv'])) FROM people")
+
+
+def test_a_release_is_charged_before_it_draws_and_published_after(watched: DuckDBPyConnection, path: Path) -> None:
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        assert [row["state"] for row in Ledger.open(path).history()] == ["charged"]
+        watched.execute(PERTURB)
+    assert [row["state"] for row in Ledger.open(path).history()] == ["published"]
+    with pytest.raises(ZeroDivisionError), ldpsql.release(watched, "people", {"city": "city()"}, "elsewhere"):
+        raise ZeroDivisionError
+    assert [row["state"] for row in Ledger.open(path).history()] == ["published", "charged"]
+
+
+def test_a_release_again_is_stored_and_draws_nothing(watched: DuckDBPyConnection) -> None:
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        watched.execute(PERTURB)
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports") as release:
+        assert release.stored
+        refused(watched)
+
+
+def test_the_budget_ends(watched: DuckDBPyConnection) -> None:
+    for destination in ("one", "two"):
+        with ldpsql.release(watched, "people", {"city": "city()"}, destination):
+            watched.execute(PERTURB)
+    with pytest.raises(BudgetExceeded), ldpsql.release(watched, "people", {"city": "city()"}, "three"):
+        watched.execute(PERTURB)
+    rows = watched.execute("SELECT dataset, spent, remaining FROM ldp.budget()").fetchall()
+    assert rows == [("people", "2", "0")]
+
+
+def test_one_release_at_a_time(watched: DuckDBPyConnection) -> None:
+    with (
+        ldpsql.release(watched, "people", {"city": "city()"}, "one"),
+        pytest.raises(NotReleased, match="another release is open"),
+        ldpsql.release(watched, "people", {"city": "city()"}, "two"),
+    ):
+        pass
+
+
+def test_attaching_again_does_not_take_the_ledger_off(watched: DuckDBPyConnection) -> None:
+    ldpsql.attach(watched)
+    refused(watched)
+    ldpsql.attach(watched, name="other")  # another catalog is another way in, and says so by its name
+    watched.execute("SELECT other.perturb('Lima', city())")
+
+
+def test_users_are_charged_where_they_are_the_unit(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "users", Policy(epsilon_budget=2, privacy_unit="id"))
+    with ldpsql.connect(ledger=ledger) as con:
+        con.execute("CREATE TABLE visits AS SELECT i % 3 AS id, 'a' AS city FROM range(5) t(i)")
+        with ldpsql.release(con, "visits", {"city": "ldp.krr(1, ['a', 'b'])"}, "reports"):
+            con.execute("SELECT ldp.perturb(city, ldp.krr(1, ['a', 'b'])) FROM visits").fetchall()
+        assert con.execute("SELECT people, spent FROM ldp.budget()").fetchall() == [(3, "2")]
+
+
+def test_without_a_ledger_there_is_no_release(con: DuckDBPyConnection) -> None:
+    with pytest.raises(NotReleased), ldpsql.release(con, "people", {"city": "city()"}, "reports"):
+        pass
+    with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
+        con.execute("FROM ldp.budget()")
+
+
+def test_a_ledger_that_fails_lets_nothing_out(watched: DuckDBPyConnection, path: Path) -> None:
+    path.write_bytes(b"")
+    with pytest.raises(LedgerDamaged), ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        watched.execute(PERTURB)
+    refused(watched)
+    path.unlink()
+    with pytest.raises(LedgerMissing):
+        ldpsql.connect(ledger=path)
+
+
+def test_threads_share_one_allowance(watched: DuckDBPyConnection) -> None:
+    drawn: list[int] = []
+
+    def draw(cursor: DuckDBPyConnection) -> None:
+        for _ in range(30):
+            try:
+                drawn.append(len(cursor.execute("SELECT ldp.perturb(city, city()) FROM people LIMIT 100").fetchall()))
+            except duckdb.InvalidInputException:
+                return
+
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        threads = [threading.Thread(target=draw, args=(watched.cursor(),)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert 0 < sum(drawn) <= 5000

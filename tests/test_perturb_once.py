@@ -1,0 +1,168 @@
+"""Permanent reports: the same for the same person and value, of the certified channel, and bound to a key nobody sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+from scipy import stats
+
+import ldpsql
+from ldpsql import Key
+from ldpsql.errors import KeyUnusable
+from ldpsql.mechanism import certify
+from ldpsql.registry import registry
+
+FALSE_ALARM = 1e-6
+TEXTS = {
+    "krr": "krr(epsilon=1, domain=['a', 'b', 'c'])",
+    "geometric": "geometric(epsilon=1, low=0, high=4)",
+    "oue": "oue(epsilon=1, domain=['a', 'b', 'c'])",
+    "olh": "olh(epsilon=1, domain=['a', 'b', 'c'])",
+    "subset_selection": "subset_selection(epsilon=1, domain=['a', 'b', 'c', 'd', 'e'])",
+}
+
+GOLDEN: dict[str, list[object]] = {
+    "krr": ["c", "b", "b", "b", "b", "b", "b", "a", "b", "b", "a", "a"],
+    "geometric": [0, -1, 1, 0, 0, 1, 0, 1, 1, 1, 2, 1],
+    "oue": [[2], [2], [0], [2], [2], [0], [2], [3], [0], [0], [5], [3]],
+    "olh": [
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 1},
+        {"seed": 0, "y": 0},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 1},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+    ],
+    "subset_selection": [[8], [2], [2], [2], [16], [8], [4], [4], [16], [2], [16], [1]],
+}
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    Key.create(tmp_path / "key")
+    return tmp_path / "key"
+
+
+@pytest.fixture
+def keyed(key_file: Path) -> DuckDBPyConnection:
+    con = ldpsql.connect(key=key_file)
+    con.execute("CREATE MACRO city() AS ldp.krr(1.0, ['a', 'b', 'c'])")
+    return con
+
+
+def ids(count: int) -> pa.Array:
+    return pa.array([str(number).encode() for number in range(count)], pa.large_binary())
+
+
+def rows(con: DuckDBPyConnection, sql: str) -> list[tuple[object, ...]]:
+    return con.execute(sql).fetchall()
+
+
+def test_the_same_person_and_value_give_the_same_report(keyed: DuckDBPyConnection, key_file: Path) -> None:
+    sql = "SELECT i, ldp.perturb_once(['a', 'b'][1 + i % 2], city(), i) FROM range({}) t(i) ORDER BY i"
+    first = rows(keyed, sql.format(5000))
+    assert rows(keyed, sql.format(5000)) == first
+    with ldpsql.connect(key=key_file) as later:  # other rows beside it, other threads, another connection
+        later.execute("CREATE MACRO city() AS ldp.krr(1.0, ['a', 'b', 'c'])")
+        assert rows(later, sql.format(700)) == first[:700]
+
+
+@pytest.mark.parametrize("mechanism", TEXTS)
+def test_reports_do_not_depend_on_the_rows_beside_them(key_file: Path, mechanism: str) -> None:
+    key, known = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
+    column = known.values.values.take(pa.array(np.arange(60) % len(known.values)))
+    together = key.draw(known, column, ids(60), "")
+    apart = np.concatenate([key.draw(known, column.slice(at, 1), ids(60).slice(at, 1), "") for at in range(60)])
+    assert (together == apart).all()
+
+
+def test_another_person_value_column_mechanism_or_key_is_drawn_anew(tmp_path: Path) -> None:
+    """Under a shared source reports would agree more often than independent ones do: 10,000 pairs, binomial, 1e-6 each."""
+    known = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])"))
+    twin = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'], nulls='as:a')"))
+    key, other_key = Key.create(tmp_path / "one"), Key.create(tmp_path / "two")
+    n = 10_000
+    a, b, people = pa.array(["a"] * n), pa.array(["b"] * n), ids(2 * n)
+    base = key.draw(known, a, people[:n], "")
+    keep, lie = np.e / (np.e + 2), 1 / (np.e + 2)
+    same_value, other_value = keep**2 + 2 * lie**2, 2 * keep * lie + lie**2
+    pairs = [
+        (key.draw(known, a, people[n:], ""), same_value),
+        (key.draw(known, b, people[:n], ""), other_value),
+        (key.draw(known, a, people[:n], "home"), same_value),
+        (key.draw(twin, a, people[:n], ""), same_value),
+        (other_key.draw(known, a, people[:n], ""), same_value),
+    ]
+    for drawn, chance in pairs:
+        low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], n, chance)
+        assert low <= (drawn == base).sum() <= high
+
+
+@pytest.mark.parametrize("mechanism", ["krr", "geometric"])
+def test_the_channel_is_the_certified_one(key_file: Path, mechanism: str) -> None:
+    """Chi-square of 20,000 people with one value against the exact row of the channel, 1e-6."""
+    key, known = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
+    n = 20_000
+    drawn = key.draw(known, known.values.values.take(pa.array(np.ones(n, dtype=np.int64))), ids(n), "")
+    expected = known.channel.probabilities()[1] * n  # type: ignore[attr-defined]  # both list their reports
+    observed = np.bincount(drawn, minlength=len(expected))
+    assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
+
+
+def test_a_report_is_the_same_in_the_next_version() -> None:
+    """Changing these would give everybody a second report: that is a new mechanism, and needs a new name."""
+    key = Key(bytes(range(32)))
+    for name, expected in GOLDEN.items():
+        known = certify(registry().mechanism(TEXTS[name]))
+        column = known.values.values.take(pa.array([1] * 12))
+        assert known.shown(key.draw(known, column, ids(12), "city")).to_pylist() == expected
+
+
+def test_null_users_and_values_are_refused(keyed: DuckDBPyConnection) -> None:
+    for sql in ("SELECT ldp.perturb_once('a', city(), NULL::VARCHAR)", "SELECT ldp.perturb_once(NULL, city(), 1)"):
+        with pytest.raises(duckdb.InvalidInputException, match="LDP303"):
+            rows(keyed, sql)
+
+
+def test_without_a_key_nothing_is_drawn(con: DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.InvalidInputException, match="LDP321"):
+        rows(con, "SELECT ldp.perturb_once('Lima', city(), 1)")
+
+
+def test_the_key_shows_nowhere(keyed: DuckDBPyConnection, key_file: Path) -> None:
+    secret = key_file.read_text().split()[1]
+    told = [repr(Key.read(key_file)), str(Key.read(key_file))]
+    told += [str(rows(keyed, f"EXPLAIN {how} SELECT ldp.perturb_once('a', city(), 1)")) for how in ("", "ANALYZE")]
+    told += [str(rows(keyed, "SELECT macro_definition FROM duckdb_functions()"))]
+    assert not any(secret in text or repr(bytes.fromhex(secret))[2:20] in text for text in told)
+
+
+def test_a_lost_damaged_shared_or_other_key_is_told(key_file: Path, tmp_path: Path) -> None:
+    right = Key.read(key_file).fingerprint
+    with pytest.raises(KeyUnusable, match="there is no key file"):
+        Key.read(tmp_path / "nowhere")
+    with pytest.raises(KeyUnusable, match="a file where the key is to be made"):
+        Key.create(key_file)
+    with pytest.raises(KeyUnusable, match="another key"):
+        Key.read(key_file, "0" * 16)
+    assert Key.read(key_file, right).fingerprint == right
+    text = key_file.read_text()
+    for damage in ("", text[:40], text.replace(text[20], "f" if text[20] != "f" else "e", 1), "x" * 100, text.upper()):
+        key_file.write_text(damage)
+        with pytest.raises(KeyUnusable, match="damaged"):
+            Key.read(key_file)
+    key_file.write_text(text)
+    key_file.chmod(0o640)
+    with pytest.raises(KeyUnusable, match="read by others"):
+        Key.read(key_file)

@@ -1,0 +1,65 @@
+"""Plans: the error that is promised is the error that comes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import chi2
+
+import ldpsql
+from ldpsql import certify
+from ldpsql.errors import InvalidEpsilon, InvalidParameter
+from ldpsql.planning import compare, expected_error, over_declared_values
+from ldpsql.registry import registry
+
+N, ROUNDS = 20_000, 40
+
+
+@pytest.mark.parametrize("text", ["krr(1, [0, 1, 2, 3, 4])", "oue(1, [0, 1, 2, 3, 4])", "truncated_geometric(1, 0, 4)"])
+def test_the_expected_error_is_that_of_estimates_from_drawn_reports(text: str) -> None:
+    """The mean of squared errors lies within bounds that miss with probability 1e-6 at most.
+
+    A quadratic form of normal errors with mean m has a variance of at most 2 m^2, and its mean over ROUNDS draws is nearly
+    normal; the upper tail, which is heavier, is that of a chi-square variable with ROUNDS degrees of freedom.
+    """
+    mechanism, told = registry().mechanism(text), expected_error(registry().mechanism(text), N)
+    values = np.repeat(np.arange(5), N // 5)
+    found = [ldpsql.estimate(certify(mechanism).perturb(pa.array(values)), mechanism, "inv").estimate for _ in range(ROUNDS)]
+    mean = float(np.mean([np.sum((shares - 0.2) ** 2) for shares in found]))
+    assert told.std_error is not None
+    # The values are fixed here, so the part of the variance that comes from drawing them is missing.
+    most, least = 5 * told.std_error**2, 5 * told.std_error**2 - 0.8 / N
+    low, high = (float(chi2.ppf(tail, ROUNDS)) / ROUNDS for tail in (5e-7, 1 - 5e-7))
+    assert least * low <= mean <= most * high
+
+
+def test_kr_rs_error_is_the_one_of_its_formula() -> None:
+    """Kairouz, Bonawitz, Ramage 2016: the variance of an inverted share is P(1-P)/(n lift^2) with P = 1/k."""
+    k, n, e = 50, 100_000, np.e
+    lift = (e - 1) / (e + k - 1)
+    told = expected_error(registry().mechanism(f"krr(1, {list(range(k))})"), n)
+    assert told.std_error is not None
+    assert told.std_error == pytest.approx(np.sqrt((1 / k) * (1 - 1 / k) / n) / lift, rel=1e-9)
+    assert told.reports_needed == int(np.ceil(n * (told.std_error / 0.01) ** 2))
+
+
+def test_plans_are_ordered_and_know_every_mechanism_over_declared_values() -> None:
+    mechanisms = over_declared_values(64)
+    assert {"krr", "oue", "olh", "rappor", "subset_selection"} <= {m.name for m in mechanisms}
+    found = compare(["4", "0.5"], 1000, mechanisms)
+    assert [plan.epsilon for plan in found] == sorted((plan.epsilon for plan in found), reverse=True)
+    for epsilon in (4.0, 0.5):
+        errors = [plan.std_error for plan in found if plan.epsilon == epsilon]
+        assert len(errors) == len(mechanisms)
+        assert errors == sorted(errors)  # type: ignore[type-var]  # all are known here
+
+
+def test_impossible_plans_are_refused() -> None:
+    krr = registry().mechanism("krr(1, [1, 2])")
+    with pytest.raises(InvalidEpsilon):
+        compare(["99"], 10, [krr])
+    with pytest.raises(InvalidParameter, match="at least one report"):
+        expected_error(krr, 0)
+    with pytest.raises(InvalidParameter, match="from 2 to"):
+        over_declared_values(1)

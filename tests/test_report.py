@@ -1,0 +1,75 @@
+"""Reports: pages that need nothing else, pictures, and estimates in a notebook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import ldpsql
+from ldpsql import report
+from ldpsql.errors import InvalidParameter, NoReports
+from ldpsql.registry import registry
+
+IBU = "ibu"
+
+
+def counted(**columns: list[object]) -> pa.Table:
+    return pa.table(columns)
+
+
+def test_groups_are_estimated_under_their_titles_and_compared_with_their_truths() -> None:
+    mechanism = registry().mechanism("krr(epsilon=4, domain=['a', 'b'])")
+    table = counted(report=["a", "b", "a", "b"], n=[900, 100, 50, 950], region=["n", "n", "s", "s"])
+    found = report.estimates(table, mechanism, registry().estimator(IBU))
+    assert list(found) == ["region n", "region s"]
+    assert found["region n"].estimate[0] == pytest.approx(ldpsql.estimate(["a"] * 900 + ["b"] * 100, mechanism).estimate[0])
+    truth = report.truths(table, mechanism)
+    assert truth["region s"].tolist() == [0.05, 0.95]
+
+
+def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
+    mechanism, estimator = registry().mechanism("krr(epsilon=4, domain=['a', 'b'])"), registry().estimator(IBU)
+    many = counted(report=["a"] * 30, n=[1] * 30, day=list(range(30)))
+    with pytest.raises(InvalidParameter, match="at most 24 groups"):
+        report.estimates(many, mechanism, estimator)
+    with pytest.raises(NoReports):
+        report.estimates(pa.table({"report": pa.array([], pa.string()), "n": pa.array([], pa.int64())}), mechanism, estimator)
+
+
+def test_the_trace_falls_to_the_maximum() -> None:
+    steps = report.trace(ldpsql.estimate(["a"] * 500 + ["b"] * 300 + ["c"] * 200, "krr(epsilon=1, domain=['a', 'b', 'c'])"))
+    assert (np.diff(steps["missing"].to_numpy()) <= 1e-9).all()
+    assert steps["gap"][-1] < steps["gap"][0] / 10
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("oue(epsilon=1, domain=['<b>', 'b & c', '\"'])", ["<b>", "b & c"]),
+        ("square_wave(epsilon=1, low=0, high=1, bins=100)", [0.1, 0.7]),
+        ("olh(epsilon=1, domain=[1, 2, 3])", [1, 2]),
+    ],
+)
+def test_every_structure_has_a_page_and_pictures(text: str, values: list[object], tmp_path: Path) -> None:
+    found = {"<all>": ldpsql.estimate(ldpsql.perturb(values * 1000, text), text)}
+    report.write(tmp_path / "page.html", found, {})
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "<h2><all>" not in page
+    assert "&lt;all&gt;" in page
+    report.write(tmp_path / "one.png", found, {})
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+    report.write(tmp_path / "one.svg", found, {})
+    assert (tmp_path / "one.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_an_estimate_shows_itself_in_a_notebook_as_a_table_with_a_chart() -> None:
+    shown = ldpsql.estimate(["<script>"] * 600 + ["b"] * 400, "krr(epsilon=1, domain=['<script>', 'b'])")._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert shown.count("<rect") == 2
+    assert "<script>" not in shown
+    many = ldpsql.estimate(list(range(300)) * 10, f"krr(epsilon=8, domain={list(range(300))})")._repr_html_()
+    assert "100 more values" in many

@@ -1,0 +1,98 @@
+"""Settings: what is found where, what goes before what, and mechanisms that they name."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import ldpsql
+from ldpsql import settings
+from ldpsql.errors import BadSettings
+from ldpsql.named import sql_call
+from ldpsql.registry import Registry, registry
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_the_project_goes_before_the_user_entry_by_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = tmp_path / "home" / "ldpsql.toml"
+    write(user, "[mechanisms]\na = 'krr(1, [1, 2])'\nb = 'krr(1, [3, 4])'\n[defaults]\nformat = 'csv'\nestimator = 'inv'\n")
+    write(tmp_path / "project" / "ldpsql.toml", "[mechanisms]\nb = 'krr(2, [3, 4])'\n[defaults]\nformat = 'json'\n")
+    (tmp_path / "project" / "deeper").mkdir()
+    monkeypatch.setenv("LDPSQL_CONFIG", str(user))
+    monkeypatch.chdir(tmp_path / "project" / "deeper")
+    told = settings.load()
+    assert told.project == tmp_path / "project" / "ldpsql.toml"
+    assert told.mechanisms == {"a": "krr(1, [1, 2])", "b": "krr(2, [3, 4])"}
+    assert told.defaults == {"format": "json", "estimator": "inv"}
+    assert told.allow is None
+
+
+def test_a_named_mechanism_is_a_mechanism_in_python_and_a_macro_in_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "ldpsql.toml", '[mechanisms]\ncity = "krr(1, [\'Lima\', \\"it\'s\\"])"\n')
+    monkeypatch.chdir(tmp_path)
+    known = Registry.load()
+    assert known.mechanism("city") == known.mechanism("krr(1, ['Lima', \"it's\"])")
+    monkeypatch.setattr("ldpsql.duck.registry", lambda: known)
+    with ldpsql.connect() as con:
+        assert con.execute("SELECT ldp.perturb('it''s', ldp.m.city()) IN ('Lima', 'it''s')").fetchall() == [(True,)]
+        assert len(con.sql("FROM duckdb_databases() WHERE database_name NOT IN ('system', 'temp', 'memory')").fetchall()) == 1
+    with duckdb.connect() as other:
+        ldpsql.attach(other, name="private", mechanisms={"town": {"mechanism": "krr", "epsilon": 1, "domain": [1, 2]}})
+        assert other.execute("SELECT private.m.town().mechanism, private.m.city().mechanism").fetchall() == [("krr", "krr")]
+
+
+DAYS = {"type": "date32[day]", "values": ["2026-01-01", "2026-01-02"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "krr(epsilon='0.1', domain=['a', 'b''c'], nulls='as:a')",
+        "krr(epsilon=0.3, domain=[0.1, 2.5])",
+        "krr(1, [True, False])",
+        f"krr(1, {DAYS})",
+        "krr(1, {'type': 'decimal128(3, 1)', 'values': ['0.1', '0.2']})",
+        "square_wave(1, -1.5, 2.5, bins=8, outside='clip')",
+        "matrix(domain=['a', 'b'], rows=[['0.75', '0.25'], ['0.25', '0.75']])",
+        "planar_geometric(0.5, 4, 3, side=2)",
+    ],
+)
+def test_the_constructor_call_in_sql_makes_the_same_mechanism(text: str) -> None:
+    mechanism = registry().mechanism(text)
+    with ldpsql.connect() as con:
+        call = sql_call(mechanism, con)
+        told = con.execute(f"SELECT ldp.describe({call}).ratio, {call}.domain").fetchall()[0]
+    assert told[0] == str(ldpsql.certify(mechanism).certificate.ratio)
+    assert told[1] == mechanism.values().values.to_pylist()
+    assert "2026" not in text or told[1][0] == datetime.date(2026, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[mechanisms]\n'drop table' = 'krr(1, [1, 2])'", "letters, digits"),
+        ("[mechanisms]\ncity = 'kr(1, [1, 2])'", "'city' of the settings: there is no mechanism named 'kr'"),
+        ("[mechanisms]\ncity = 7", "must be texts"),
+        ("[mechanisms]\nkrr = 'krr(1, [1, 2])'", "as a plugin does"),
+        ("[defaults]\nformat = 3", "must be texts"),
+        ("[defaults]\ncolour = 'no'", "not known"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "ldpsql.toml", text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSettings, match=complaint):
+        attached(monkeypatch)
+
+
+def attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Registry.load()
+    monkeypatch.setattr("ldpsql.duck.registry", lambda: known)
+    ldpsql.connect()

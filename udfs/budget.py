@@ -1,0 +1,37 @@
+"""What the ledger of a connection has spent, and what is left."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from ldpsql import hookimpl
+from ldpsql.domain import plain
+from ldpsql.errors import NotReleased
+from ldpsql.guard import GUARDS
+from ldpsql.sql import Macros, Scalar, guarded
+
+_BALANCE = (
+    "STRUCT(unit VARCHAR, dataset VARCHAR, part VARCHAR, column_group VARCHAR, currency VARCHAR, people BIGINT, "
+    "spent VARCHAR, remaining VARCHAR, spent_delta VARCHAR)[]"
+)
+
+
+@guarded
+def budget(guards: pa.ChunkedArray) -> pa.Array:
+    """Return the balances of the ledger."""
+    return pa.array([_balances(number) for number in plain(guards).to_pylist()])
+
+
+def _balances(number: int | None) -> list[dict[str, object]]:
+    ledger = None if number is None else GUARDS.thing(number).ledger
+    if ledger is None:
+        raise NotReleased("this connection has no ledger", "give it one: ldpsql.attach(con, ledger='budget.ledger')")
+    return [asdict(balance) for balance in ledger.balances()]
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.budget()``."""
+    return [Scalar("__ldp_budget", budget, _BALANCE, volatile=True), Macros.beside(__file__)]
