@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ldpsql.batches import perturb_batches
+    from ldpsql.bulk import Charge, perturb_copy, perturb_table
     from ldpsql.certificate import Certificate
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
     from ldpsql.domain import Domain, DomainField
@@ -33,6 +35,8 @@ __version__ = "0.1.0"
 
 # Names are loaded at first use: `ldpsql --version` needs none of them.
 _HOMES = {
+    "batches": ["perturb_batches"],
+    "bulk": ["Charge", "perturb_copy", "perturb_table"],
     "certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
     "domain": ["Domain", "DomainField"],
@@ -57,6 +61,7 @@ __all__ = [
     "CategoricalMechanism",
     "Certificate",
     "Channel",
+    "Charge",
     "DenseChannel",
     "Domain",
     "DomainField",
@@ -86,6 +91,9 @@ __all__ = [
     "estimate",
     "hookimpl",
     "perturb",
+    "perturb_batches",
+    "perturb_copy",
+    "perturb_table",
     "release",
 ]
 

@@ -20,15 +20,16 @@ def rows_of(file: str) -> list[int]:
 
 def plain_batches(files: Iterable[str], wanted: Iterable[str], groups: range | None = None) -> pa.RecordBatchReader | None:
     """Return columns of files, or of some row groups of one; None unless all files have them, of the same plain types."""
-    opened, names = [pq.ParquetFile(file, memory_map=True) for file in files], set(wanted)
-    schemas = [pa.schema([field for field in file.schema_arrow if field.name in names]) for file in opened]
-    one = schemas[0]
+    files, names = list(files), set(wanted)
+    schemas = [pa.schema([field for field in pq.read_schema(file) if field.name in names]) for file in files]
+    one = schemas[0].remove_metadata()
     if len(one) != len(names) or not all(schema.equals(one) for schema in schemas) or not all(map(family, one.types)):
         return None
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for file in opened:
-            of = range(file.metadata.num_row_groups) if groups is None else groups
-            yield from file.iter_batches(BATCH_ROWS, row_groups=list(of), columns=one.names, use_threads=False)
+        for file in files:
+            with pq.ParquetFile(file, memory_map=True) as opened:
+                of = range(opened.metadata.num_row_groups) if groups is None else groups
+                yield from opened.iter_batches(BATCH_ROWS, row_groups=list(of), columns=one.names, use_threads=False)
 
-    return pa.RecordBatchReader.from_batches(one.remove_metadata(), batches())
+    return pa.RecordBatchReader.from_batches(one, batches())
