@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk import Charge, perturb_copy, perturb_table
     from ldpsql.certificate import Certificate
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
+    from ldpsql.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.domain import Domain, DomainField
     from ldpsql.duck import attach, connect
     from ldpsql.errors import InvalidParameter, LdpError, NotPrivate
@@ -39,6 +40,7 @@ _HOMES = {
     "bulk": ["Charge", "perturb_copy", "perturb_table"],
     "certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
+    "counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "domain": ["Domain", "DomainField"],
     "duck": ["attach", "connect"],
     "errors": ["InvalidParameter", "LdpError", "NotPrivate"],
@@ -62,6 +64,7 @@ __all__ = [
     "Certificate",
     "Channel",
     "Charge",
+    "Counts",
     "DenseChannel",
     "Domain",
     "DomainField",
@@ -85,11 +88,15 @@ __all__ = [
     "RangeMechanism",
     "SetReports",
     "Status",
+    "Supports",
     "attach",
     "certify",
     "connect",
     "estimate",
     "hookimpl",
+    "merge",
+    "partial_counts",
+    "partial_supports",
     "perturb",
     "perturb_batches",
     "perturb_copy",

@@ -216,8 +216,14 @@ def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, es
     if not len(known):
         raise NoReports("there is not a single report to estimate from", "perturb some values first")
     first, number = distinct(known)
-    counted = known.take(pa.array(first)), pa.array(np.bincount(number))
-    _, likelihood = next(likelihoods(mechanism, *counted, np.zeros(len(first), dtype=np.int64), 1))
+    return estimate_counted(known.take(pa.array(first)), pa.array(np.bincount(number)), mechanism, estimator)
+
+
+def estimate_counted(reports: pa.Array, numbers: pa.Array, mechanism: Mechanism, estimator: Estimator) -> Estimate:
+    """Estimate from distinct reports and how often each occurs."""
+    if not len(reports):
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    _, likelihood = next(likelihoods(mechanism, reports, numbers, np.zeros(len(reports), dtype=np.int64), 1))
     return estimate_likelihood(mechanism, likelihood, estimator)[0]
 
 
