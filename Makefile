@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format bench docs clean
+.PHONY: demo test lint format bench docs test-spark test-stress clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,7 +31,15 @@ docs: $(STAMP)  ## write the tables of README.md anew from the registry
 	$(RUN)python -m tests.readme
 
 bench: $(STAMP)  ## speed, as ratios against the plain engine in the same run
-	$(RUN)python benchmarks/sql.py
+	$(RUN)python -m benchmarks
+
+test-spark: $(STAMP)  ## the tests that need Spark: installs pyspark, and Java where there is none
+	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
+	$(RUN)python -m pip install --quiet --constraint constraints.txt --editable '.[spark]'
+	$(RUN)python -m pytest tests/spark
+
+test-stress: $(STAMP)  ## kill -9 at random moments, a few times; python -m tests.stress.bulk_kill does it 50 times
+	$(RUN)python -m tests.stress.bulk_kill 6
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
