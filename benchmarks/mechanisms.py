@@ -1,7 +1,7 @@
 """Speed of perturbation, as ratios against the published libraries in the same run, one thread.
 
-Needs ``pip install 'ldpsql[peers]'``. The peers perturb 50,000 values one by one, as their documentation shows; ldpsql perturbs a
-column of a million, in Python, certified and exact.
+Needs ``pip install 'ldpsql[peers]'``. The peers perturb 50,000 values one by one, as their documentation shows; ldpsql
+perturbs a column of a million, in Python, certified and exact.
 The square wave has no peer on PyPI: it is compared with NumPy in doubles, which is not private, in two forms: boolean masks,
 as published scripts do it, and without them, which is faster.
 """

@@ -23,7 +23,8 @@ def figures(quick: bool) -> list[Figure]:
         Figure("ldp.perturb against copying the column", perturbed / plain),
     ]
     con.execute(
-        f"CREATE TABLE r AS SELECT (range // 10) % 100 AS g, ldp.perturb(range % 100, m()) AS x FROM range({millions} * 1_000_000)"
+        f"""CREATE TABLE r AS SELECT (range // 10) % 100 AS g, ldp.perturb(range % 100, m()) AS x
+            FROM range({millions} * 1_000_000)"""
     )
     plain, estimated = in_turns(
         partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT g, x, count(*) FROM r GROUP BY g, x"),

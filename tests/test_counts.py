@@ -178,10 +178,9 @@ def test_the_namespace_gives_reports_of_every_type(kind: str) -> None:
 def test_two_calls_are_two_draws_and_one_expression_is_one() -> None:
     frame = pl.DataFrame({"x": [0] * 200}).lazy()
     coin = "krr(epsilon='0.000001', domain=[0, 1])"
-    call = lambda: pl.col("x").ldp.perturb(coin)  # type: ignore[attr-defined]  # noqa: E731
-    two = frame.select(a=call(), b=call()).collect()
+    shared, other = (pl.col("x").ldp.perturb(coin) for _ in range(2))  # type: ignore[attr-defined]
+    two = frame.select(a=shared, b=other).collect()
     assert not two["a"].equals(two["b"])  # equal with probability 2^-200
-    shared = call()
     one = frame.select(a=shared, b=shared).collect()
     assert one["a"].equals(one["b"])
     again = frame.select(a=shared)
