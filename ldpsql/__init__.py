@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.frames import estimate, perturb
+    from ldpsql.groups import estimate_groups
     from ldpsql.guard import release
     from ldpsql.hookspecs import hookimpl
     from ldpsql.ledger import Ledger, Policy
@@ -49,6 +50,7 @@ _HOMES = {
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "perturb"],
     "guard": ["release"],
+    "groups": ["estimate_groups"],
     "hookspecs": ["hookimpl"],
     "ledger": ["Ledger", "Policy"],
     "likelihood": ["Likelihood"],
@@ -93,6 +95,7 @@ __all__ = [
     "certify",
     "connect",
     "estimate",
+    "estimate_groups",
     "hookimpl",
     "merge",
     "partial_counts",
