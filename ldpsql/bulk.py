@@ -232,7 +232,7 @@ def _charged(
             raise SourceRefused("the source has no such column of user ids", "name it in user")
         if source.once:
             raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
-        readers = [part.read([charge.user]) for part in source.parts]
+        readers = [part.read([charge.user], ()) for part in source.parts]
         users = pa.chunked_array([batch.column(charge.user) for reader in readers for batch in reader])
     columns = {name: known.mechanism for name, known in plan.mechanisms.items()}
     release: Release = charge.ledger.charge(
@@ -268,7 +268,7 @@ class Meter:
 
     def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
         """Return the reports of a part as a stream that counts."""
-        reader = part.read(plan.among(names))
+        reader = part.read(plan.among(names), plan.mechanisms.keys())
         schema = plan.schema(reader.schema)
 
         def batches() -> Iterator[pa.RecordBatch]:

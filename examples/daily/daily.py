@@ -1,8 +1,8 @@
 """Reports that arrive day by day: each day is perturbed once and counted once, and estimates come from the sum of the counts.
 
 ``python examples/daily/daily.py [FOLDER]``. Every day a file of raw values is perturbed into its partition
-``reports/day=N/``; then the model ``daily_counts.sql`` beside this file adds one row of counts, reading that day only (dbt would
-run it: here its two forms, first run and increment, are made by hand). The estimate over all days comes from
+``reports/day=N/``; then the model ``daily_counts.sql`` beside this file adds one row of counts, reading that day only (dbt
+would run it: here its two forms, first run and increment, are made by hand). The estimate over all days comes from
 ``ldp.merge(counts)``, so its cost does not depend on the reports, and it is the same to the last bit as from all of them.
 """
 
