@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
 import subprocess
@@ -225,6 +226,28 @@ def test_replacing_needs_to_be_said_and_is_complete(db: DuckDBPyConnection) -> N
         perturb_copy(db, "people", out, {"city": CITY}, keep=["day"], replace=True)
         source = f"'{out}/*.parquet'" if out == "out" else f"'{out}'"
         assert rows(db, f"SELECT count(*), max(day) FROM {source}") == [(ROWS, 2)]
+    Path("plain").write_text("a file in the way of a folder")
+    perturb_copy(db, "people", "plain", {"city": CITY}, replace=True)
+    assert rows(db, "SELECT count(*) FROM 'plain/*.parquet'") == [(ROWS,)]
+
+
+def test_nothing_to_perturb_is_an_empty_result(db: DuckDBPyConnection) -> None:
+    perturb_copy(db, db.sql("FROM people LIMIT 0").to_arrow_table(), "none.parquet", {"city": CITY, "age": AGE})
+    perturb_copy(db, "none.parquet", "none", {"city": CITY})
+    assert rows(db, "SELECT column_name, column_type FROM (DESCRIBE FROM 'none.parquet')") == [
+        ("city", "VARCHAR"),
+        ("age", "BIGINT"),
+    ]
+    assert rows(db, "SELECT count(*) FROM 'none/*.parquet'") == [(0,)]
+
+
+def test_names_and_types_of_any_kind_pass_through(db: DuckDBPyConnection) -> None:
+    db.execute(
+        "CREATE TABLE odd AS SELECT 'a'::ENUM('a', 'b') AS \"it's\", 1 AS day, {'k': [1, 2]} AS s, DATE '2020-01-01' AS d"
+    )
+    perturb_copy(db, "odd", "o'ut", {"it's": "krr(1, ['a', 'b'])"}, keep=["day", "s", "d"], partition_by=["day"])
+    found = rows(db, "SELECT day, s, d FROM read_parquet('o''ut/*/*.parquet', hive_partitioning := true)")
+    assert found == [(1, {"k": [1, 2]}, datetime.date(2020, 1, 1))]
 
 
 # --- resuming ---
