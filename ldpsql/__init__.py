@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.frames import estimate, perturb
-    from ldpsql.groups import estimate_groups
     from ldpsql.guard import release
     from ldpsql.hookspecs import hookimpl
     from ldpsql.ledger import Ledger, Policy
     from ldpsql.likelihood import Likelihood
+    from ldpsql.many_groups import estimate_groups
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
     from ldpsql.permanent import Key
     from ldpsql.privacy import Epsilon
@@ -50,7 +50,7 @@ _HOMES = {
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "perturb"],
     "guard": ["release"],
-    "groups": ["estimate_groups"],
+    "many_groups": ["estimate_groups"],
     "hookspecs": ["hookimpl"],
     "ledger": ["Ledger", "Policy"],
     "likelihood": ["Likelihood"],
