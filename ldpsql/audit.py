@@ -14,8 +14,8 @@ import numpy as np
 from ldpsql.channels import TOTAL, OrthogonalHash, SetChannel, TableChannel
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.likelihood import Floats
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
+from ldpsql.operators import Floats
 from ldpsql.privacy import ApproximateLdp
 
 _BLOCK = 1 << 16

@@ -131,6 +131,13 @@ class Domain:
     def _typed(self) -> dict[str, Any]:
         return {"type": str(self.values.type), "values": self.texts}
 
+    @cached_property
+    def rising(self) -> bool:
+        """Whether the values are numbers, dates or times, each larger than the one before."""
+        if family(self.values.type) in (None, "text", "boolean"):
+            return False
+        return bool(pc.all(pc.greater(self.values[1:], self.values[:-1])).as_py())
+
     def position(self, text: str) -> int | None:
         """Return the position of the value that reads like this, None if there is none."""
         return self.texts.index(text) if text in self.texts else None

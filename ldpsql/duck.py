@@ -84,10 +84,11 @@ def attach(
 
 
 def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
+    """Put the catalog after DuckDB's own functions: mean, quantile and variance stay what they are, ours are ldp.mean, ..."""
     setting = "SELECT coalesce(nullif(current_setting('search_path'), ''), concat_ws('.', current_catalog(), current_schema()))"
     (path,) = con.execute(setting).fetchone() or ("",)
-    if catalog not in path.split(","):
-        con.execute("SET search_path = ?", [f"{path},{catalog}"])
+    if not {catalog, f"{catalog}.main"} & set(path.split(",")):
+        con.execute("SET search_path = ?", [f"{path},system.main,{catalog}"])
 
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:

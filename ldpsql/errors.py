@@ -245,6 +245,12 @@ class NoReports(DataError):
     code = "LDP404"
 
 
+class NotApplicable(DataError):
+    """The estimator does not apply to reports of this mechanism."""
+
+    code = "LDP406"
+
+
 class ConnectionRefused(LdpError):
     """The functions could not be attached to this connection."""
 

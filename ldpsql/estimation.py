@@ -5,32 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, OrthogonalHash, SetChannel
+from ldpsql.channels import SetChannel
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
-from ldpsql.inversion import condition_number
-from ldpsql.likelihood import Floats, Likelihood, Operator, operator
-from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.reports import HashReports, distinct, impossible
-from ldpsql.supports import SupportOperator
+from ldpsql.likelihood import Likelihood
+from ldpsql.mechanism import Mechanism, certify
+from ldpsql.operators import Floats, Operator, SupportOperator, collapsed, operator, packed
+from ldpsql.reports import HashReports, SetReports, distinct, impossible
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
     best_fit,
-    identified,
-    influence,
+    goodness_of_fit,
     intervals,
-    log_fit_p_value,
     suspicious,
-    unique,
 )
+from ldpsql.uniqueness import identified, unique
 
 MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
@@ -39,12 +36,7 @@ _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw c
 @lru_cache(maxsize=256)
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; the last 256 are kept."""
-    channel = certify(mechanism).channel
-    if isinstance(channel, OrthogonalHash):
-        everything = np.arange(channel.outputs, dtype=np.int32)
-        scale = channel.response.spread / TOTAL / channel.seeds
-        return SupportOperator(channel, np.ascontiguousarray(channel.supports(everything).T), scale)
-    return operator(channel)
+    return operator(certify(mechanism).channel)
 
 
 @dataclass(frozen=True)
@@ -57,23 +49,59 @@ class Diagnosis:
     gap: float
     status: str
     remedy: str
+    chosen: str
+    reason: str
     unique: bool
     fit_statistic: float
     fit_p_value: float
     influence: float
+    effective_reports: float
     condition_number: float
     realised_epsilon: float
+    impossible: int = 0
+
+
+class Described(Protocol):
+    """What an estimate tells of the mechanism, or the mechanisms, that its reports come from."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def values(self) -> Domain:
+        """The values that were perturbed."""
+
+    @property
+    def epsilon(self) -> float:
+        """The largest realised epsilon of a report."""
+
+
+class Source(Described, Protocol):
+    """Several mechanisms together, that reports come from."""
+
+    def likelihoods(
+        self, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
+    ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+        """Yield the likelihoods of (report, number, group) triples; see `likelihoods`."""
+
+    def possible(self, reports: pa.Array) -> NDArray[np.bool_]:
+        """Tell which reports can occur; see `possible`."""
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """The estimates of several groups under one mechanism, by one estimator."""
+    """The estimates of several groups under one source of reports, by one estimator."""
 
-    certified: CertifiedMechanism
+    source: Described
     estimator: Estimator
     likelihood: Likelihood
     fit: Fit
-    intervals: Intervals
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """Standard errors and intervals of all shares."""
+        return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
 
     def __getitem__(self, group: int) -> Estimate:
         return Estimate(self, group)
@@ -89,7 +117,7 @@ class Estimate:
     @property
     def values(self) -> Domain:
         """The values of the domain, in order."""
-        return self.of.certified.values
+        return self.of.source.values
 
     @property
     def estimate(self) -> Floats:
@@ -111,6 +139,15 @@ class Estimate:
         """Upper end of every interval."""
         return self.of.intervals.high[self.group]
 
+    @property
+    def covariance(self) -> Floats:
+        """Covariance of the debiased shares, shape (values, values): the error of c'theta is the root of c' covariance c.
+
+        It is that of one step from the maximum of the likelihood, whatever the estimator is; see `Operator.interval`.
+        """
+        one = self.likelihood
+        return one.operator.covariance(one.shares[0], best_fit(one)[0]) / float(one.n[0])
+
     @cached_property
     def identified(self) -> tuple[Floats, Floats]:
         """Smallest and largest share of every value among all maxima of the likelihood: equal where it is unique."""
@@ -124,14 +161,18 @@ class Estimate:
 
         ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap); an inversion that is no
         distribution is judged by the nearest one. ``fit_p_value`` is an upper bound of the chance that honest reports are as
-        far from any distribution; where nearly all reports differ there is no such test, and it is 1. ``influence`` is how
-        far one replaced report can move a share.
+        far from any distribution. Where nearly all reports differ it compares how many values they support, and how often each
+        value is supported, with what the mechanism allows. ``influence`` is how far one replaced report can move a share.
+        ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
+        theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism,
+        where these were left out. ``chosen`` is the estimator
+        that was used, ``reason`` why.
         """
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
-        misfit = model.misfit(best_fit(model)) if model.operator.complete else np.zeros(1)
-        log_p = log_fit_p_value(misfit, model.operator.outputs)[0]
+        misfit, log_p = goodness_of_fit(model)
+        variance = float((self.std_error**2).sum())
         return Diagnosis(
             reports=int(model.n[0]),
             iterations=int(fit.iterations[self.group]),
@@ -139,12 +180,15 @@ class Estimate:
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
             remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._status.remedy,
-            unique=unique(model, theta) if maximum else condition_number(model.operator) < 1e12,
-            fit_statistic=float(misfit[0]),
+            chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
+            reason=fit.reasons[self.group] if fit.reasons else "asked for",
+            unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
+            fit_statistic=misfit,
             fit_p_value=float(np.exp(log_p)),
-            influence=influence(model.operator) / float(model.n[0]),
-            condition_number=condition_number(model.operator),
-            realised_epsilon=self.of.certified.certificate.epsilon,
+            influence=model.operator.influence / float(model.n[0]),
+            effective_reports=float((theta * (1 - theta)).sum()) / variance if variance else 0.0,
+            condition_number=model.operator.condition,
+            realised_epsilon=self.of.source.epsilon,
         )
 
     def to_arrow(self) -> pa.Table:
@@ -158,7 +202,7 @@ class Estimate:
 
     def __repr__(self) -> str:
         told = self.diagnosis
-        head = f"{self.of.estimator.name} of {told.reports} reports under {self.of.certified.mechanism.name}: {told.status}"
+        head = f"{self.of.estimator.name} of {told.reports} reports under {self.of.source.name}: {told.status}"
         rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
         return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error:.4f}" for value, share, error in rows)])
 
@@ -183,10 +227,11 @@ class Estimate:
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
     """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
-    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts), estimator)
+    known = certify(mechanism)
+    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts, known.layout, known.named), estimator)
 
 
-def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> Estimates:
+def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
     """Estimate every group from its likelihood.
 
     Raises:
@@ -195,19 +240,28 @@ def estimate_likelihood(mechanism: Mechanism, likelihood: Likelihood, estimator:
         NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
+    check_possible(likelihood)
+    fit = estimator.fit(likelihood)
+    if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
+        raise NotReports(
+            f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
+            "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
+        )
+    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
+
+
+def check_possible(likelihood: Likelihood) -> None:
+    """Refuse a group without a report, and a report without a chance.
+
+    Raises:
+        NoReports, ImpossibleReport: where there is one.
+
+    """
     if not len(likelihood.counts) or not (likelihood.n > 0).all():
         raise NoReports("there is not a single report to estimate from", "perturb some values first")
     everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
     if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
         raise impossible()
-    fit = estimator.fit(likelihood)
-    if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
-        raise NotReports(
-            f"these values were not drawn by {mechanism.name} with these parameters: no distribution explains them",
-            "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
-        )
-    spread = intervals(likelihood, fit.theta, estimator.confidence)
-    return Estimates(certify(mechanism), estimator, likelihood, fit, spread)
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
@@ -228,7 +282,7 @@ def estimate_counted(reports: pa.Array, numbers: pa.Array, mechanism: Mechanism,
 
 
 def likelihoods(
-    mechanism: Mechanism, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
+    source: Mechanism | Source, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
 ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     """Yield the likelihoods of (report, number, group) triples with the groups they hold; every group has reports.
 
@@ -238,22 +292,53 @@ def likelihoods(
         ImpossibleReport, BadCounts: where reports or numbers cannot be what they must be.
 
     """
+    if isinstance(source, Mechanism):
+        return _likelihoods(source, reports, numbers, group, groups)
+    return source.likelihoods(reports, numbers, group, groups)
+
+
+def _likelihoods(
+    mechanism: Mechanism, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
+) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     known = certify(mechanism)
     if isinstance(known.reports, Domain):
-        yield np.arange(groups), Likelihood(operator_of(mechanism), align(reports, numbers, group, groups, known.reports))
+        counts = align(reports, numbers, group, groups, known.reports)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout, known.named)
         return
     weights = whole_numbers(numbers)
     if isinstance(known.reports, HashReports) and known.reports.listed is not None:
         cells = group * len(known.reports) + known.reports.positions(reports)
-        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).reshape(groups, -1)
-        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.astype(np.float64))
+        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).astype(np.float64)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.reshape(groups, -1), known.layout)
         return
     words, channel = known.reports.read(reports), known.channel
     if not isinstance(channel, SetChannel) or not channel.possible(words).all():
         raise impossible()
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
-        yield np.array([i]), Likelihood(SupportOperator.observed(channel, words[at]), weights[None, at])
+        octets, added = collapsed(packed(channel, words[at]), weights[at])
+        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None], known.layout)
+
+
+def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:
+    """Tell which reports can occur.
+
+    Raises:
+        WrongType, ImpossibleReport: where the column cannot hold reports at all.
+
+    """
+    if not isinstance(source, Mechanism):
+        return source.possible(reports)
+    known = certify(source)
+    if isinstance(known.reports, Domain):
+        positions = known.reports.locate(reports)
+        chance = operator_of(source).forward(np.ones(len(known.values))) > 0
+        at = positions.fill_null(0).to_numpy(zero_copy_only=False)
+        return positions.is_valid().to_numpy(zero_copy_only=False) & chance[at]
+    fits = known.reports.possible(reports)
+    if isinstance(known.channel, SetChannel) and isinstance(known.reports, SetReports):
+        fits[fits] = known.channel.possible(known.reports.read(reports.filter(pa.array(fits))))
+    return fits
 
 
 def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int, alphabet: Domain) -> Floats:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ldpsql.likelihood import Floats, Likelihood
+from ldpsql.likelihood import Likelihood
+from ldpsql.operators import Floats
 from ldpsql.spec import Spec
 
 
@@ -20,8 +22,12 @@ class Status(Enum):
 
     CERTIFIED = "certified"
     OUT_OF_STEPS = "out of steps"
+    OUT_OF_TIME = "out of time"
+    ROUNDED = "rounded"
     STOPPED = "stopped"
     INVERSION = "inversion"
+    REGULARISED = "regularised"
+    BASELINE = "baseline"
 
     @property
     def remedy(self) -> str:
@@ -32,33 +38,81 @@ class Status(Enum):
 _REMEDIES = {
     Status.CERTIFIED: "nothing to do: the gap bounds what any other distribution could gain",
     Status.OUT_OF_STEPS: "raise max_iterations, or accept the gap",
+    Status.OUT_OF_TIME: "raise deadline, or accept the gap",
+    Status.ROUNDED: "nothing: rounding ends all progress here, and the gap is what double precision can certify",
     Status.STOPPED: "stopped as asked; use stop := 'certified' for the maximum of the likelihood",
     Status.INVERSION: "an unbiased inversion, not a maximum of the likelihood; use ibu for that",
+    Status.REGULARISED: "smoothed or shrunk on purpose: the gap is the price; use ibu for the maximum of the likelihood",
+    Status.BASELINE: "a baseline to compare with, not an estimate; use best or ibu",
 }
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What an estimator found for each group: theta (groups, values), its steps and how it ended."""
+    """What an estimator found for each group: theta (groups, values), its steps and how it ended.
+
+    ``chosen`` and ``reasons`` tell for each group which estimator was used and why, where an estimator chooses.
+    """
 
     theta: Floats
     iterations: NDArray[np.int64]
     status: tuple[Status, ...]
+    chosen: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @classmethod
+    def plain(cls, theta: Floats, status: Status, iterations: NDArray[np.int64] | None = None) -> Fit:
+        """Wrap an outcome that is the same for all groups; by default it took no steps."""
+        steps = np.zeros(len(theta), np.int64) if iterations is None else iterations
+        return cls(theta, steps, (status,) * len(theta))
 
     @classmethod
     def inversion(cls, theta: Floats) -> Fit:
         """Wrap the outcome of an inversion: no steps, no maximum."""
-        return cls(theta, np.zeros(len(theta), np.int64), (Status.INVERSION,) * len(theta))
+        return cls.plain(theta, Status.INVERSION)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fit]) -> Fit:
+        """Put the outcomes of single groups together."""
+        return cls(
+            np.concatenate([part.theta for part in parts]),
+            np.concatenate([part.iterations for part in parts]),
+            tuple(s for part in parts for s in part.status),
+            tuple(c for part in parts for c in part.chosen),
+            tuple(r for part in parts for r in part.reasons),
+        )
 
 
 class Estimator(Spec):
-    """Counts under a channel -> a distribution over the values: an implementation sets ``name`` and `fit`."""
+    """Counts under a channel -> a distribution over the values: an implementation sets ``name`` and `fit`.
+
+    It is a function of the counts: one that draws takes its generator from `ldpsql.resampling`. ``distribution`` tells
+    whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any domain.
+
+    What the errors mean is the same for all estimators: ``std_error`` and the interval say how far the reports tell the true
+    share. Of a maximum of the likelihood and of an inversion they are its own sampling error. Of a regularised estimate they
+    are those of the unbiased estimate behind it: shrinking makes an estimate steadier, and its bias unknown, so the estimate
+    is usually closer to the truth than they say, and an interval around it alone would not cover.
+    """
 
     kind = "estimator"
+    distribution: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
+    intervals: Annotated[str, Field(pattern="^(each|simultaneous)$")] = Field(
+        "each", description="what `confidence` is for: 'each' interval, or all of a group being right together ('simultaneous')"
+    )
     misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
     )
+
+    def pointwise(self, count: int) -> float:
+        """Return the confidence of each of ``count`` intervals: Sidak's, where all are to be right together.
+
+        Source: Sidak, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 1967; it holds
+        for normal estimates however they are correlated.
+        """
+        return self.confidence ** (1 / count) if self.intervals == "simultaneous" else self.confidence
 
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:

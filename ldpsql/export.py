@@ -19,10 +19,10 @@ from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimation import operator_of
-from ldpsql.inversion import MAX_CONDITION, condition_number
-from ldpsql.likelihood import Floats
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.named import list_literal
+from ldpsql.operators import Floats
+from ldpsql.operators.base import MAX_CONDITION
 from ldpsql.reports import SetReports
 
 MAX_CELLS = 1 << 16
@@ -81,7 +81,7 @@ def _bodies(known: CertifiedMechanism, name: str) -> Iterator[Body]:
     if isinstance(channel, TableChannel) and isinstance(reports, Domain):
         if channel.inputs * channel.outputs > MAX_CELLS:
             raise InvalidParameter(f"a channel of more than {MAX_CELLS} cells is too large for SQL text", "use ldpsql itself")
-        invertible = condition_number(operator_of(known.mechanism)) <= MAX_CONDITION
+        invertible = operator_of(known.mechanism).condition <= MAX_CONDITION
         return _listed(channel, _literal(known.values), _literal(reports), name, invertible=invertible)
     raise InvalidParameter(
         f"the reports of {known.mechanism.name} have no pure SQL form", "k-RR, listed reports and sets of values have one"

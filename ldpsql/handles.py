@@ -1,4 +1,4 @@
-"""Whole numbers that stand for mechanisms and plans inside a query.
+"""Whole numbers that stand for mechanisms, plans and grids inside a query.
 
 DuckDB folds the function that makes a handle to one constant at plan time, so a query reads a mechanism once and each row
 carries eight bytes instead of a domain. Handles live as long as the process: a prepared statement may hold one.
@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from threading import Lock
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from ldpsql.errors import InternalError
+import pyarrow as pa
+
+from ldpsql.domain import family
+from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimator import Estimator
+from ldpsql.functionals import Functional
 from ldpsql.mechanism import Mechanism
+from ldpsql.mixed import Mixed, Repeated
+from ldpsql.region import Region
+from ldpsql.registry import registry
 
 H = TypeVar("H", bound=Hashable)
 
@@ -40,6 +47,34 @@ class Handles(Generic[H]):
         return self._things[number]
 
 
-Plan: TypeAlias = tuple[Mechanism, Estimator]
+Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]
 MECHANISMS: Handles[Mechanism] = Handles()
+MIXTURES: Handles[Mixed] = Handles()
+MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 PLANS: Handles[Plan] = Handles()
+GRIDS: Handles[Region] = Handles()
+
+
+def read_mechanism(spec: pa.Scalar) -> Mechanism:
+    """Read a mechanism from the STRUCT that its SQL constructor makes.
+
+    Raises:
+        InvalidSpec, UnknownName, and what the mechanism itself refuses: where it is none.
+
+    """
+    if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
+        raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
+    given: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}
+    if given.get("mechanism") in registry().mechanisms:
+        known = registry().mechanisms[given["mechanism"]].model_fields
+        given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
+    return registry().mechanism(given)
+
+
+def _plain_value(value: pa.Scalar) -> Any:
+    """Return a list of plain values as an array, so that it keeps its type; anything else as a Python value."""
+    if isinstance(value, pa.ListScalar) and value.is_valid:
+        items = value.values
+        kind = items.type.value_type if pa.types.is_dictionary(items.type) else items.type
+        return items if family(kind) else value.as_py()
+    return value.as_py()

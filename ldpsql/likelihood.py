@@ -1,4 +1,4 @@
-"""The likelihood of reports: theta -> P(report), its adjoint and its curvature, for each structure of channel.
+"""The likelihood of counts of reports under a channel.
 
 The log-likelihood per report is f(theta) = sum_z q_z log(theta . a_z) with report shares q and columns a_z of the channel.
 Everything takes groups along the first axis, so one call serves a GROUP BY.
@@ -6,104 +6,27 @@ Everything takes groups along the first axis, so one call serves a GROUP BY.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from functools import cached_property, singledispatch
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Channel, KeepOrSpread, TableChannel
-from ldpsql.errors import InternalError
-
-Floats: TypeAlias = NDArray[np.float64]
-
-
-class Operator(ABC):
-    """A channel as a linear map, for estimation."""
-
-    inputs: int
-    outputs: int
-    complete: bool = True  # whether the columns are the probabilities of all reports, not only of observed ones up to a factor
-
-    @abstractmethod
-    def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta: shape (..., inputs) -> (..., outputs)."""
-
-    @abstractmethod
-    def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z: shape (..., outputs) -> (..., inputs)."""
-
-    @abstractmethod
-    def matrix(self) -> Floats:
-        """Return P(report | value), shape (inputs, outputs)."""
-
-    def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights, shape (outputs,)."""
-        rows = self.matrix()[among]
-        return (rows * w) @ rows.T
-
-
-class DenseOperator(Operator):
-    """Any channel, as its table of probabilities."""
-
-    def __init__(self, table: Floats) -> None:
-        self._table = table
-        self.inputs, self.outputs = table.shape
-
-    def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
-        return theta @ self._table
-
-    def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
-        return w @ self._table.T
-
-    def matrix(self) -> Floats:
-        """Return P(report | value)."""
-        return self._table
-
-
-class KeepOrSpreadOperator(Operator):
-    """``keep`` for the value itself, ``spread`` for each other: rank one and a diagonal."""
-
-    def __init__(self, size: int, keep: float, spread: float) -> None:
-        self.inputs = self.outputs = size
-        self.keep, self.spread = keep, spread
-
-    def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
-        return self.spread * theta.sum(axis=-1, keepdims=True) + (self.keep - self.spread) * theta
-
-    def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z: the channel is symmetric."""
-        return self.forward(w)
-
-    def matrix(self) -> Floats:
-        """Return P(report | value)."""
-        return np.full((self.inputs, self.inputs), self.spread) + (self.keep - self.spread) * np.eye(self.inputs)
-
-
-@singledispatch
-def operator(channel: Channel) -> Operator:
-    """Return the operator that fits the structure of a channel."""
-    if not isinstance(channel, TableChannel):
-        raise InternalError("the reports of this channel cannot be listed", "its operator is made for observed reports")
-    return DenseOperator(channel.probabilities())
-
-
-@operator.register
-def _(channel: KeepOrSpread) -> Operator:
-    return KeepOrSpreadOperator(channel.size, channel.keep / TOTAL, channel.spread / TOTAL)
+from ldpsql.operators import Floats, Operator
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Counts of reports, shape (groups, outputs), under a channel; every group holds at least one report."""
+    """Counts of reports, shape (groups, outputs), under a channel; every group holds at least one report.
+
+    ``layout`` tells which values are neighbours: (inputs,) where they lie on a line, (rows, columns) on a grid row by row, ()
+    where there is no order. ``named`` is the value that each report is the name of, where all reports are values.
+    """
 
     operator: Operator
     counts: Floats
+    layout: tuple[int, ...] = ()
+    named: NDArray[np.int64] | None = None
 
     @cached_property
     def n(self) -> Floats:
@@ -143,6 +66,21 @@ class Likelihood:
             own = np.where(self.counts > 0, self.counts * np.log(np.where(self.counts > 0, self.shares, 1.0)), 0.0)
         return 2.0 * np.nan_to_num(own.sum(axis=-1) - self.log_likelihood(theta), nan=np.inf)
 
+    def named_shares(self) -> Floats | None:
+        """Return the share of the reports that name each value, where reports are values: (groups, inputs)."""
+        if self.named is None:
+            return None
+        size = self.operator.inputs
+        return np.stack([np.bincount(self.named, shares, size).astype(np.float64) for shares in self.shares])
+
     def group(self, i: int) -> Likelihood:
         """Return the likelihood of one group."""
-        return Likelihood(self.operator, self.counts[i : i + 1])
+        return self.with_counts(self.counts[i : i + 1])
+
+    def with_counts(self, counts: Floats) -> Likelihood:
+        """Return the likelihood of other counts under the same channel."""
+        return replace(self, counts=counts)
+
+    def with_operator(self, operator: Operator) -> Likelihood:
+        """Return the likelihood of the same counts under another channel, whose values have no order."""
+        return Likelihood(operator, self.counts)

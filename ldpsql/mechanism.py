@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from ldpsql.certificate import Certificate, certificate
@@ -68,6 +69,14 @@ class Mechanism(Spec):
         """Return the reports, in the order of the channel's columns."""
         return self.values()
 
+    def layout(self) -> tuple[int, ...]:
+        """Return (number of values,) where neighbours in the domain are close, (rows, columns) on a grid, else ().
+
+        By default numbers, dates and times in rising order are close to their neighbours.
+        """
+        values = self.values()
+        return (len(values),) if values.rising else ()
+
 
 class CategoricalMechanism(Mechanism):
     """An epsilon-LDP mechanism over declared values: an implementation only adds ``name`` and `channel`."""
@@ -95,6 +104,26 @@ class CertifiedMechanism:
     reports: Alphabet
     null_code: int | None
     outside_code: int | None
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return self.mechanism.name
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the certificate found."""
+        return self.certificate.epsilon
+
+    @cached_property
+    def layout(self) -> tuple[int, ...]:
+        """Which values are neighbours."""
+        return self.mechanism.layout()
+
+    @cached_property
+    def named(self) -> NDArray[np.int64] | None:
+        """The value that each report is the name of, where the reports are the values of the domain."""
+        return np.arange(len(self.values)) if self.reports == self.values else None
 
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""

@@ -1,28 +1,38 @@
-"""Maximum likelihood on the simplex, with a certificate: max_theta sum_z q_z log(theta . a_z).
+"""Maximum likelihood on the simplex, with a certificate: max_theta sum_z q_z log(theta . a_z), for every group.
 
-`maximise` is Newton's method with an exact quadratic programme in each step; `keep_or_spread_mle` needs no iteration. Both are
-judged by the gap G = max g - 1 of `Likelihood.gap`, which bounds the distance to the maximum whatever was done to get there.
+A closed form where the structure has one; else small groups of one table together by the interior point method, and any other
+group by itself: Newton steps with an exact quadratic programme in each, then the interior point method, then SQUAREM. Whatever
+was done, the result is judged by the gap G = max g - 1 of `Likelihood.gap`, which bounds the distance to the maximum.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.likelihood import Floats, KeepOrSpreadOperator, Likelihood
+from ldpsql.budget import Budget
+from ldpsql.estimator import Fit, Status
+from ldpsql.interior import SMALL, interior_maximum
+from ldpsql.likelihood import Likelihood
+from ldpsql.newton import MAX_WORKING, NewtonStep
+from ldpsql.objective import Point, nearer
+from ldpsql.operators import Floats
+from ldpsql.squarem import squarem_step, thinned
+from ldpsql.uniqueness import centred, from_inside
 
+TOLERANCE = 1e-9
 EM_STEPS_FIRST = 20
-STALLED_STEPS = 10  # Newton steps without progress before rounding is taken to be the limit
-MAX_FACTORISATIONS = 25
-SWAP_ALL_LIVES = 5
-INTERIOR_STEPS = 50
+EM_STEPS_FIRST_LARGE = 5
+LARGE = 3_000_000  # cells of a channel
+STALLED_STEPS = 10  # steps without progress before rounding is taken to be the limit
 ROUNDING = 1e-13
+MAX_TABLE = 1 << 22  # cells of a channel that the interior point method takes
+STACK = 1024  # groups at a time
 
-
-def em_step(likelihood: Likelihood, theta: Floats) -> Floats:
-    """Return one step of IBU, kept on the simplex against rounding."""
-    moved = theta * likelihood.gradient(theta)
-    return moved / moved.sum(axis=-1, keepdims=True)
+Step: TypeAlias = Callable[[Point, int], Point]  # from a point, and the number of steps without progress, to the next one
 
 
 def uniform(likelihood: Likelihood) -> Floats:
@@ -31,155 +41,95 @@ def uniform(likelihood: Likelihood) -> Floats:
     return np.full((len(likelihood.counts), k), 1.0 / k)
 
 
-def keep_or_spread_mle(likelihood: Likelihood, operator: KeepOrSpreadOperator) -> Floats:
-    """Return the exact maximum for k-RR: water-filling on the sorted counts, all groups at once.
+def em_step(likelihood: Likelihood, theta: Floats) -> Floats:
+    """Return one step of IBU, kept on the simplex against rounding."""
+    moved = theta * likelihood.gradient(theta)
+    return moved / moved.sum(axis=-1, keepdims=True)
 
-    Source: Pinzon, Palamidessi et al., arXiv 2601.08603; it solves g_x = 1 where theta_x > 0 and g_x <= 1 elsewhere.
+
+def maximum_likelihood(
+    likelihood: Likelihood, tolerance: float = TOLERANCE, budget: Budget | None = None, start: Floats | None = None
+) -> Fit:
+    """Return the maximum for each group, with its steps and its status; ``start`` is uniform unless told.
+
+    Groups of up to 32 values are solved together; closed forms and those take no counted steps.
     """
-    q, lift = operator.spread, operator.keep - operator.spread
-    falling = -np.sort(-likelihood.shares, axis=-1)
-    m = np.arange(1, operator.inputs + 1)
-    scale = falling.cumsum(axis=-1) / (lift + m * q)
-    active = falling > q * scale  # true up to some m, false after it
-    last = operator.inputs - 1 - active[:, ::-1].argmax(axis=-1)
-    chosen = np.take_along_axis(scale, last[:, None], axis=-1)
-    theta: Floats = np.maximum(0.0, (likelihood.shares / chosen - q) / lift)
-    return theta / theta.sum(axis=-1, keepdims=True)
+    budget = budget or Budget()
+    theta = likelihood.operator.maximum(likelihood.shares)
+    if theta is None:
+        theta, clear = _together(likelihood, tolerance)
+    else:
+        clear = np.ones(len(theta), dtype=np.bool_)
+    done, steps = clear & (likelihood.gap(theta) <= tolerance), np.zeros(len(theta), dtype=np.int64)
+    statuses = [Status.CERTIFIED] * len(theta)
+    for i in np.flatnonzero(~done):
+        one = likelihood.group(int(i))
+        first = uniform(one) if start is None else start[i : i + 1]
+        found, steps[i] = maximise(one, first, tolerance, budget=budget)
+        theta[i] = found[0]
+        statuses[i] = Status.CERTIFIED if one.gap(found)[0] <= tolerance else budget.status
+    return Fit(theta, steps, tuple(statuses))
 
 
-def maximise(likelihood: Likelihood, start: Floats, tolerance: float, max_iterations: int) -> tuple[Floats, int]:
-    """Maximise the likelihood of one group; return theta, shape (1, inputs), and the number of Newton steps.
+def _together(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Solve groups with few values in stacks, and tell which are done; leave others where they start."""
+    op, theta, clear = likelihood.operator, uniform(likelihood), np.zeros(len(likelihood.counts), dtype=np.bool_)
+    if op.inputs > SMALL or op.inputs**2 * op.outputs > MAX_TABLE:
+        return theta, clear
+    table, targets = op.matrix(), _targets(likelihood, tolerance)
+    seen = table.any(axis=0)
+    for start in range(0, len(theta), STACK):
+        part = slice(start, start + STACK)
+        theta[part], clear[part] = interior_maximum(table[:, seen], likelihood.shares[part][:, seen], targets[part])
+    return theta, clear
 
-    Minimises phi(theta) = -sum_z q_z log(theta . a_z) + sum theta over theta >= 0, whose minimum sums to one (Kim,
-    Carbonetto, Stephens, Anitescu, "A fast algorithm for maximum likelihood estimation of mixture proportions", JCGS 2020).
-    Returns the iterate with the smallest gap: below ``tolerance``, unless the steps ran out or rounding ends all progress.
+
+def _targets(likelihood: Likelihood, tolerance: float) -> Floats:
+    """Return the gap to aim at: 1e-4/n leaves every linear functional within a hundredth of its standard error."""
+    return np.minimum(tolerance, np.maximum(1e-4 / likelihood.n, 1e-12))
+
+
+def maximise(
+    likelihood: Likelihood, start: Floats, tolerance: float, max_iterations: int = 10_000, budget: Budget | None = None
+) -> tuple[Floats, int]:
+    """Maximise the likelihood of one group; return theta, shape (1, inputs), and the number of steps after the first of IBU.
+
+    ``start`` is uniform or, for a warm start, any distribution; one that gives a report no chance is mixed with the uniform.
+    Returns the iterate with the smallest gap: below ``tolerance``, unless steps or time ran out or rounding ends all progress.
     """
-    theta = start
-    for _ in range(EM_STEPS_FIRST):
-        theta = em_step(likelihood, theta)
-    best, smallest, stalled = theta, float(likelihood.gap(theta)[0]), 0
-    height = float(likelihood.log_likelihood(theta)[0])
-    for step in range(max_iterations):
-        if smallest <= tolerance or stalled == STALLED_STEPS:
-            return best, step
-        theta = _newton_step(likelihood, theta, ridge=min(1e-10 * 100.0**stalled, 1e-2))
-        gap, risen = float(likelihood.gap(theta)[0]), float(likelihood.log_likelihood(theta)[0])
-        # The gap may grow on the way (a value that is just coming in); the likelihood may not.
-        progress = gap < smallest or risen - height > ROUNDING * likelihood.n[0]
-        stalled = 0 if progress else stalled + 1
-        height = risen
-        if gap < smallest:
-            best, smallest = theta, gap
-    return best, max_iterations
+    budget = budget or Budget(max_iterations)
+    budget.renew()
+    target = float(_targets(likelihood, tolerance)[0])
+    best = _begun(likelihood, start[0])
+    if (size := likelihood.operator.inputs) > MAX_WORKING:
+        best = thinned(_run(squarem_step, best, max(target, 1e-5), budget))
+    best = _run(NewtonStep(), best, target, budget)
+    if best.gap > tolerance and not budget.late and size * likelihood.operator.outputs <= MAX_TABLE:
+        best = nearer(best, from_inside(best, np.arange(size), target))
+    if best.gap > tolerance:
+        best = _run(squarem_step, best, target, budget)
+    if best.gap <= tolerance and not likelihood.operator.injective:
+        best = centred(best, target)
+    return best.theta[None], budget.steps
 
 
-def _newton_step(likelihood: Likelihood, theta: Floats, ridge: float) -> Floats:
-    """Minimise the quadratic model of phi over theta >= 0 and move there as far as phi falls.
-
-    The ridge, relative to the largest curvature, keeps the model strictly convex; a larger one also shortens the step.
-    """
-    gradient = likelihood.gradient(theta)[0]
-    gap = gradient.max() - 1.0
-    working = np.flatnonzero((theta[0] > 0) | (gradient > 1.0 - min(0.05, 10.0 * gap)))
-    if len(working) > 2 * theta.shape[1] / 3:
-        working = np.arange(theta.shape[1])
-    expected = likelihood.operator.forward(theta)[0]
-    seen = likelihood.counts[0] > 0
-    weights = np.where(seen, likelihood.shares[0] / np.where(seen, expected, 1.0) ** 2, 0.0)
-    hessian = likelihood.operator.curvature(weights, working)
-    hessian[np.diag_indices_from(hessian)] += ridge * hessian.diagonal().max()
-    at = theta[0, working]
-    solved = nonnegative_quadratic(hessian, hessian @ at + gradient[working] - 1.0, at > 0)
-    move = np.zeros_like(theta)
-    move[0, working] = solved - at
-    return _backtrack(likelihood, theta, move)
+def _begun(likelihood: Likelihood, start: Floats) -> Point:
+    """Return the point after the first steps of IBU: many from the uniform distribution, one from any other."""
+    point, size = Point(likelihood, start), likelihood.operator.inputs
+    steps = EM_STEPS_FIRST_LARGE if size * likelihood.operator.outputs > LARGE else EM_STEPS_FIRST
+    if point.phi == np.inf:
+        point = point.at(0.999 * start + 0.001 / size)
+    for _ in range(steps if np.ptp(start) == 0 else 1):
+        point = point.em()
+    return point
 
 
-def _backtrack(likelihood: Likelihood, theta: Floats, move: Floats) -> Floats:
-    """Halve the move until phi falls; a full move keeps its exact zeros, a cut one is followed by a step of IBU."""
-
-    def phi(at: Floats) -> float:
-        value = -float(likelihood.log_likelihood(at)[0] / likelihood.n[0]) + float(at.sum())
-        return value if np.isfinite(value) else np.inf
-
-    before = phi(theta)
-    for halvings in range(30):
-        moved = np.maximum(theta + move * 0.5**halvings, 0.0)
-        if phi(moved) <= before + ROUNDING:
-            moved = moved / moved.sum()
-            return moved if halvings == 0 else em_step(likelihood, moved)
-    return em_step(likelihood, theta)
-
-
-def nonnegative_quadratic(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) -> Floats:
-    """Minimise x'Hx/2 - b'x over x >= 0, exact zeros included; ``free`` is a first guess of where x > 0."""
-    solved = _block_pivoting(hessian, linear, free)
-    if solved is None:  # nearly singular: come from the inside, then try once more for exact zeros
-        inside, slack = _interior_point(hessian, linear)
-        solved = _block_pivoting(hessian, linear, inside > slack)
-        solved = inside if solved is None else solved
-    return solved
-
-
-def _block_pivoting(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) -> Floats | None:
-    """Guess the free variables, solve, swap those with the wrong sign; None where this does not settle.
-
-    Source: Portugal, Judice, Vicente, "A comparison of block pivoting and interior-point algorithms for linear least squares
-    problems with nonnegative variables", Math. Comp. 1994.
-    """
-    fewest, lives = len(linear) + 1, SWAP_ALL_LIVES
-    for _ in range(MAX_FACTORISATIONS):
-        x = np.zeros_like(linear)
-        try:
-            x[free] = np.linalg.solve(hessian[np.ix_(free, free)], linear[free])
-        except np.linalg.LinAlgError:
-            return None
-        slope = hessian @ x - linear
-        wrong = np.where(free, x < 0, slope < -ROUNDING)
-        count = int(wrong.sum())
-        if not count:
-            return x
-        if count < fewest:
-            fewest, lives = count, SWAP_ALL_LIVES
-        else:
-            lives -= 1
-        if lives < 0:  # one at a time, the last one first (Murty, "Note on a Bard-type scheme", 1974)
-            wrong[: np.flatnonzero(wrong)[-1]] = False
-        free = free ^ wrong
-    return None
-
-
-def _interior_point(hessian: Floats, linear: Floats) -> tuple[Floats, Floats]:
-    """Solve the same programme by Mehrotra's predictor-corrector method; return x and its slack Hx - b, both positive.
-
-    Source: Nocedal, Wright, "Numerical Optimization", 2nd ed., algorithm 16.4.
-    """
-    size = len(linear)
-    x, slack = np.full(size, 1.0 / size), np.full(size, np.abs(linear).max() + 1.0 / size)
-    for _ in range(INTERIOR_STEPS):
-        residual = hessian @ x - linear - slack
-        mu = float(x @ slack) / size
-        if mu < ROUNDING / size and np.abs(residual).max() < ROUNDING:
-            break
-        system = hessian + np.diag(slack / x)
-
-        def newton(centre: Floats, system: Floats = system, residual: Floats = residual) -> tuple[Floats, Floats]:
-            dx = np.linalg.solve(system, -residual - (x * slack - centre) / x)  # noqa: B023  # used within this step only
-            return dx, -slack - (slack * dx - centre) / x  # noqa: B023
-
-        try:
-            dx, ds = newton(np.zeros(size))
-            ahead = min(_room(x, dx), _room(slack, ds))
-            sigma = (float((x + ahead * dx) @ (slack + ahead * ds)) / size / mu) ** 3
-            dx, ds = newton(sigma * mu - dx * ds)
-        except np.linalg.LinAlgError:
-            break
-        length = 0.995 * min(_room(x, dx), _room(slack, ds))
-        x, slack = x + length * dx, slack + length * ds
-    return x, slack
-
-
-def _room(at: Floats, move: Floats) -> float:
-    """Return how far, up to 1, one can move and stay nonnegative."""
-    shrinking = move < 0
-    return min(1.0, float((-at[shrinking] / move[shrinking]).min())) if shrinking.any() else 1.0
+def _run(step: Step, point: Point, target: float, budget: Budget) -> Point:
+    """Repeat a step until the gap is small enough; return the point with the smallest gap."""
+    best, stalled = point, 0
+    while best.gap > target and stalled < STALLED_STEPS and budget.take():
+        moved = step(point, stalled)
+        # The gap may grow on the way (a value that is just coming in); the objective may not.
+        stalled = 0 if moved.gap < best.gap or moved.phi < point.phi - ROUNDING else stalled + 1
+        point, best = moved, nearer(best, moved)
+    return best

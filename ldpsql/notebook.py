@@ -25,7 +25,7 @@ def html(found: Estimate) -> str:
     left = len(found.values) - MAX_ROWS
     more = f"<p>{left} more values</p>" if left > 0 else ""
     head = "".join(f"<th>{name}</th>" for name in ("value", "estimate", "std_error", "low", "high", ""))
-    caption = f"{found.of.estimator.name} of {told.reports:,} reports under {found.of.certified.mechanism.name}: {told.status}"
+    caption = f"{found.of.estimator.name} of {told.reports:,} reports under {found.of.source.name}: {told.status}"
     return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{rows}</table>{more}"
 
 

@@ -16,11 +16,9 @@ import numpy as np
 from ldpsql.channels import SetChannel
 from ldpsql.errors import InvalidParameter, LdpError
 from ldpsql.estimation import operator_of
-from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
 from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry
-from ldpsql.uncertainty import intervals
 
 MAX_VALUES = 20_000
 
@@ -75,7 +73,7 @@ def _std_errors(mechanism: Mechanism) -> np.ndarray:
         return np.full(size, np.sqrt(chance * (1 - chance)) / abs(hit - miss))
     model = operator_of(mechanism)
     uniform = np.full((1, size), 1.0 / size)
-    return intervals(Likelihood(model, model.forward(uniform)), uniform, 0.95).std_error[0]
+    return model.interval(model.forward(uniform), np.ones(1), uniform, 1.0)[0][0]
 
 
 def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanism]) -> list[Expected]:

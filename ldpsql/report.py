@@ -17,9 +17,9 @@ from ldpsql.channels import TableChannel
 from ldpsql.errors import InvalidParameter, LdpError, NoReports, UsageError
 from ldpsql.estimation import Estimate, estimate_likelihood, likelihoods
 from ldpsql.estimator import Estimator
-from ldpsql.likelihood import Floats
-from ldpsql.mechanism import Mechanism, certify
+from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.mle import em_step, uniform
+from ldpsql.operators import Floats
 from ldpsql.planning import MAX_VALUES, compare, over_declared_values
 from ldpsql.privacy import PureLdp
 from ldpsql.uncertainty import best_fit
@@ -132,11 +132,18 @@ def save(path: Path, chart: object) -> None:
         raise InvalidParameter("a picture is written as .html, .svg or .png", "choose by the ending of --output")
 
 
+def _known(one: Estimate) -> CertifiedMechanism:
+    """Return the mechanism of an estimate; a page is about a single one."""
+    if not isinstance(one.of.source, CertifiedMechanism):
+        raise InvalidParameter("a report shows the reports of one mechanism", "estimate mixed reports in SQL, by ldp.ibu_mixed")
+    return one.of.source
+
+
 def _lead(found: Mapping[str, Estimate]) -> str:
     one = next(iter(found.values()))
-    proof, total = one.of.certified.certificate, sum(each.diagnosis.reports for each in found.values())
+    proof, total = _known(one).certificate, sum(each.diagnosis.reports for each in found.values())
     return (
-        f"{total:,} reports through the mechanism {one.of.certified.mechanism.name} ({proof.claim}, realised epsilon "
+        f"{total:,} reports through the mechanism {_known(one).mechanism.name} ({proof.claim}, realised epsilon "
         f"{proof.epsilon:.6g}), estimated by {one.of.estimator.name}. Nothing but the reports was used."
     )
 
@@ -157,7 +164,7 @@ def _estimates(found: Mapping[str, Estimate], truth: Mapping[str, Floats]) -> li
         text = f"{told.reports:,} reports: {told.status}, gap {told.gap:.2g}. Bars are estimates with their intervals"
         text += ", diamonds the truth." if known is not None else "."
         sections.append(figures.Section(title, text, figures.to_svg(figures.estimate_chart(_rows(one, known)))))
-        columns = getattr(one.of.certified.mechanism, "columns", None)
+        columns = getattr(_known(one).mechanism, "columns", None)
         if columns:
             maps = {"estimate": one.estimate} | ({"truth": known} if known is not None else {})
             sections.append(
@@ -173,7 +180,7 @@ def _mechanism(one: Estimate) -> list[Section]:
     title = "Likelihood and gap, step by step"
     text = "Of the iterative Bayesian update on the first group, from the uniform distribution."
     sections = [figures.Section(title, text, figures.to_svg(figures.trace_chart(trace(one))))]
-    channel = one.of.certified.channel
+    channel = _known(one).channel
     if isinstance(channel, TableChannel):
         sections.append(
             figures.Section(
@@ -189,8 +196,8 @@ def _mechanism(one: Estimate) -> list[Section]:
 
 def _curve(one: Estimate) -> pl.DataFrame | None:
     """Return the expected errors of this mechanism and of those over as many declared values; None where there are none."""
-    mechanism, claim = one.of.certified.mechanism, one.of.certified.certificate.claim
-    size = one.of.certified.channel.inputs
+    mechanism, claim = _known(one).mechanism, _known(one).certificate.claim
+    size = _known(one).channel.inputs
     # An epsilon per unit of distance is not to be compared with one for all pairs.
     others = over_declared_values(size) if isinstance(claim, PureLdp) and size <= MAX_VALUES else []
     others = [other for other in others if other.name != mechanism.name]

@@ -12,6 +12,8 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
 from ldpsql.domain import Domain, plain
@@ -33,6 +35,15 @@ class WordReports(ABC):
 
         Raises:
             ImpossibleReport: where the column cannot hold such reports.
+
+        """
+
+    @abstractmethod
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Tell which rows of a column have the form of a report.
+
+        Raises:
+            ImpossibleReport: where the column's type cannot hold reports.
 
         """
 
@@ -61,19 +72,22 @@ class SetReports(WordReports):
 
     def read(self, column: pa.Array) -> Weights:
         """Return the words; bits beyond the last value must not be set."""
+        if not self.possible(column).all():
+            raise impossible()
+        return _unsigned(column.flatten()).reshape(-1, self.words)
+
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Tell which lists have the right length and no bit set beyond the last value."""
         lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
         if not lists or not pa.types.is_integer(column.type.value_type):
             raise impossible()
-        flat = column.flatten()
-        if column.null_count or flat.null_count or len(flat) != len(column) * self.words:
-            raise impossible()
-        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
-        words = _unsigned(flat)
-        rows = words.reshape(-1, self.words) if len(words) else np.empty((0, self.words), dtype=np.uint64)
+        fits = pc.equal(column.value_lengths(), self.words).fill_null(False).to_numpy(zero_copy_only=False).copy()
+        flat = column.filter(pa.array(fits)).flatten()
+        holes = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, self.words)
+        rows = _unsigned(flat.fill_null(0)).reshape(-1, self.words)
         unused = np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(self.size % 64) if self.size % 64 else np.uint64(0)
-        if (lengths != self.words).any() or (rows[:, -1] & unused).any():
-            raise impossible()
-        return rows
+        fits[fits] = ~holes.any(axis=1) & ((rows[:, -1] & unused) == 0)
+        return fits
 
     def text(self, report: int) -> str:
         """Return the words as a list."""
@@ -104,15 +118,24 @@ class HashReports(WordReports):
 
     def read(self, column: pa.Array) -> Weights:
         """Return seed and symbol; both must be in range."""
+        if not self.possible(column).all():
+            raise impossible()
+        return self._words(column)
+
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Tell which seeds and symbols are in range."""
         if not pa.types.is_struct(column.type) or {field.name for field in column.type} != {"seed", "y"}:
             raise impossible()
-        parts = [column.field(name) for name in ("seed", "y")]
-        if column.null_count or not all(pa.types.is_integer(part.type) and not part.null_count for part in parts):
+        if not all(pa.types.is_integer(column.field(name).type) for name in ("seed", "y")):
             raise impossible()
-        words = np.stack([_unsigned(part) for part in parts], axis=1)
-        if (words[:, 1] >= self.symbols).any() or (self.listed is not None and (words[:, 0] >= self.listed).any()):
-            raise impossible()
-        return words
+        words = self._words(column)
+        known = [part.is_valid().to_numpy(zero_copy_only=False) for part in (column, column.field("seed"), column.field("y"))]
+        listed = np.ones(len(words), dtype=np.bool_) if self.listed is None else words[:, 0] < np.uint64(self.listed)
+        fits: NDArray[np.bool_] = np.logical_and.reduce([*known, listed, words[:, 1] < np.uint64(self.symbols)])
+        return fits
+
+    def _words(self, column: pa.Array) -> Weights:
+        return np.stack([_unsigned(column.field(name).fill_null(0)) for name in ("seed", "y")], axis=1)
 
     def positions(self, column: pa.Array) -> np.ndarray:
         """Return the numbers of reports with listed seeds."""
@@ -136,27 +159,45 @@ def type_of(alphabet: Alphabet) -> pa.DataType:
 def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Return the first row of each distinct value of a column without NULLs, and for each row the number of its value.
 
-    Lists and structs of whole numbers are compared word by word; Arrow itself cannot.
+    Lists, structs and unions are compared part by part; Arrow itself cannot.
     """
     column = plain(column)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()  # a dictionary may hold values that no row has
-    if pa.types.is_struct(column.type):
-        keys = np.stack([_unsigned(part) for part in column.flatten()], axis=1)
-    elif pa.types.is_list(column.type):
-        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
-        if len(set(lengths.tolist())) > 1:
-            raise impossible()
-        keys = _unsigned(column.flatten()).reshape(len(column), -1)
-    else:
-        coded = column.dictionary_encode()
-        number = coded.indices.to_numpy(zero_copy_only=False)
-        first = np.empty(len(coded.dictionary), dtype=np.int64)
+    if not pa.types.is_nested(column.type):
+        number = _numbered(column)
+        first = np.empty(number.max(initial=-1) + 1, dtype=np.int64)
         first[number[::-1]] = np.arange(len(number))[::-1]
         return first, number
+    keys = _keys(column)
     rows = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
     _, first, number = np.unique(rows, return_index=True, return_inverse=True)
     return first, number.ravel()
+
+
+def _numbered(column: pa.Array) -> np.ndarray:
+    """Number the distinct values of a flat column in the order of their appearance."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()  # a dictionary may hold values that no row has
+    return np.asarray(column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
+
+
+def _keys(column: pa.Array) -> Weights:
+    """Return a row of words for each value of a column, equal where and only where the values are."""
+    if pa.types.is_struct(column.type):
+        return np.concatenate([_keys(part) for part in column.flatten()], axis=1)
+    if pa.types.is_union(column.type):
+        codes = column.type_codes.to_numpy()
+        active = [np.where((codes == i)[:, None], _keys(column.field(i)), 0) for i in range(column.type.num_fields)]
+        return np.concatenate([codes.astype(np.uint64)[:, None], *active], axis=1)
+    if pa.types.is_list(column.type):
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        parts = _keys(column.flatten())
+        longest = int(lengths.max(initial=0))
+        out = np.zeros((len(column), longest, parts.shape[1]), dtype=np.uint64)
+        out[np.arange(longest) < lengths[:, None]] = parts
+        return np.concatenate([lengths.astype(np.uint64)[:, None], out.reshape(len(column), -1)], axis=1)
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return np.asarray(column.to_numpy(zero_copy_only=False).astype(np.uint64)[:, None])
+    return _numbered(column).astype(np.uint64)[:, None]
 
 
 def _unsigned(column: pa.Array) -> Weights:

@@ -16,7 +16,6 @@ import ldpsql
 from ldpsql import KeepOrSpread, LdpError, audit, certify
 from ldpsql.estimation import operator_of
 from ldpsql.registry import registry
-from ldpsql.uncertainty import influence
 
 CALLS = {
     "krr": "ldp.krr(3, range(10))",
@@ -276,7 +275,7 @@ def test_the_empirical_audit_catches_a_sampler_that_overspends(monkeypatch: pyte
 def test_influence_of_a_support_report_is_that_of_its_inversion() -> None:
     mechanism = registry().mechanism(f"olh(1, {list(range(20))})")
     channel: Any = certify(mechanism).channel
-    assert influence(operator_of(mechanism)) == pytest.approx(1 / float(channel.hit - channel.miss))
+    assert operator_of(mechanism).influence == pytest.approx(1 / float(channel.hit - channel.miss))
 
 
 # --- bad input, for every parameter of every mechanism ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,8 @@ import pyarrow as pa
 from ldpsql import Estimator, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, UnknownName
-from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimates, estimate_likelihood, likelihoods, whole_numbers
+from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, whole_numbers
+from ldpsql.groups import groups_of
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
 from ldpsql.reports import distinct
@@ -19,6 +20,7 @@ from ldpsql.spec import sql_literal
 from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
 
 _ROW = ("estimate", "std_error", "low", "high")
+_UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
 _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
 
 
@@ -38,22 +40,10 @@ def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
     return PLANS.number((MECHANISMS.thing(handle), estimator))
 
 
-def _estimated(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:
+def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:
     """Estimate all groups that hold reports, plan by plan; yield the rows of the groups and their estimates."""
-    maps, handles = plain(histograms), plain(plans).to_numpy(zero_copy_only=False)
-    if pa.types.is_null(maps.type):
-        return
-    if not pa.types.is_map(maps.type):
-        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
-    filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
-    for handle in np.unique(handles[filled]):
-        mechanism, estimator = PLANS.thing(int(handle))
-        rows = np.flatnonzero(filled & (handles == handle))
-        groups = maps.take(pa.array(rows))
-        sizes = np.diff(groups.offsets.to_numpy())
-        group = np.repeat(np.arange(len(rows)), sizes)
-        for part, likelihood in likelihoods(mechanism, groups.keys, groups.items, group, len(rows)):
-            yield rows[part], estimate_likelihood(mechanism, likelihood, estimator)
+    for handle, groups in groups_of(histograms, plans):
+        yield from groups.estimates(*PLANS.thing(handle))
 
 
 @guarded
@@ -61,7 +51,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
     sizes = np.zeros(len(histograms), dtype=np.int32)
     parts: list[tuple[np.ndarray, np.ndarray]] = []
-    for rows, found in _estimated(histograms, plans):
+    for rows, found in _estimates(histograms, plans):
         shown = found.intervals
         cells = np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)
         sizes[rows] = cells.shape[1]
@@ -78,13 +68,22 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
-    for rows, found in _estimated(histograms, plans):
-        for place, row in enumerate(rows):
-            one = found[place]
-            low, high = one.identified
-            ranges = [{"low": a, "high": b} for a, b in zip(low.tolist(), high.tolist(), strict=True)]
-            out[row] = asdict(one.diagnosis) | {"identified": ranges}
+    for handle, groups in groups_of(histograms, plans):
+        source, estimator = PLANS.thing(handle)
+        rest, left_out = groups.without_impossible(source)
+        impossible = dict(zip(groups.rows, left_out.tolist(), strict=True))
+        for row, number in impossible.items():
+            out[row] = _UNKNOWN | {"impossible": number}
+        for rows, found in rest.estimates(source, estimator) if len(rest.rows) else ():
+            for place, row in enumerate(rows):
+                out[row] = _diagnosed(found[place], impossible[row])
     return pa.array(out, _diagnosis_type())
+
+
+def _diagnosed(one: Estimate, impossible: int) -> dict[str, object]:
+    low, high = one.identified
+    ranges = [{"low": a, "high": b} for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    return asdict(replace(one.diagnosis, impossible=impossible)) | {"identified": ranges}
 
 
 def _diagnosis_type() -> pa.DataType:
@@ -101,7 +100,7 @@ def _diagnosis_sql() -> str:
 @guarded
 def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
     """Return for each group of counts the positions of its distinct reports and the sum of their numbers."""
-    out: list[list[dict[str, int]] | None] = []
+    out: list[dict[str, np.ndarray] | None] = []
     for reports, counted in zip(plain(keys), plain(numbers), strict=True):
         if not reports.is_valid:
             out.append(None)
@@ -110,8 +109,8 @@ def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
         sums = np.bincount(number, weights=whole_numbers(counted.values), minlength=len(first))
         if sums.max(initial=0.0) > MAX_COUNT:
             raise BadCounts("the counts add up to more than can be counted exactly", "at most 2^53 a report")
-        out.append([{"position": int(p) + 1, "n": int(n)} for p, n in zip(first, sums, strict=True)])
-    return pa.array(out, pa.list_(pa.struct([("position", pa.int64()), ("n", pa.uint64())])))
+        out.append({"positions": first + 1, "n": sums.astype(np.uint64)})
+    return pa.array(out, pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
 
 
 def aggregates(estimator: type[Estimator]) -> str:
@@ -134,7 +133,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_estimate", estimate, "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"),
         Scalar("__ldp_diagnose", diagnose, _diagnosis_sql()),
-        Scalar("__ldp_merge", merge, 'STRUCT("position" BIGINT, n UBIGINT)[]'),
+        Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),
         Macros("\n".join(aggregates(estimator) for estimator in known.estimators.values())),
     ]

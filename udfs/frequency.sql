@@ -5,9 +5,9 @@ CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE keep);
 
-CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS map_from_entries(list_transform(
-    __ldp_merge(reports, numbers), lambda e: {'k': reports[e.position], 'v': e.n}
-));
+CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
+    [__ldp_merge(reports, numbers)], lambda found: map(list_select(reports, found.positions), found.n)
+)[1];
 -- An aggregate over counts: the sum for every report.
 CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
     flatten(list(map_keys(counts)) FILTER (WHERE counts IS NOT NULL)),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from ldpsql import Mechanism, hookimpl
-from ldpsql.domain import family, plain
-from ldpsql.errors import InvalidSpec, UnknownName
-from ldpsql.handles import MECHANISMS
-from ldpsql.registry import Registry, registry
+from ldpsql.domain import plain
+from ldpsql.errors import UnknownName
+from ldpsql.handles import MECHANISMS, read_mechanism
+from ldpsql.registry import Registry
 from ldpsql.spec import Parameter, sql_literal
 from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
 
@@ -19,28 +17,9 @@ from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
 def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each mechanism, given as the STRUCT that a constructor makes."""
     try:
-        return pa.array([_handle(spec) for spec in plain(specs)], pa.int64())
+        return pa.array([MECHANISMS.number(read_mechanism(spec)) for spec in plain(specs)], pa.int64())
     except UnknownName as error:  # in SQL a name may come from a column
         raise error.unnamed() from None
-
-
-def _handle(spec: pa.Scalar) -> int:
-    if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
-        raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
-    given: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}
-    if given.get("mechanism") in registry().mechanisms:
-        known = registry().mechanisms[given["mechanism"]].model_fields
-        given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
-    return MECHANISMS.number(registry().mechanism(given))
-
-
-def _plain_value(value: pa.Scalar) -> Any:
-    """Return a list of plain values as an array, so that it keeps its type; anything else as a Python value."""
-    if isinstance(value, pa.ListScalar) and value.is_valid:
-        items = value.values
-        kind = items.type.value_type if pa.types.is_dictionary(items.type) else items.type
-        return items if family(kind) else value.as_py()
-    return value.as_py()
 
 
 def constructor(mechanism: type[Mechanism]) -> str:

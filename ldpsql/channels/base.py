@@ -117,6 +117,17 @@ class SetChannel(Channel):
         """Tell which of these can be reports."""
         return np.ones(len(drawn), dtype=np.bool_)
 
+    def size_law(self) -> NDArray[np.float64]:
+        """Return the probabilities that a report supports 0 .. inputs values, whatever the true value is.
+
+        The others are supported independently of each other and of the true value: one coin of `hit`, the rest of `miss`.
+        """
+        miss, hit, others = float(self.miss), float(self.hit), self.inputs - 1
+        taken = np.arange(1, others + 1)
+        logs = np.concatenate([[0.0], np.cumsum(np.log((others - taken + 1) / taken * miss / (1 - miss)))])
+        binomial = np.exp(logs + others * np.log1p(-miss))
+        return np.convolve(binomial, [1 - hit, hit])
+
     def widest(self) -> Witness:
         """Return the ratio: it is the same for every pair and every report that tells them apart."""
         if self.ratio >= 1:

@@ -56,6 +56,10 @@ class Subsets(SetChannel):
         """Probability that the set holds the value."""
         return Fraction(self.inside, TOTAL)
 
+    def size_law(self) -> NDArray[np.float64]:
+        """Return certainty that a report supports as many values as are chosen."""
+        return (np.arange(self.size + 1) == self.chosen).astype(np.float64)
+
     @property
     def miss(self) -> Fraction:
         """Probability that the set holds a given other value."""

@@ -4,29 +4,17 @@ ElSalamouny, Palamidessi, "Full convergence of the iterative Bayesian update and
 protection", 2020; first as EM reconstruction in Agrawal, Aggarwal, PODS 2001.
 """
 
-from typing import Annotated
-
-import numpy as np
-from pydantic import BeforeValidator, Field
-
-from ldpsql import Estimator, Fit, InvalidParameter, Likelihood, Status, hookimpl
-from ldpsql.likelihood import Floats, KeepOrSpreadOperator
-from ldpsql.mle import em_step, keep_or_spread_mle, maximise, uniform
+from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
+from ldpsql.iteration import IterativeEstimator
 
 
-def _stop(given: object) -> str:
-    text = str(given)
-    if text not in ("certified", "paper") and not (text.isdecimal() and text.isascii() and len(text) <= 7):
-        raise InvalidParameter("stop must be 'certified', 'paper' or a number of steps", "for example stop := 100")
-    return text
-
-
-class Ibu(Estimator):
+class Ibu(IterativeEstimator):
     """Iterative Bayesian update: the distribution that makes the reports most likely.
 
     By default the maximum itself, with a certified gap: in closed form for k-RR, by Newton steps otherwise. With a number as
-    ``stop``, that many steps of theta <- theta * g from the uniform distribution (eq. 6); with 'paper', steps until the
-    log-likelihood moves by less than ``tolerance``.
+    ``stop``, that many steps of theta <- theta * g (eq. 6); with 'paper', steps until the log-likelihood moves by less than
+    ``tolerance``; with 'held_out', as many as best predict reports that were held out, which is closer to the truth where the
+    reports are noisy.
 
     >>> from ldpsql.registry import registry
     >>> coin = registry().mechanism("krr(epsilon=1, domain=['heads', 'tails'])")
@@ -36,43 +24,10 @@ class Ibu(Estimator):
     """
 
     name = "ibu"
-    stop: Annotated[str, BeforeValidator(_stop)] = Field("certified", description="'certified', 'paper' or a number of steps")
-    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-9, description="largest gap, or change of log-likelihood")
-    max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps")
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Maximise the likelihood of every group, or stop on the way as asked."""
-        if self.stop != "certified":
-            return self._step_by_step(likelihood)
-        op = likelihood.operator
-        if isinstance(op, KeepOrSpreadOperator) and op.keep > op.spread:
-            return self._judged(likelihood, keep_or_spread_mle(likelihood, op), np.zeros(len(likelihood.counts), np.int64))
-        parts = [self._maximum(likelihood.group(i)) for i in range(len(likelihood.counts))]
-        return self._judged(likelihood, np.concatenate([p[0] for p in parts]), np.array([p[1] for p in parts]))
-
-    def _maximum(self, one: Likelihood) -> tuple[Floats, int]:
-        # A gap of 1e-4/n leaves every linear functional within a hundredth of its standard error.
-        target = min(self.tolerance, max(1e-4 / float(one.n[0]), 1e-12))
-        return maximise(one, uniform(one), target, self.max_iterations)
-
-    def _judged(self, likelihood: Likelihood, theta: Floats, iterations: np.ndarray) -> Fit:
-        reached = likelihood.gap(theta) <= self.tolerance
-        return Fit(theta, iterations, tuple(Status.CERTIFIED if ok else Status.OUT_OF_STEPS for ok in reached))
-
-    def _step_by_step(self, likelihood: Likelihood) -> Fit:
-        parts = [self._stepped(likelihood.group(i)) for i in range(len(likelihood.counts))]
-        theta = np.concatenate([p[0] for p in parts])
-        return Fit(theta, np.array([p[1] for p in parts]), tuple(p[2] for p in parts))
-
-    def _stepped(self, one: Likelihood) -> tuple[Floats, int, Status]:
-        theta, height = uniform(one), -np.inf
-        limit = self.max_iterations if self.stop == "paper" else int(self.stop)
-        for step in range(limit):
-            risen = float(one.log_likelihood(theta)[0])
-            if self.stop == "paper" and abs(risen - height) < self.tolerance:
-                return theta, step, Status.STOPPED
-            theta, height = em_step(one, theta), risen
-        return theta, limit, Status.OUT_OF_STEPS if self.stop == "paper" else Status.STOPPED
+        return self.stepped(likelihood, Status.STOPPED)
 
 
 @hookimpl

@@ -4,24 +4,24 @@ Agrawal, Srikant, Thomas, "Privacy preserving OLAP", SIGMOD 2005.
 """
 
 from ldpsql import Estimator, Fit, Likelihood, hookimpl
-from ldpsql.inversion import invert
 
 
 class Inv(Estimator):
     """Matrix inversion: unbiased, sums to one, may be negative.
 
     >>> import numpy as np
-    >>> from ldpsql.likelihood import KeepOrSpreadOperator
+    >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
     >>> Inv().fit(coin).theta.round(3).tolist()
     [[1.3, -0.3]]
     """
 
     name = "inv"
+    distribution = False
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Solve v A = q for every group."""
-        return Fit.inversion(invert(likelihood))
+        return Fit.inversion(likelihood.operator.invert(likelihood.shares))
 
 
 @hookimpl

@@ -6,13 +6,12 @@ Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy
 import numpy as np
 
 from ldpsql import Estimator, Fit, Likelihood, hookimpl
-from ldpsql.inversion import invert
 
 
 class InvN(Estimator):
     """Matrix inversion, then negative shares are set to zero and the rest is scaled to sum to one.
 
-    >>> from ldpsql.likelihood import KeepOrSpreadOperator
+    >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
     >>> InvN().fit(coin).theta.tolist()
     [[1.0, 0.0]]
@@ -22,7 +21,7 @@ class InvN(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Invert, clip and normalise every group."""
-        clipped = np.maximum(invert(likelihood), 0.0)
+        clipped = np.maximum(likelihood.operator.invert(likelihood.shares), 0.0)
         return Fit.inversion(clipped / clipped.sum(axis=-1, keepdims=True))
 
 

@@ -5,14 +5,13 @@ Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy
 
 from ldpsql import Estimator, Fit, Likelihood, hookimpl
 from ldpsql.estimator import simplex_projection
-from ldpsql.inversion import invert
 
 
 class InvP(Estimator):
     """Matrix inversion, then the nearest distribution in Euclidean distance.
 
     >>> import numpy as np
-    >>> from ldpsql.likelihood import KeepOrSpreadOperator
+    >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
     >>> InvP().fit(coin).theta.tolist()
     [[1.0, 0.0]]
@@ -22,7 +21,7 @@ class InvP(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Invert and project every group."""
-        return Fit.inversion(simplex_projection(invert(likelihood)))
+        return Fit.inversion(simplex_projection(likelihood.operator.invert(likelihood.shares)))
 
 
 @hookimpl

@@ -1,0 +1,252 @@
+"""Numbers about a distribution, with errors: mean, variance, quantile, share of a range.
+
+Each is c'theta for some numbers c of the values, at least in its first derivative, so that its error follows from the errors of
+the shares (the delta method). As for the shares, the estimate is that of the estimator, the interval that of the debiased one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.domain import Domain, family, shown_type
+from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
+from ldpsql.estimation import Estimates
+from ldpsql.estimator import Status
+from ldpsql.mechanism import Mechanism
+from ldpsql.metric import Grid
+from ldpsql.operators import Floats
+from ldpsql.privacy import MetricLdp
+from ldpsql.uncertainty import best_fit
+
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Estimates of one number, their standard errors and intervals, each of shape (groups,).
+
+    For quantiles estimate, low and high are positions in the domain.
+    """
+
+    estimate: Floats
+    std_error: Floats
+    low: Floats
+    high: Floats
+
+
+class Functional(ABC):
+    """A number about a distribution over ordered values."""
+
+    @abstractmethod
+    def measure(self, found: Estimates) -> Measure:
+        """Return the number for every group.
+
+        Raises:
+            InvalidDomain: where the values have no order.
+
+        """
+
+
+@dataclass(frozen=True)
+class Mean(Functional):
+    """The mean of the values: for dates in days, for times in seconds since 1970."""
+
+    def measure(self, found: Estimates) -> Measure:
+        """Return the mean of every group."""
+        scale = scale_of(found.source.values)
+        return _shifted(_linear(found, scale - scale.min()), float(scale.min()))
+
+
+@dataclass(frozen=True)
+class RangeShare(Functional):
+    """The share of the values from ``low`` to ``high``, both included, on the scale of `scale_of`; None is without end.
+
+    Raises:
+        InvalidParameter: where low is above high.
+
+    """
+
+    low: float | None
+    high: float | None
+
+    def __post_init__(self) -> None:
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise InvalidParameter("a range must not end before it begins", "range_share(report, m, low, high)")
+
+    def measure(self, found: Estimates) -> Measure:
+        """Return the share of the range in every group."""
+        scale = scale_of(found.source.values)
+        inside = np.ones(len(scale), dtype=np.bool_)
+        if self.low is not None:
+            inside &= scale >= self.low
+        if self.high is not None:
+            inside &= scale <= self.high
+        return _linear(found, inside.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Variance(Functional):
+    """The variance of the values, in their unit squared (days for dates, seconds for times); of bins, that of their centres."""
+
+    def measure(self, found: Estimates) -> Measure:
+        """Return the variance of every group: its derivative is (x - mean)^2, up to a constant."""
+        scale = scale_of(found.source.values)
+        x = scale - scale.mean()
+        theta = _normalised(found.fit.theta)
+        mean, _ = _debiased(found, x)
+        mean = np.clip(mean, x.min(), x.max())[:, None]
+        centre, error = _debiased(found, (x - mean) ** 2)
+        reach = _reach(found) * error
+        measure = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
+        return _cut(measure, 0.0, float(np.ptp(x)) ** 2 / 4)  # Popoviciu's inequality
+
+
+@dataclass(frozen=True)
+class Quantile(Functional):
+    """The smallest value that at least a share ``q`` of all values does not exceed.
+
+    Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
+    the band is inverted, one side at a time. ``std_error`` is half the interval over its number of standard errors.
+
+    Raises:
+        InvalidParameter: unless 0 < q < 1.
+
+    """
+
+    q: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.q < 1:
+            raise InvalidParameter("a quantile must be asked for a share between 0 and 1", "for example 0.5 for the median")
+
+    def measure(self, found: Estimates) -> Measure:
+        """Return positions in the domain, and the error in the unit of the values, for every group."""
+        scale = scale_of(found.source.values)
+        rising = np.argsort(scale, kind="stable")
+        below = (scale[:, None] <= scale[rising]).astype(np.float64)  # below[x, j]: value x counts up to the j-th
+        centre, error = _debiased_all(found, below[:, :-1])
+        z = _reach(found)
+        upper, lower = centre + z * error, centre - z * error
+        groups = len(centre)
+        sure = np.ones((groups, 1))
+        estimate = _first(np.hstack([_normalised(found.fit.theta) @ below[:, :-1], sure]) >= self.q - 1e-12)
+        low = np.minimum(_first(np.hstack([upper, sure]) >= self.q), estimate)
+        # The j-th value is too high where already the one before it certainly reaches q.
+        not_reached = np.hstack([sure, np.where(np.isfinite(lower), lower, -1.0)]) < self.q
+        not_reached[:, 0] = True
+        high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
+        half = (scale[rising[high]] - scale[rising[low]]) / (2 * z)
+        return Measure(*(rising[at].astype(np.float64) if at is not None else half for at in (estimate, None, low, high)))
+
+
+def scale_of(values: Domain) -> Floats:
+    """Return where the values lie: numbers as they are, dates in days and times in seconds since 1970.
+
+    Raises:
+        InvalidDomain: where the values have no order.
+
+    """
+    kind = family(values.values.type)
+    if kind == "number":
+        return np.asarray(values.values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if kind == "date":
+        return np.asarray(values.values.cast(pa.timestamp("s")).cast(pa.int64()).to_numpy() / _DAY)
+    if kind in ("timestamp", "timestamp with time zone"):
+        there = pa.timestamp("us", tz=values.values.type.tz)
+        return np.asarray(values.values.cast(there, safe=False).cast(pa.int64()).to_numpy() / 1e6)
+    raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
+
+
+def check_ordered(mechanism: Mechanism) -> None:
+    """Refuse the cells of a grid, which are numbered but not ordered.
+
+    Raises:
+        InvalidDomain: for these, and for values without an order.
+
+    """
+    claim = mechanism.claim()
+    metric = claim.metric if isinstance(claim, MetricLdp) else None
+    if isinstance(metric, Grid) and min(metric.columns, metric.rows) > 1:
+        raise InvalidDomain("the cells of a grid have no order", "this needs values on a line")
+    scale_of(mechanism.values())
+
+
+def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
+    """Return the end of a range on the scale of the values; None for NULL.
+
+    Raises:
+        WrongType: where it cannot be compared with them.
+
+    """
+    if not bound.is_valid:
+        return None
+    kind = values.values.type
+    try:
+        if pa.types.is_string(bound.type) and family(kind) in ("date", "timestamp", "timestamp with time zone"):
+            bound = bound.cast(kind)  # a literal
+        if family(kind) == "date" and pa.types.is_timestamp(bound.type):
+            return float(bound.cast(pa.timestamp("us"), safe=False).value / 1e6 / _DAY)
+        if family(bound.type) == family(kind) and family(kind) is not None:
+            found = float(scale_of(Domain(pa.array([bound.as_py()], bound.type)))[0])
+            if not np.isnan(found):
+                return found
+    except (pa.ArrowException, ValueError, OverflowError):
+        pass
+    raise WrongType(f"the ends of the range must be like the values, of type {shown_type(kind)}", "cast them")
+
+
+def _linear(found: Estimates, c: Floats) -> Measure:
+    """Return c'theta with its error, and its interval cut to what c'theta can be."""
+    centre, error = _debiased(found, c)
+    reach = _reach(found) * error
+    measure = Measure(_normalised(found.fit.theta) @ c, error, centre - reach, centre + reach)
+    return _cut(measure, float(c.min()), float(c.max()))
+
+
+def _cut(measure: Measure, least: float, most: float) -> Measure:
+    """Cut intervals to what the number can be, all of it where the error is infinite, and widen them to hold the estimate."""
+    known = np.isfinite(measure.std_error)
+    low = np.where(known, np.clip(measure.low, least, most), least)
+    high = np.where(known, np.clip(measure.high, least, most), most)
+    return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
+
+
+def _shifted(measure: Measure, by: float) -> Measure:
+    return Measure(measure.estimate + by, measure.std_error, measure.low + by, measure.high + by)
+
+
+def _reach(found: Estimates) -> float:
+    return NormalDist().inv_cdf(0.5 + found.estimator.confidence / 2)
+
+
+def _normalised(theta: Floats) -> Floats:
+    """Return shares that sum to one: an inversion of set reports does so only in expectation."""
+    return theta / theta.sum(axis=-1, keepdims=True)
+
+
+def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
+    """Return the debiased c'theta and its standard error for every group; c has shape (values,) or (groups, values)."""
+    centre, error = _debiased_all(found, c[..., None])
+    return centre[:, 0], error[:, 0]
+
+
+def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
+    """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
+    likelihood = found.likelihood
+    centre, variance = likelihood.operator.functionals(likelihood.shares, _likeliest(found), c)
+    return centre, np.sqrt(np.maximum(variance, 0.0) / likelihood.n[:, None])
+
+
+def _likeliest(found: Estimates) -> Floats:
+    """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
+    certified = all(status is Status.CERTIFIED for status in found.fit.status)
+    return found.fit.theta if certified else best_fit(found.likelihood)
+
+
+def _first(holds: np.ndarray) -> np.ndarray:
+    return np.asarray(holds.argmax(axis=1))

@@ -1,0 +1,70 @@
+"""Newton's method on the simplex: the quadratic model of the objective is minimised exactly in each step."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.objective import Point
+from ldpsql.operators import Floats
+from ldpsql.quadratic import nonnegative_quadratic
+
+MAX_WORKING = 1500  # values in a model of which all can be
+FAST_ENOUGH = 3.3  # a sampled curvature serves again while the gap falls by this factor
+ROUNDING = 1e-13
+HALVINGS = 30
+
+
+class NewtonStep:
+    """Steps of one solve; where curvatures are samples of many reports, one serves several steps."""
+
+    def __init__(self) -> None:
+        self._among: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._hessian: Floats = np.empty((0, 0))
+        self._gap = np.inf
+
+    def __call__(self, point: Point, stalled: int) -> Point:
+        """Minimise the model of phi over theta >= 0 and move there as far as phi falls.
+
+        The ridge, relative to the largest curvature, keeps the model strictly convex; after steps without progress a larger
+        one also shortens the step.
+        """
+        working = _working(point)
+        hessian = self._model(point, working)
+        hessian[np.diag_indices_from(hessian)] += min(1e-10 * 100.0**stalled, 1e-2) * hessian.diagonal().max()
+        at = point.theta[working]
+        move = np.zeros_like(point.theta)
+        move[working] = nonnegative_quadratic(hessian, hessian @ at + point.gradient[working] - 1.0, at > 0) - at
+        return _backtracked(point, move)
+
+    def _model(self, point: Point, working: NDArray[np.int64]) -> Floats:
+        """Return the curvature among the working values."""
+        if not point.operator.sampled:
+            return point.curvature(working)
+        fast, self._gap = point.gap < self._gap / FAST_ENOUGH, point.gap
+        if not fast or not np.isin(working, self._among).all():
+            self._among = np.arange(point.operator.inputs) if point.operator.inputs <= MAX_WORKING else working
+            self._hessian = point.curvature(self._among)
+        place = np.searchsorted(self._among, working)
+        return self._hessian[np.ix_(place, place)]
+
+
+def _working(point: Point) -> NDArray[np.int64]:
+    """Return the values that have a share or nearly deserve one."""
+    wanted = (point.theta > 0) | (point.gradient > 1.0 - min(0.05, 10.0 * point.gap))
+    size = len(wanted)
+    if wanted.sum() > 2 * size / 3 and size <= MAX_WORKING:
+        return np.arange(size)
+    if wanted.sum() > MAX_WORKING:  # those with shares first
+        wanted[np.lexsort((-point.gradient, -point.theta))[MAX_WORKING:]] = False
+    return np.flatnonzero(wanted)
+
+
+def _backtracked(point: Point, move: Floats) -> Point:
+    """Halve the move until phi falls; a full move keeps its exact zeros, a cut one is followed by a step of IBU."""
+    for halvings in range(HALVINGS):
+        moved = np.maximum(point.theta + move * 0.5**halvings, 0.0)
+        ahead = point.at(moved) if moved.any() else point
+        if ahead.phi <= point.phi + ROUNDING and moved.any():
+            return ahead if halvings == 0 else ahead.em()
+    return point.em()

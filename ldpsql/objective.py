@@ -1,0 +1,74 @@
+"""What is maximised for one group of reports, and how far a distribution is from the maximum.
+
+The maximum of f(theta) = sum_z q_z log(theta . a_z) on the simplex is the minimum of phi(theta) = -f(theta) + sum theta over
+theta >= 0, which sums to one (Kim, Carbonetto, Stephens, Anitescu, "A fast algorithm for maximum likelihood estimation of
+mixture proportions", JCGS 2020). There g_x = sum_z q_z a_xz / (theta . a_z) is 1 where theta_x > 0, and at most 1 elsewhere.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.likelihood import Likelihood
+from ldpsql.operators import Floats
+
+
+class Point:
+    """A distribution of the values of one group, with phi, its gradient and its gap there, each computed when asked for."""
+
+    def __init__(self, likelihood: Likelihood, theta: Floats) -> None:
+        self._likelihood, self.theta = likelihood, theta
+        self.operator, self.shares = likelihood.operator, likelihood.shares[0]
+
+    def at(self, theta: Floats) -> Point:
+        """Return another point of the same problem, theta scaled to sum to one."""
+        return Point(self._likelihood, theta / theta.sum())
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Which reports were observed."""
+        return self.shares > 0
+
+    @cached_property
+    def expected(self) -> Floats:
+        """P(report) under theta."""
+        return self.operator.forward(self.theta)
+
+    @cached_property
+    def phi(self) -> float:
+        """The objective; infinite where theta gives an observed report no chance."""
+        if (self.expected[self.seen] <= 0).any():
+            return np.inf
+        logs = np.log(self.expected, out=np.zeros_like(self.shares), where=self.seen)
+        return float(self.theta.sum() - self.shares @ logs)
+
+    @cached_property
+    def _ratios(self) -> Floats:
+        return np.divide(self.shares, self.expected, out=np.zeros_like(self.shares), where=self.seen)
+
+    @cached_property
+    def gradient(self) -> Floats:
+        """g, which is 1 minus the gradient of phi."""
+        return self.operator.adjoint(self._ratios)
+
+    @cached_property
+    def gap(self) -> float:
+        """G = max g - 1, for which max f - f(theta) <= log(1 + G): see `Likelihood.gap`."""
+        return float(np.nan_to_num(self.gradient.max() - 1.0, nan=np.inf))
+
+    def curvature(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return the second derivatives of phi by the values ``among``, for steps: of many reports from a sample."""
+        weights = np.divide(self._ratios, self.expected, out=np.zeros_like(self.shares), where=self.seen)
+        return self.operator.rough_curvature(weights, among)
+
+    def em(self) -> Point:
+        """Return the point after one step of IBU."""
+        return self.at(self.theta * self.gradient)
+
+
+def nearer(one: Point, other: Point) -> Point:
+    """Return the point with the smaller gap."""
+    return other if other.gap < one.gap else one

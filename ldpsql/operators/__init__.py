@@ -1,0 +1,31 @@
+"""Channels as linear maps, for estimation: one structure a file, beside its sampler in `ldpsql.channels`."""
+
+from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
+from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperator
+from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.operators.merged import MergedOperator, merged
+from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
+from ldpsql.operators.plane import PlaneOperator
+from ldpsql.operators.product import ProductOperator
+from ldpsql.operators.stack import StackOperator
+from ldpsql.operators.supports import SupportOperator, collapsed, packed
+
+__all__ = [
+    "DenseOperator",
+    "Floats",
+    "GeometricOperator",
+    "KeepOrSpreadOperator",
+    "MergedOperator",
+    "MixedKeepOrSpreadOperator",
+    "Operator",
+    "PlaneOperator",
+    "ProductOperator",
+    "SquareGeometricOperator",
+    "StackOperator",
+    "SupportOperator",
+    "collapsed",
+    "merged",
+    "operator",
+    "packed",
+    "stacked",
+]

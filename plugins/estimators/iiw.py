@@ -1,0 +1,57 @@
+"""Wiener deconvolution of the inverted shares (IIW).
+
+Fang, Chen, Liu, Gao, "Locally differentially private frequency estimation based on convolution framework", IEEE S&P 2023, as
+described in Ye, Wang, Zhang, Feng, NDSS 2025, section III; the iteration is that of Hillery, Chin, "Iterative Wiener filters
+for image restoration", IEEE Trans. Signal Processing 1991.
+"""
+
+import numpy as np
+
+from ldpsql import Estimator, Fit, Likelihood, hookimpl
+from ldpsql.estimator import simplex_projection
+from ldpsql.operators import Floats
+
+
+class Iiw(Estimator):
+    """Iterative Wiener filter: the frequencies of the inverted shares that noise drowns are damped; then projected.
+
+    The spectrum of the noise is that of the inversion itself. Its limit is used, not steps towards it: with power S of the
+    inverted shares and N of their noise, each frequency is multiplied by max(0, 1 - N/S). Right where neighbours in the
+    domain are alike.
+
+    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> waves = KeepOrSpreadOperator(4, 0.4, 0.2)
+    >>> Iiw().fit(Likelihood(waves, np.array([[30.0, 28.0, 21.0, 21.0]]))).theta.round(2).tolist()
+    [[0.35, 0.32, 0.15, 0.18]]
+    """
+
+    name = "iiw"
+    ordered = True
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Invert, filter and project every group."""
+        v = likelihood.operator.invert(likelihood.shares)
+        spectrum = np.fft.rfft(v, axis=-1)
+        power = np.abs(spectrum) ** 2
+        kept = np.maximum(0.0, 1.0 - noise_spectrum(likelihood, simplex_projection(v)) / np.maximum(power, 1e-300))
+        kept[:, 0] = 1.0  # the sum of the shares
+        return Fit.inversion(simplex_projection(np.fft.irfft(kept * spectrum, v.shape[-1], axis=-1)))
+
+
+def noise_spectrum(likelihood: Likelihood, theta: Floats) -> Floats:
+    """Return the expected power of the noise of the inverted shares at each frequency, shape (groups, frequencies).
+
+    Where reports are votes, or of several mechanisms, it is taken to be white: the sum of the variances at every frequency.
+    """
+    op, n = likelihood.operator, likelihood.n[:, None]
+    if op.votes or op.inverse is None:
+        error = op.inverted_interval(likelihood.shares, likelihood.n, theta, 1.0)[0]
+        return np.broadcast_to((error**2).sum(axis=-1, keepdims=True), (len(theta), theta.shape[-1] // 2 + 1))
+    single = np.abs(np.fft.rfft(op.inverse, axis=-1)) ** 2
+    return np.asarray((op.forward(theta) @ single - np.abs(np.fft.rfft(theta, axis=-1)) ** 2) / n)
+
+
+@hookimpl
+def ldpsql_estimators() -> list[type[Estimator]]:
+    """Offer the iterative Wiener filter."""
+    return [Iiw]

@@ -1,0 +1,39 @@
+"""The reports as they are: the baseline of those who forget that reports are perturbed.
+
+Murakami, Hino, Sakuma, "Toward distribution estimation under local differential privacy with small samples", PoPETs 2018,
+section 5.1 (ObfDat).
+"""
+
+from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
+from ldpsql.errors import NotApplicable
+
+
+class Observed(Estimator):
+    """Shares of the reports themselves: a biased baseline, for mechanisms whose reports are values of the domain.
+
+    >>> import numpy as np
+    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> coin = KeepOrSpreadOperator(2, 0.75, 0.25)
+    >>> Observed().fit(Likelihood(coin, np.array([[90.0, 10.0]]), named=np.arange(2))).theta.tolist()
+    [[0.9, 0.1]]
+    """
+
+    name = "observed"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Return the shares of the reports.
+
+        Raises:
+            NotApplicable: where reports are not values of the domain.
+
+        """
+        shares = likelihood.named_shares()
+        if shares is None:
+            raise NotApplicable("these reports are not values of the domain, so their shares say nothing", "use ibu or best")
+        return Fit.plain(shares, Status.BASELINE)
+
+
+@hookimpl
+def ldpsql_estimators() -> list[type[Estimator]]:
+    """Offer the baseline of the reports themselves."""
+    return [Observed]

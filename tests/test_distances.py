@@ -1,0 +1,130 @@
+"""Distances are what their definitions say, and only compare what can be compared."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from duckdb import DuckDBPyConnection
+
+from ldpsql.distances import emd, js_divergence, mae, mse, total_variation, wasserstein
+from ldpsql.errors import InvalidParameter
+from ldpsql.metric import Distances, Grid, Line
+
+RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+
+
+def pairs(size: int, count: int = 20) -> list[tuple[Any, Any]]:
+    drawn = [RNG.dirichlet(np.full(size, alpha), 2) for alpha in RNG.choice([0.1, 1, 5], count)]
+    return [(p, q) for p, q in drawn]
+
+
+def test_hand_solved_distances() -> None:
+    p, q = [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]
+    assert total_variation(p, q) == pytest.approx(0.5)
+    assert emd(p, q) == pytest.approx(1)
+    assert wasserstein(p, q, 2) == pytest.approx(1)  # both halves move one step
+    assert wasserstein(p, q, 1, [0, 10, 40]) == pytest.approx(20)
+    assert mse(p, q) == pytest.approx(1 / 6)
+    assert mae(p, q) == pytest.approx(1 / 3)
+    assert js_divergence([1, 0], [0, 1]) == pytest.approx(np.log(2))
+    assert emd([1, 0, 0, 0], [0, 0, 0, 1], Grid(2, 2, Fraction(3))) == pytest.approx(3 * np.sqrt(2))
+    assert emd([0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0], Grid(2, 2, Fraction(1))) == pytest.approx(1)
+
+
+def test_distances_are_symmetric_zero_for_equals_and_keep_the_triangle() -> None:
+    for p, q in pairs(9):
+        middle = RNG.dirichlet(np.ones(9))
+        for distance in (total_variation, emd, wasserstein, lambda a, b: emd(a, b, Grid(3, 3, Fraction(1)))):
+            assert distance(p, q) == pytest.approx(distance(q, p), abs=1e-8)
+            assert distance(p, p) == pytest.approx(0, abs=1e-12)
+            assert distance(p, q) <= distance(p, middle) + distance(middle, q) + 1e-8
+        assert js_divergence(p, q) == pytest.approx(js_divergence(q, p))
+        assert 0 <= js_divergence(p, q) <= np.log(2)
+        assert js_divergence(p, p) == pytest.approx(0, abs=1e-15)
+
+
+def test_the_linear_programme_and_the_sum_on_the_line_agree() -> None:
+    for p, q in pairs(8):
+        table = Distances(tuple(tuple(Fraction(abs(x - y)) for y in range(8)) for x in range(8)))
+        expected = np.abs(np.cumsum(p - q)).sum()
+        assert emd(p, q) == pytest.approx(expected, abs=1e-9)
+        assert emd(p, q, Line(8)) == pytest.approx(expected, abs=1e-9)
+        assert emd(p, q, table) == pytest.approx(expected, abs=1e-7)
+        assert emd(p, q, Grid(8, 1, Fraction(1))) == pytest.approx(expected, abs=1e-7)
+
+
+def test_wasserstein_of_a_power_is_that_of_many_quantiles() -> None:
+    at = np.array([0.0, 1.0, 5.0, 2.5])
+    for p, q in pairs(4):
+        order = np.argsort(at)
+        levels = (np.arange(200_000) + 0.5) / 200_000
+        quantiles = [at[order][np.searchsorted(s[order].cumsum(), levels).clip(max=3)] for s in (p, q)]
+        for power in (1, 2, 3.5):
+            expected = (np.abs(quantiles[0] - quantiles[1]) ** power).mean() ** (1 / power)
+            assert wasserstein(p, q, power, at) == pytest.approx(expected, rel=1e-2, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [
+        ([0.5, 0.5], [1.0]),
+        ([0.5, 0.6], [0.5, 0.5]),
+        ([1.5, -0.5], [0.5, 0.5]),
+        ([np.nan, 1], [0.5, 0.5]),
+        ([], []),
+        (["a"], [1]),
+    ],
+)
+def test_what_is_not_two_distributions_is_refused(p: Any, q: Any) -> None:
+    for distance in (total_variation, js_divergence, emd, wasserstein):
+        with pytest.raises(InvalidParameter):
+            distance(p, q)
+
+
+def test_errors_take_any_numbers_of_equal_length() -> None:
+    assert mse([1.5, -0.5], [0.5, 0.5]) == 1
+    for distance in (mse, mae):
+        with pytest.raises(InvalidParameter):
+            distance([1.0], [1.0, 2.0])
+        with pytest.raises(InvalidParameter):
+            distance([np.inf], [1.0])
+    with pytest.raises(InvalidParameter):
+        wasserstein([1.0], [1.0], 0.5)
+    with pytest.raises(InvalidParameter):
+        emd([0.5, 0.5], [0.5, 0.5], Grid(2, 2, Fraction(1)))
+
+
+def test_in_sql_they_take_lists_and_estimates(con: DuckDBPyConnection) -> None:
+    def value(sql: str) -> Any:
+        row = con.execute(f"SELECT {sql}").fetchone()
+        assert row is not None
+        return row[0]
+
+    for name in ("total_variation", "js_divergence", "mse", "mae", "emd", "wasserstein"):
+        expected = globals()[name]([0.5, 0.5, 0], [0.25, 0.25, 0.5])
+        assert value(f"ldp.{name}([0.5, 0.5, 0], [0.25, 0.25, 0.5])") == pytest.approx(expected)
+        assert value(f"ldp.{name}([0.5, 0.5], NULL)") is None
+        estimates = f"ldp.{name}(ldp.ibu(x, city()), [1, 0, 0, 0]) FROM (SELECT 'Lima' AS x)"
+        assert value(estimates) == pytest.approx(globals()[name]([1, 0, 0, 0], [1, 0, 0, 0]), abs=1e-12)
+    assert value("ldp.emd([1, 0, 0], [0, 0, 1], ldp.krr(1, [10, 20, 50]))") == pytest.approx(40)
+    assert value("ldp.emd([1, 0], [0, 1], ldp.krr(1, [DATE '2020-01-01', DATE '2020-01-31']))") == pytest.approx(30)
+    assert value("ldp.emd([1, 0, 0, 0], [0, 0, 0, 1], ldp.planar_geometric(1, 2, 2, side := 3))") == pytest.approx(18**0.5)
+    assert value("ldp.wasserstein([0.5, 0.5, 0], [0, 0.5, 0.5], ldp.krr(1, [10, 20, 50]), power := 2)") == pytest.approx(
+        500**0.5
+    )
+    for sql, code in {
+        "ldp.emd([1, 0, 0, 0], [0, 0, 0, 1], city())": "LDP102",
+        "ldp.emd([1, 0], [0, 1], ldp.krr(1, [1, 2, 3]))": "LDP103",
+        "ldp.mse([1, NULL], [0, 1])": "LDP103",
+        "ldp.mse('canary', [0, 1])": "LDP103",
+        "ldp.mae(ldp.ibu(x, ldp.krr(1, [1, 2])), ldp.ibu(x, ldp.krr(1, [1, 3]))) FROM (SELECT 1 AS x)": "LDP103",
+        "ldp.wasserstein([1, 0], [0, 1], power := 'canary')": "LDP103",
+    }.items():
+        with pytest.raises(duckdb.Error) as caught:
+            con.execute(f"SELECT {sql}").fetchall()
+        assert f"[{code}]" in str(caught.value)
+        assert "canary" not in str(caught.value)

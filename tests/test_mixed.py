@@ -1,0 +1,288 @@
+"""Reports of several mechanisms, and several reports of one user, give the estimate of their joint likelihood."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from duckdb import DuckDBPyConnection
+
+from ldpsql.errors import ImpossibleReport
+from ldpsql.estimation import estimate_likelihood
+from ldpsql.likelihood import Likelihood
+from ldpsql.mle import maximise, uniform
+from ldpsql.operators import (
+    DenseOperator,
+    KeepOrSpreadOperator,
+    MixedKeepOrSpreadOperator,
+    Operator,
+    ProductOperator,
+    StackOperator,
+)
+from ldpsql.registry import registry
+
+ESTIMATORS = sorted(registry().estimators)
+RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
+TRUTH = np.array([1, 1, 1, 4]) / 7  # of i % 7, the last city from 3 on
+LEVELS = "MAP {'low': ldp.krr(0.5, cities()), 'high': ldp.krr(3, cities())}"
+FAMILIES = """{'krr': ldp.krr(1, cells()), 'oue': ldp.oue(1, cells()), 'seeds': ldp.olh(1, cells(), seeds := 'private'),
+               'olh': ldp.olh(1, cells()), 'geometric': ldp.truncated_geometric(0.3, 0, 19)}"""
+
+
+@pytest.fixture
+def mixed(con: DuckDBPyConnection) -> DuckDBPyConnection:
+    """People with a level each, and their reports."""
+    con.execute("CREATE MACRO cities() AS ['Lima', 'Oslo', 'Rome', 'Kyiv']")
+    con.execute("CREATE MACRO cells() AS range(20)")
+    con.execute(f"CREATE MACRO levels() AS {LEVELS}")
+    con.execute(
+        """CREATE TABLE r AS SELECT i % 2 AS g, level, ldp.perturb_mixed(cities()[1 + least(3, i % 7)], level, levels()) AS x
+           FROM (SELECT i, ['low', 'high'][1 + i // 14 % 2] AS level FROM range(28000) t(i))"""
+    )
+    return con
+
+
+def one(con: DuckDBPyConnection, sql: str) -> Any:
+    row = con.execute(sql).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def error_of(con: DuckDBPyConnection, sql: str) -> str:
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute(sql).fetchall()
+    return str(caught.value)
+
+
+def channel(inputs: int, outputs: int) -> Operator:
+    return DenseOperator(RNG.dirichlet(np.full(outputs, 0.5), inputs) + 1e-6)
+
+
+# --- stacks ---
+
+
+def test_a_stack_is_the_matrix_of_its_parts_side_by_side() -> None:
+    parts = [channel(5, 3), KeepOrSpreadOperator(5, 0.6, 0.1), channel(5, 8)]
+    weights = np.array([0.2, 0.5, 0.3])
+    stack = StackOperator(parts, weights)
+    table = DenseOperator(np.hstack([w * part.matrix() for w, part in zip(weights, parts, strict=True)]))
+    theta, w = RNG.dirichlet(np.ones(5), 4), RNG.random((4, stack.outputs))
+    assert stack.forward(theta) == pytest.approx(table.forward(theta))
+    assert stack.adjoint(w) == pytest.approx(table.adjoint(w))
+    assert stack.curvature(w[0]) == pytest.approx(table.curvature(w[0]))
+    among = np.array([0, 3])
+    assert stack.curvature(w[0], among) == pytest.approx(table.curvature(w[0], among))
+    assert stack.matrix() == pytest.approx(table.matrix())
+
+
+def test_k_rr_of_several_epsilons_in_closed_form_is_the_stack_of_its_levels() -> None:
+    keep, spread, weights = np.array([0.4, 0.7, 0.88]), np.array([0.15, 0.075, 0.03]), np.array([0.3, 0.5, 0.2])
+    levels = [KeepOrSpreadOperator(5, k, s) for k, s in zip(keep, spread, strict=True)]
+    closed, stack = MixedKeepOrSpreadOperator(levels, weights), StackOperator(levels, weights)
+    shares = RNG.dirichlet(np.ones(15), 3)
+    shares *= np.repeat(weights, 5) / np.repeat(shares.reshape(3, 3, 5).sum(axis=2), 5, axis=1).reshape(3, 15)
+    theta = closed.maximum(shares)
+    assert theta is not None
+    likelihood = Likelihood(stack, shares * 1000)
+    assert likelihood.gap(theta) == pytest.approx(0, abs=1e-10)
+    c = RNG.random((5, 4))
+    for one, other in (
+        (closed.functionals(shares, theta, c), stack.functionals(shares, theta, c)),
+        (
+            closed.interval(shares, likelihood.n, theta, 2.0)[:1],
+            (np.sqrt(stack.functionals(shares, theta, np.eye(5))[1] / 1000),),
+        ),
+        ((closed.invert(shares), closed.matrix()), (stack.invert(shares), stack.matrix())),
+        ((closed.scatter(theta),), (stack.scatter(theta),)),
+    ):
+        for a, b in zip(one, other, strict=True):
+            assert a == pytest.approx(b, rel=1e-6)
+
+
+def test_the_weights_of_a_stack_decide_on_no_estimate() -> None:
+    parts = [channel(5, 6), channel(5, 8)]
+    counts = RNG.integers(1, 100, (1, 14)).astype(np.float64)
+    found = []
+    for weights in ([0.5, 0.5], [0.01, 0.99]):
+        likelihood = Likelihood(StackOperator(parts, np.array(weights)), counts)
+        found.append(maximise(likelihood, uniform(likelihood), 1e-12, 100)[0])
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
+def test_inversion_of_a_stack_counts_every_report_the_same() -> None:
+    parts = [KeepOrSpreadOperator(3, 0.8, 0.1), KeepOrSpreadOperator(3, 0.5, 0.25)]
+    stack = StackOperator(parts, np.array([0.25, 0.75]))
+    theta = np.array([[0.7, 0.2, 0.1]])
+    assert stack.invert(stack.forward(theta)) == pytest.approx(theta)  # unbiased
+    counts = np.array([30.0, 10, 10, 20, 50, 80])
+    apart = [part.invert(c[None] / c.sum()) for part, c in zip(parts, (counts[:3], counts[3:]), strict=True)]
+    assert stack.invert(counts[None] / 200) == pytest.approx((50 * apart[0] + 150 * apart[1]) / 200)
+
+
+# --- one mechanism for each level, in SQL ---
+
+
+def test_levels_of_epsilon_are_estimated_together_and_better_than_alone(mixed: DuckDBPyConnection) -> None:
+    both = one(mixed, "SELECT ldp.ibu_mixed(x, level, levels()) FROM r")
+    assert [share["value"] for share in both] == CITIES
+    for share, truth in zip(both, TRUTH, strict=True):
+        assert abs(share["estimate"] - truth) < 6 * share["std_error"]  # four normal estimates: false alarm 8e-9
+    for level, epsilon in (("low", 0.5), ("high", 3)):
+        alone = one(mixed, f"SELECT ldp.ibu(x, ldp.krr({epsilon}, cities())) FROM r WHERE level = '{level}'")
+        assert all(a["std_error"] > b["std_error"] for a, b in zip(alone, both, strict=True))
+        assert one(mixed, f"SELECT ldp.ibu_mixed(x, level, levels()) FROM r WHERE level = '{level}'") == alone
+
+
+@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"ems"}))
+def test_every_estimator_takes_levels(mixed: DuckDBPyConnection, name: str) -> None:
+    grouped = mixed.execute(f"SELECT g, ldp.ibu_mixed(x, level, levels(), estimator := '{name}') FROM r GROUP BY g ORDER BY g")
+    for g, shares in grouped.fetchall():
+        assert one(mixed, f"SELECT ldp.ibu_mixed(x, level, levels(), estimator := '{name}', keep := g = {g}) FROM r") == shares
+        assert sum(share["estimate"] for share in shares) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"ems", "observed"}))
+def test_every_estimator_takes_lists(mixed: DuckDBPyConnection, name: str) -> None:
+    lists = f"SELECT ldp.ibu_repeated([x, x], ldp.krr(1, cities()), estimator := '{name}(misfit=''allow'')') FROM r"
+    assert len(one(mixed, lists)) == 4
+
+
+def test_what_an_estimator_needs_is_missed_also_in_mixtures_and_lists(mixed: DuckDBPyConnection) -> None:
+    assert "[LDP406]" in error_of(mixed, "SELECT ldp.ibu_mixed(x, level, levels(), estimator := 'ems') FROM r")  # no order
+    lists = "SELECT ldp.ibu_repeated([x, x], ldp.krr(1, cities()), estimator := 'observed(misfit=''allow'')') FROM r"
+    assert "[LDP406]" in error_of(mixed, lists)  # a list is no value
+
+
+def test_counts_of_levels_add_up_to_the_same_estimate(mixed: DuckDBPyConnection) -> None:
+    whole = one(mixed, "SELECT ldp.ibu_mixed(x, level, levels()) FROM r")
+    parts = "SELECT ldp.merge(c) AS c FROM (SELECT ldp.mixed_counts(x, level) AS c FROM r GROUP BY g)"
+    assert one(mixed, f"SELECT ldp.ibu_mixed_counts(c, levels()) FROM ({parts})") == whole
+    mixed.execute("INSERT INTO r VALUES (0, 'low', NULL), (0, NULL, NULL)")
+    assert one(mixed, "SELECT ldp.ibu_mixed(x, level, levels()) FROM r") == whole
+    assert one(mixed, "SELECT ldp.ibu_mixed(x, level, levels()) FROM r WHERE x IS NULL") is None
+
+
+def test_mechanisms_of_different_families_are_estimated_together(mixed: DuckDBPyConnection) -> None:
+    mixed.execute(f"CREATE MACRO families() AS {FAMILIES}")
+    mixed.execute(
+        "CREATE TABLE u (level VARCHAR, x UNION(number BIGINT, words UBIGINT[], hashed STRUCT(seed UBIGINT, y UINTEGER)))"
+    )
+    for level, member in (("krr", "number"), ("oue", "words"), ("seeds", "hashed"), ("olh", "hashed"), ("geometric", "number")):
+        drawn = f"ldp.perturb(i % 4, families().{level})"
+        mixed.execute(f"INSERT INTO u SELECT '{level}', union_value({member} := {drawn}) FROM range(4000) t(i)")
+    told = one(mixed, "SELECT ldp.diagnose_mixed(x, level, families()) FROM u")
+    assert (told["reports"], told["impossible"], told["status"]) == (20000, 0, "certified")
+    assert told["gap"] <= 1e-9
+    assert told["fit_p_value"] > 1e-9
+    shares = one(mixed, "SELECT ldp.ibu_mixed(x, level, families()) FROM u")
+    covered = sum(share["low"] <= (0.25 if share["value"] < 4 else 0) <= share["high"] for share in shares)
+    assert covered >= 11  # of 20 intervals of 95 %: fewer even if they were independent has probability 2e-8
+    assert "LDP401" in error_of(mixed, "SELECT ldp.ibu_mixed(x, 'krr', families()) FROM u")
+    assert "LDP103" in error_of(mixed, "SELECT ldp.perturb_mixed(1, 'oue', families())")
+
+
+REFUSED = {
+    "SELECT ldp.ibu_mixed(x, NULL::VARCHAR, levels()) FROM r": "LDP401",
+    "SELECT ldp.ibu_mixed(x, 'canary-7f3a', levels()) FROM r": "LDP401",
+    "SELECT ldp.ibu_mixed('canary-7f3a', level, levels()) FROM r": "LDP401",
+    "SELECT ldp.ibu_mixed(x, 7, levels()) FROM r": "LDP304",
+    "SELECT ldp.ibu_mixed(x, level, MAP {'low': ldp.krr(1, cities()), 'high': ldp.krr(1, ['Lima', 'Oslo'])}) FROM r": "LDP102",
+    "SELECT ldp.ibu_mixed_counts(ldp.counts(x), levels()) FROM r": "LDP403",
+    "SELECT ldp.perturb_mixed('Lima', NULL, levels())": "LDP302",
+    "SELECT ldp.perturb_mixed('Lima', 'canary-7f3a', levels())": "LDP302",
+    "SELECT ldp.perturb_mixed('canary-7f3a', 'low', levels())": "LDP302",
+    "SELECT ldp.perturb_mixed(NULL, 'low', levels())": "LDP303",
+    "SELECT ldp.ibu_repeated(['canary-7f3a'], city()) FROM r": "LDP401",
+    "SELECT ldp.ibu_repeated_counts(ldp.counts(x), city()) FROM r": "LDP403",
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_what_cannot_be_is_refused_without_naming_it(mixed: DuckDBPyConnection, sql: str) -> None:
+    message = error_of(mixed, sql)
+    assert f"[{REFUSED[sql]}]" in message
+    assert "canary" not in message
+
+
+def test_each_row_is_drawn_by_the_mechanism_of_its_level(mixed: DuckDBPyConnection) -> None:
+    levels = "MAP {1: ldp.krr(20, [0, 1]), 2: ldp.krr(0.000001, [0, 1])}"
+    mixed.execute(
+        f"CREATE TABLE t AS SELECT 1 + i % 2 AS l, ldp.perturb_mixed(0, 1 + i % 2, {levels}) AS x FROM range(8000) t(i)"
+    )
+    lies = dict(mixed.execute("SELECT l, sum(x) FROM t GROUP BY l").fetchall())
+    assert lies[1] <= 1  # 4,000 draws of probability 2e-9: more has probability 3e-11
+    assert abs(lies[2] - 2000) < 5 * np.sqrt(1000)  # five standard deviations: false alarm 6e-7
+
+
+def test_a_case_of_several_mechanisms_draws_in_one_branch_only(mixed: DuckDBPyConnection) -> None:
+    drawn = mixed.execute(
+        """SELECT CASE WHEN i % 2 = 0 THEN ldp.perturb(['Lima', 'nowhere'][1 + i % 2], city())
+                       ELSE ldp.perturb(['nowhere', 'Oslo'][1 + i % 2], ldp.krr(2, cities())) END FROM range(5000) t(i)"""
+    ).fetchall()
+    assert len(drawn) == 5000  # a row that met the other branch too would have been refused
+
+
+# --- several reports of a user ---
+
+
+def test_a_product_has_the_maximum_of_the_channel_of_all_lists() -> None:
+    single = channel(4, 3)
+    lists = list(product(range(3), repeat=3))
+    table = DenseOperator(np.array([single.matrix()[:, z].prod(axis=1) for z in map(list, lists)]).T)
+    counts = RNG.integers(1, 50, (1, len(lists))).astype(np.float64)
+    positions = np.array(lists, dtype=np.int64).ravel()
+    logs = ProductOperator(single, positions, np.full(len(lists), 3))
+    found = [maximise(like, uniform(like), 1e-12, 200)[0] for like in (Likelihood(op, counts) for op in (table, logs))]
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
+def test_one_user_gets_all_mass_where_the_reports_are_likeliest(mixed: DuckDBPyConnection) -> None:
+    # theorem 6: the value whose distribution of reports is nearest to the user's, in relative entropy
+    mixed.execute("CREATE MACRO near() AS ldp.truncated_geometric(0.7, 0, 9)")
+    rows = mixed.execute("SELECT probability FROM ldp.channel(near()) ORDER BY value, report").fetchall()
+    table = np.array(rows, dtype=np.float64).reshape(10, 10)
+    for _ in range(20):
+        reports = RNG.integers(0, 10, 7)
+        q = np.bincount(reports, minlength=10) / 7
+        nearest = int((q @ np.log(table).T).argmax())
+        shares = one(mixed, f"SELECT ldp.ibu_repeated({reports.tolist()}, near()) FROM range(1)")
+        assert shares[nearest]["estimate"] == pytest.approx(1, abs=1e-6), reports
+
+
+def test_a_hundred_thousand_reports_of_one_user_do_not_underflow(mixed: DuckDBPyConnection) -> None:
+    lists = "SELECT list(['Oslo', 'Rome', 'Oslo'][1 + i % 3]) AS l FROM range(100000) t(i)"
+    shares = one(mixed, f"SELECT ldp.ibu_repeated(l, city()) FROM ({lists})")
+    assert [share["estimate"] for share in shares] == pytest.approx([0, 1, 0, 0], abs=1e-9)
+
+
+def test_lists_are_sets_and_empty_ones_say_nothing(mixed: DuckDBPyConnection) -> None:
+    mixed.execute("CREATE TABLE l (xs VARCHAR[])")
+    mixed.execute(
+        """INSERT INTO l SELECT [ldp.perturb(c, city()), ldp.perturb(c, city())]
+           FROM (SELECT cities()[1 + least(3, i % 7)] AS c FROM range(7000) t(i))"""
+    )
+    shares = one(mixed, "SELECT ldp.ibu_repeated(xs, city()) FROM l")
+    for share, truth in zip(shares, TRUTH, strict=True):
+        assert abs(share["estimate"] - truth) < 6 * share["std_error"]  # four normal estimates: false alarm 8e-9
+    once = one(mixed, "SELECT ldp.ibu(xs[1], city()) FROM l")
+    assert all(a["std_error"] < b["std_error"] for a, b in zip(shares, once, strict=True))
+    mixed.execute("INSERT INTO l VALUES (NULL), ([]), ([NULL])")
+    assert one(mixed, "SELECT ldp.ibu_repeated(list_reverse(xs), city()) FROM l") == shares
+    counts = "SELECT ldp.merge(c) FROM (SELECT ldp.repeated_counts(xs) AS c FROM l GROUP BY xs[1])"
+    merged = one(mixed, f"SELECT ldp.ibu_repeated_counts(({counts}), city())")
+    assert [share["estimate"] for share in merged] == pytest.approx([share["estimate"] for share in shares])
+    told = one(mixed, "SELECT ldp.diagnose_repeated(list_append(xs, 'nowhere'), city()) FROM l WHERE len(xs) = 2")
+    assert (told["reports"], told["impossible"], told["status"]) == (0, 7000, "no reports")
+
+
+def test_a_list_that_no_value_can_give_is_refused() -> None:
+    single = DenseOperator(np.eye(2))
+    op = ProductOperator(single, np.array([0, 1], dtype=np.int64), np.array([2]))
+    assert op.matrix().tolist() == [[0.0], [0.0]]
+    mechanism = registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": [0, 1]})
+    with pytest.raises(ImpossibleReport):
+        estimate_likelihood(mechanism, Likelihood(op, np.array([[1.0]])), registry().estimator("ibu"))

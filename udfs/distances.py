@@ -1,0 +1,86 @@
+"""Distances between two distributions, each a list of shares or an estimate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql import InvalidParameter, Mechanism, certify, distances, hookimpl
+from ldpsql.domain import family, plain
+from ldpsql.functionals import check_ordered, scale_of
+from ldpsql.handles import MECHANISMS
+from ldpsql.metric import Line
+from ldpsql.privacy import MetricLdp
+from ldpsql.sql import Macros, Scalar, guarded
+
+_PLAIN = {
+    "total_variation": distances.total_variation,
+    "js_divergence": distances.js_divergence,
+    "mse": distances.mse,
+    "mae": distances.mae,
+}
+
+
+@guarded
+def distance(names: pa.ChunkedArray, ps: pa.ChunkedArray, qs: pa.ChunkedArray, *arguments: pa.ChunkedArray) -> pa.Array:
+    """Return the distance of each pair; NULL where one is NULL."""
+    given = [plain(argument).to_pylist() for argument in arguments]
+    rows = enumerate(zip(plain(names).to_pylist(), plain(ps), plain(qs), strict=True))
+    return pa.array([_distance(name, p, q, [values[row] for values in given]) for row, (name, p, q) in rows], pa.float64())
+
+
+def _distance(name: str, p: pa.Scalar, q: pa.Scalar, arguments: list[Any]) -> float | None:
+    if not (p.is_valid and q.is_valid):
+        return None
+    if None not in (_values(p), _values(q)) and _values(p) != _values(q):
+        raise InvalidParameter("these are estimates over different values", "compare estimates of one mechanism's domain")
+    a, b = _shares(p), _shares(q)
+    if name in _PLAIN:
+        return _PLAIN[name](a, b)
+    mechanism = None if arguments[0] is None else MECHANISMS.thing(arguments[0])
+    if name == "emd":
+        return _emd(a, b, mechanism)
+    power = arguments[1]
+    if family(pa.scalar(power).type) != "number":
+        raise InvalidParameter("power must be a number of at least 1", "1 gives the earth mover's distance")
+    return distances.wasserstein(a, b, float(power), _places(mechanism))
+
+
+def _emd(p: np.ndarray, q: np.ndarray, mechanism: Mechanism | None) -> float:
+    claim = mechanism.claim() if mechanism else None
+    if isinstance(claim, MetricLdp) and not isinstance(claim.metric, Line):
+        return distances.emd(p, q, claim.metric)
+    return distances.wasserstein(p, q, at=_places(mechanism))
+
+
+def _places(mechanism: Mechanism | None) -> np.ndarray | None:
+    """Return where the values of a mechanism lie on the line."""
+    if mechanism is None:
+        return None
+    check_ordered(mechanism)
+    return scale_of(certify(mechanism).values)
+
+
+def _values(given: pa.Scalar) -> list[Any] | None:
+    """Return the values of an estimate; None for a plain list."""
+    items = given.values if isinstance(given, pa.ListScalar) else pa.nulls(0)
+    named = pa.types.is_struct(items.type) and items.type.get_field_index("value") >= 0
+    return items.field("value").to_pylist() if named else None
+
+
+def _shares(given: pa.Scalar) -> np.ndarray:
+    """Return the numbers of a list, or the shares of an estimate."""
+    items = given.values if isinstance(given, pa.ListScalar) else pa.nulls(0)
+    if pa.types.is_struct(items.type) and items.type.get_field_index("estimate") >= 0:
+        items = items.field("estimate")
+    if family(items.type) != "number" or items.null_count:
+        raise InvalidParameter("a distance needs two lists of equally many finite numbers", "pass the estimates, without NULL")
+    return np.asarray(items.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer the distances as scalar functions."""
+    return [Scalar("__ldp_distance", distance, "DOUBLE"), Macros.beside(__file__)]

@@ -1,0 +1,68 @@
+"""Mean, variance, quantile and share of a range of the values behind the reports, with errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql import InvalidParameter, Mechanism, certify, hookimpl
+from ldpsql.domain import family, plain
+from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance, bound_of, check_ordered
+from ldpsql.groups import groups_of
+from ldpsql.handles import MEASURES, PLANS
+from ldpsql.sql import Macros, Scalar, guarded
+
+_FIELDS = ("estimate", "std_error", "low", "high")
+
+
+@guarded
+def functional_handle(names: pa.ChunkedArray, plans: pa.ChunkedArray, *arguments: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each functional, with its arguments, under a plan."""
+    out, given = [], [plain(argument) for argument in arguments]
+    for row, (name, handle) in enumerate(zip(plain(names).to_pylist(), plain(plans).to_pylist(), strict=True)):
+        plan = PLANS.thing(handle)
+        mechanism = plan[0]
+        if not isinstance(mechanism, Mechanism):
+            raise InvalidParameter("such numbers are known for one mechanism only", "use ldp.mean and its kin on its reports")
+        check_ordered(mechanism)
+        out.append(MEASURES.number((plan, _functional(name, mechanism, [argument[row] for argument in given]))))
+    return pa.array(out, pa.int64())
+
+
+def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar]) -> Functional:
+    match name:
+        case "mean":
+            return Mean()
+        case "variance":
+            return Variance()
+        case "quantile":
+            share = arguments[0]
+            if family(share.type) != "number" or not share.is_valid:
+                raise InvalidParameter("a quantile must be asked for a share between 0 and 1", "for example 0.5 for the median")
+            return Quantile(float(share.as_py()))
+        case _:
+            return RangeShare(*(bound_of(end, certify(mechanism).values) for end in arguments))
+
+
+@guarded
+def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return (estimate, std_error, low, high) of the functional of each group; NULL if it is empty."""
+    out = np.zeros((len(histograms), len(_FIELDS)))
+    empty = np.ones(len(histograms), dtype=np.bool_)
+    for handle, groups in groups_of(histograms, handles):
+        (source, estimator), functional = MEASURES.thing(handle)
+        for rows, found in groups.estimates(source, estimator):
+            told = functional.measure(found)
+            out[rows] = np.stack([told.estimate, told.std_error, told.low, told.high], axis=-1)
+            empty[rows] = False
+    return pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], _FIELDS, mask=pa.array(empty))
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.mean``, ``ldp.variance``, ``ldp.quantile`` and ``ldp.range_share``."""
+    return [
+        Scalar("__ldp_functional", functional_handle, "BIGINT"),
+        Scalar("__ldp_measure", measure, "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)"),
+        Macros.beside(__file__),
+    ]

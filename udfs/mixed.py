@@ -1,0 +1,103 @@
+"""Several mechanisms at once, one for each level of a public column, and several reports of each user."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql import certify, hookimpl
+from ldpsql.domain import Domain, plain
+from ldpsql.errors import InvalidParameter, InvalidSpec, OutsideDomain, UnknownName
+from ldpsql.handles import MECHANISMS, MIXTURES, PLANS, read_mechanism
+from ldpsql.mixed import Mixed, Repeated
+from ldpsql.registry import registry
+from ldpsql.sql import Macros, Scalar, guarded
+
+_FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
+
+
+@guarded
+def mixture_handle(mechanisms: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each map from level to mechanism."""
+    return pa.array([MIXTURES.number(_mixed(given)) for given in plain(mechanisms)], pa.int64())
+
+
+@guarded
+def mixed_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each estimator with a map from level to mechanism."""
+    rows = zip(plain(names).to_pylist(), plain(handles).to_pylist(), strict=True)
+    return pa.array([PLANS.number((MIXTURES.thing(handle), registry().estimator(name))) for name, handle in rows], pa.int64())
+
+
+@guarded
+def repeated_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each estimator with a mechanism that draws several reports of a value."""
+    rows = zip(plain(names).to_pylist(), plain(handles).to_pylist(), strict=True)
+    plans = [(Repeated(MECHANISMS.thing(handle)), registry().estimator(name)) for name, handle in rows]
+    return pa.array([PLANS.number(plan) for plan in plans], pa.int64())
+
+
+def _mixed(given: pa.Scalar) -> Mixed:
+    """Read a MAP from level to mechanism, or a STRUCT whose fields are named like the levels."""
+    try:
+        if isinstance(given, pa.MapScalar) and given.is_valid and len(given):
+            levels, mechanisms = given.values.field(0), [read_mechanism(spec) for spec in given.values.field(1)]
+        elif isinstance(given, pa.StructScalar) and given.is_valid:
+            names = given.type.names
+            levels, mechanisms = pa.array(names), [read_mechanism(given[name]) for name in names]
+        else:
+            raise InvalidSpec("this is not a map from levels to mechanisms", _FORM)
+    except UnknownName as error:  # in SQL a name may come from a column
+        raise error.unnamed() from None
+    levels = plain(levels)
+    return Mixed(Domain(levels.dictionary_decode() if pa.types.is_dictionary(levels.type) else levels), tuple(mechanisms))
+
+
+@guarded
+def level_handle(levels: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return for each row the handle of the mechanism of its level, with which the row is to be perturbed."""
+    given, by_row = plain(levels), plain(handles).to_numpy(zero_copy_only=False)
+    if not len(by_row):
+        return pa.array([], pa.int64())
+    if (by_row == by_row[0]).all():  # nearly always
+        return pa.array(_mechanisms(given, int(by_row[0])))
+    out = np.empty(len(given), dtype=np.int64)
+    for handle in np.unique(by_row):
+        rows = np.flatnonzero(by_row == handle)
+        out[rows] = _mechanisms(given.take(pa.array(rows)), int(handle))
+    return pa.array(out)
+
+
+def _mechanisms(levels: pa.Array, handle: int) -> np.ndarray:
+    """Return the handle of the mechanism of each level under one mixture."""
+    mixed = MIXTURES.thing(handle)
+    places = mixed.places(levels)
+    if (places < 0).any():
+        raise OutsideDomain("a value to be perturbed has no level, or one without a mechanism", "give every user a level")
+    return _handles(mixed)[places]
+
+
+@lru_cache(maxsize=256)
+def _handles(mixed: Mixed) -> np.ndarray:
+    """Return the handles of the mechanisms; refuse those whose reports do not fit into one column."""
+    alphabets = [certify(mechanism).reports for mechanism in mixed.mechanisms]
+    alike = {alphabet if isinstance(alphabet, Domain) else type(alphabet) for alphabet in alphabets}
+    if len(alike) > 1:
+        raise InvalidParameter(
+            "the mechanisms of the levels have different reports", "perturb each level by a statement of its own"
+        )
+    return np.array([MECHANISMS.number(mechanism) for mechanism in mixed.mechanisms])
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.perturb_mixed``, ``ldp.ibu_mixed``, ``ldp.ibu_repeated`` and their sisters over counts."""
+    return [
+        Scalar("__ldp_mixture", mixture_handle, "BIGINT"),
+        Scalar("__ldp_level", level_handle, "BIGINT"),
+        Scalar("__ldp_mixed_plan", mixed_plan, "BIGINT"),
+        Scalar("__ldp_repeated_plan", repeated_plan, "BIGINT"),
+        Macros.beside(__file__),
+    ]
