@@ -10,7 +10,7 @@ DBT_STAMP := $(DBT)/.installed
 LOWEST := .venv-lowest
 LOWEST_STAMP := $(LOWEST)/.installed
 
-.PHONY: demo test test-dbt test-browser test-lowest test-stress lint format bench docs clean
+.PHONY: demo test test-dbt test-browser test-lowest test-stress test-spark lint format bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,9 +45,11 @@ test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are all
 	$(LOWEST)/bin/python -m pytest
 
 ROUNDS ?= 25
+BULK ?= 6
 FUZZ ?= 20000
-test-stress: $(STAMP)  ## kill writers of a ledger, feed nonsense; in full: make test-stress ROUNDS=1000 FUZZ=1000000
+test-stress: $(STAMP)  ## kill -9, and nonsense; in full: make test-stress ROUNDS=1000 BULK=50 FUZZ=1000000
 	$(RUN)python -m tests.stress.kill --rounds $(ROUNDS)
+	$(RUN)python -m tests.stress.bulk_kill $(BULK)
 	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)
 
 lint: $(STAMP)  ## style and types
@@ -63,7 +65,12 @@ docs: $(STAMP)  ## write the tables of README.md anew from the registry
 	$(RUN)python -m tests.readme
 
 bench: $(STAMP)  ## speed, as ratios against the plain engine in the same run
-	$(RUN)python benchmarks/sql.py
+	$(RUN)python -m benchmarks
+
+test-spark: $(STAMP)  ## the tests that need Spark: installs pyspark, and Java where there is none
+	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
+	$(RUN)python -m pip install --quiet --constraint constraints.txt --editable '.[spark]'
+	$(RUN)python -m pytest tests/spark
 
 clean:
 	rm -rf $(VENV) $(DBT) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

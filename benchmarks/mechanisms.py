@@ -1,21 +1,14 @@
 """Speed of perturbation, as ratios against the published libraries in the same run, one thread.
 
-``pip install 'ldpsql[peers]'``, then ``python benchmarks/mechanisms.py [THOUSANDS]``: the peers perturb so many thousand values
-one by one, as their documentation shows (default 50); ldpsql perturbs a column of a million, in Python, certified and exact.
+Needs ``pip install 'ldpsql[peers]'``. The peers perturb 50,000 values one by one, as their documentation shows; ldpsql
+perturbs a column of a million, in Python, certified and exact.
 The square wave has no peer on PyPI: it is compared with NumPy in doubles, which is not private, in two forms: boolean masks,
-as published scripts do it, and without them, which is faster. Writes ``benchmarks/mechanisms.json``.
+as published scripts do it, and without them, which is faster.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
 from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
-from statistics import median
-from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +23,8 @@ from pure_ldp.frequency_oracles.local_hashing import LHClient
 from pure_ldp.frequency_oracles.unary_encoding import UEClient
 
 import ldpsql
+from benchmarks.figures import Figure, in_turns
 
-REPEATS = 3
 ROWS = 1_000_000
 PEERS = ("multi-freq-ldpy", "pure-ldp", "ldp-toolbox")
 
@@ -73,14 +66,9 @@ def peers(k: int, kind: str) -> dict[str, Callable[[int], object]]:
 
 
 def rate(work: Callable[[], object], rows: int) -> float:
-    """Return millions of rows a second, the median of a few runs after one to warm up."""
+    """Return millions of rows a second, after one run to warm up."""
     work()
-    times = []
-    for _ in range(REPEATS):
-        start = perf_counter()
-        work()
-        times.append(perf_counter() - start)
-    return rows / median(times) / 1e6
+    return rows / in_turns(work, repeats=3)[0] / 1e6
 
 
 def one_by_one(perturb: Callable[[int], object], values: list[int]) -> float:
@@ -94,9 +82,9 @@ def column(mechanism: str, values: np.ndarray) -> float:
     return rate(lambda: ldpsql.perturb(arrow, mechanism), len(values))
 
 
-def main(thousands: int) -> None:
-    """Measure, print and write."""
-    results: dict[str, dict[str, float]] = {}
+def figures(quick: bool) -> list[Figure]:
+    """Return how many times as many rows a second ldpsql perturbs as the fastest peer."""
+    found = []
     for name, k, kind, extra in (
         ("k-RR", 100, "krr", ""),
         ("OUE", 100, "oue", ""),
@@ -104,22 +92,14 @@ def main(thousands: int) -> None:
         ("OLH private", 300, "olh", ", seeds='private'"),
     ):
         values = np.random.default_rng(0).integers(0, k, ROWS)
-        few = values[: thousands * 1000].tolist()
-        found = {peer: one_by_one(perturb, few) for peer, perturb in peers(k, kind).items()}
-        results[f"{name}, K={k}"] = {"ldpsql": column(f"{kind}(1, {list(range(k))}{extra})", values), **found}
+        few = values[: 10_000 if quick else 50_000].tolist()
+        fastest = max(one_by_one(perturb, few) for perturb in peers(k, kind).values())
+        ours = column(f"{kind}(1, {list(range(k))}{extra})", values)
+        found.append(Figure(f"{name}, K={k}, against the fastest of {', '.join(PEERS)}", ours / fastest))
+        found.append(Figure(f"{name}, K={k}", ours, "M rows/s"))
     numbers = np.random.default_rng(0).random(ROWS)
     exact = column("square_wave(1, 0, 1)", numbers)
     for name, masks in (("masks", True), ("no masks", False)):
         plain = rate(lambda masks=masks: square_wave(numbers, masks=masks), ROWS)  # type: ignore[misc]
-        results[f"SW, NumPy {name}"] = {"ldpsql": exact, "NumPy": plain}
-    print(f"{'epsilon 1':<22} {'ldpsql M/s':>10} {'fastest peer M/s':>17} {'ratio':>7}")
-    for name, figures in results.items():
-        best = max(value for peer, value in figures.items() if peer != "ldpsql")
-        figures["ratio"] = figures["ldpsql"] / best
-        print(f"{name:<22} {figures['ldpsql']:>10.1f} {best:>17.3f} {figures['ratio']:>7.1f}")
-    about = {"python": platform.python_version(), "machine": platform.machine(), **{p: version(p) for p in ("numpy", *PEERS)}}
-    Path(__file__).with_suffix(".json").write_text(json.dumps({"about": about, "results": results}, indent=2), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)
+        found.append(Figure(f"square wave against NumPy with {name}", exact / plain))
+    return found

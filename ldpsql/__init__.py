@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ldpsql.batches import perturb_batches
+    from ldpsql.bulk import Charge, perturb_copy, perturb_table
     from ldpsql.certificate import Certificate
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
+    from ldpsql.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.domain import Domain, DomainField
     from ldpsql.duck import attach, connect
     from ldpsql.errors import InvalidParameter, LdpError, NotPrivate
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from ldpsql.hookspecs import hookimpl
     from ldpsql.ledger import Ledger, Policy
     from ldpsql.likelihood import Likelihood
+    from ldpsql.many_groups import estimate_groups
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
     from ldpsql.pair_families import KeyValueMechanism, SignMechanism
     from ldpsql.permanent import Key
@@ -34,8 +38,11 @@ __version__ = "0.1.0"
 
 # Names are loaded at first use: `ldpsql --version` needs none of them.
 _HOMES = {
+    "batches": ["perturb_batches"],
+    "bulk": ["Charge", "perturb_copy", "perturb_table"],
     "certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
+    "counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "domain": ["Domain", "DomainField"],
     "duck": ["attach", "connect"],
     "errors": ["InvalidParameter", "LdpError", "NotPrivate"],
@@ -44,6 +51,7 @@ _HOMES = {
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "key_value", "perturb"],
     "guard": ["release"],
+    "many_groups": ["estimate_groups"],
     "hookspecs": ["hookimpl"],
     "ledger": ["Ledger", "Policy"],
     "pair_families": ["KeyValueMechanism", "SignMechanism"],
@@ -59,6 +67,8 @@ __all__ = [
     "CategoricalMechanism",
     "Certificate",
     "Channel",
+    "Charge",
+    "Counts",
     "DenseChannel",
     "Domain",
     "DomainField",
@@ -85,13 +95,21 @@ __all__ = [
     "SetReports",
     "SignMechanism",
     "Status",
+    "Supports",
     "attach",
     "certify",
     "connect",
     "estimate",
+    "estimate_groups",
     "hookimpl",
     "key_value",
+    "merge",
+    "partial_counts",
+    "partial_supports",
     "perturb",
+    "perturb_batches",
+    "perturb_copy",
+    "perturb_table",
     "release",
 ]
 

@@ -17,8 +17,17 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.batches import Plan
-from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, LdpError, SourceRefused, UnfinishedRun
+from ldpsql.errors import (
+    DestinationExists,
+    DestinationRefused,
+    InvalidParameter,
+    LdpError,
+    NotReleased,
+    SourceRefused,
+    UnfinishedRun,
+)
 from ldpsql.forms import Form, write_table
+from ldpsql.guard import has_ledger
 from ldpsql.mechanism import Mechanism
 from ldpsql.sources import Part, Source, source_of
 from ldpsql.sql import quoted
@@ -105,7 +114,7 @@ def perturb_copy(
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
-            token = _charged(charge, found, plan, str(target), again=replace, resume=resume and not target.exists())
+            token = _charged(con, charge, found, plan, str(target), again=replace, resume=resume and not target.exists())
             staging.write_state({"task": task, "release": token, "replace": replace})
         elif bool(token) != (charge is not None):
             raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
@@ -176,7 +185,7 @@ def perturb_table(
         raise DestinationExists(*exists(into))
     found = source_of(con, source)
     plan.among(found.names)
-    token = _charged(charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
+    token = _charged(con, charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
     meter = Meter(found.rows, progress)
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
     meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb))
@@ -201,14 +210,21 @@ def _database(con: DuckDBPyConnection) -> str:
     return rows[0][0] or ""
 
 
-def _charged(charge: Charge | None, source: Source, plan: Plan, destination: str, *, again: bool, resume: bool) -> str:
+def _charged(
+    con: DuckDBPyConnection, charge: Charge | None, source: Source, plan: Plan, destination: str, *, again: bool, resume: bool
+) -> str:
     """Charge for a run before anything is drawn; return the token of the release, nothing where there is no ledger.
 
     Raises:
         DestinationExists: where the ledger knows that this was published before.
+        NotReleased: where the connection has a ledger, and the run has none.
 
     """
     if charge is None:
+        if has_ledger(con):
+            raise NotReleased(
+                "this connection draws only what its ledger was charged for", "pass charge=Charge(ledger, dataset)"
+            )
         return ""
     users = None
     if charge.user is not None:
@@ -216,7 +232,7 @@ def _charged(charge: Charge | None, source: Source, plan: Plan, destination: str
             raise SourceRefused("the source has no such column of user ids", "name it in user")
         if source.once:
             raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
-        readers = [part.read([charge.user]) for part in source.parts]
+        readers = [part.read([charge.user], ()) for part in source.parts]
         users = pa.chunked_array([batch.column(charge.user) for reader in readers for batch in reader])
     columns = {name: known.mechanism for name, known in plan.mechanisms.items()}
     release: Release = charge.ledger.charge(
@@ -227,6 +243,11 @@ def _charged(charge: Charge | None, source: Source, plan: Plan, destination: str
     return release.token
 
 
+def _interrupted(error: Exception) -> bool:
+    """Tell whether the keyboard interrupted: Arrow and DuckDB hand that on as an error of their own."""
+    return "KeyboardInterrupt" in str(error)
+
+
 class Meter:
     """Rows drawn, told to whoever watches, and what went wrong while DuckDB read the stream."""
 
@@ -234,7 +255,7 @@ class Meter:
         self.drawn = 0
         self._skipped = 0
         self._total, self._progress = total, progress
-        self._refusal: BaseException | None = None
+        self._refusal: LdpError | None = None
 
     def skip(self, rows: int) -> None:
         """Count rows that were drawn earlier."""
@@ -247,7 +268,7 @@ class Meter:
 
     def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
         """Return the reports of a part as a stream that counts."""
-        reader = part.read(plan.among(names))
+        reader = part.read(plan.among(names), plan.mechanisms.keys())
         schema = plan.schema(reader.schema)
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -256,12 +277,12 @@ class Meter:
                     yield plan.perturb(batch, schema)
                     self.drawn += batch.num_rows
                     self._tell()
-            except (LdpError, KeyboardInterrupt) as error:
+            except LdpError as error:
                 self._refusal = error
                 raise
-            except Exception:
+            except Exception as error:
                 hint = "is it complete, and is every column of one type?"
-                self._refusal = SourceRefused("the source could not be read to its end", hint)
+                self._refusal = None if _interrupted(error) else SourceRefused("the source could not be read to its end", hint)
                 raise
 
         return pa.RecordBatchReader.from_batches(schema, batches())
@@ -270,12 +291,12 @@ class Meter:
         """Let something write; raise what goes wrong as it was before DuckDB worded it, for its message may hold raw values."""
         try:
             write()
-        except KeyboardInterrupt:
-            raise
-        except Exception:  # noqa: BLE001  # DuckDB, the file system
-            refusal = self._refusal or DestinationRefused(
+        except Exception as error:  # noqa: BLE001  # DuckDB, the file system
+            refusal: BaseException = self._refusal or DestinationRefused(
                 "the reports could not be written", "is there space on the disk, and does the table take their columns?"
             )
+            if _interrupted(error):
+                refusal = KeyboardInterrupt()
         else:
             return
         refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that nothing else comes along

@@ -52,6 +52,8 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if whole.type.id in _ALREADY_PLAIN:
         return whole
+    if pa.types.is_large_list(whole.type):  # as Polars has them
+        return whole.cast(pa.list_(whole.type.value_type))
     if pa.types.is_string_view(whole.type):
         return whole.cast(pa.string())
     if isinstance(whole.type, pa.Bool8Type):

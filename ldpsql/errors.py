@@ -294,6 +294,12 @@ class DestinationRefused(LdpError):
     code = "LDP523"
 
 
+class SparkRefused(LdpError):
+    """Spark cannot, or must not, do this."""
+
+    code = "LDP530"
+
+
 class InternalError(LdpError):
     """A defect of ldpsql or of a plugin; the details are withheld because they may hold raw values."""
 

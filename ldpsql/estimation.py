@@ -280,8 +280,19 @@ def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism) 
     if not len(known):
         raise NoReports("there is not a single report to estimate from", "perturb some values first")
     first, number = distinct(known)
-    counted = known.take(pa.array(first)), pa.array(np.bincount(number))
-    _, likelihood = next(likelihoods(mechanism, *counted, np.zeros(len(first), dtype=np.int64), 1))
+    return counted_likelihood(known.take(pa.array(first)), pa.array(np.bincount(number)), mechanism)
+
+
+def counted_likelihood(reports: pa.Array, numbers: pa.Array, mechanism: Mechanism) -> Likelihood:
+    """Return the likelihood of distinct reports and how often each occurs, as one group.
+
+    Raises:
+        NoReports: where there is none.
+
+    """
+    if not len(reports):
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    _, likelihood = next(likelihoods(mechanism, reports, numbers, np.zeros(len(reports), dtype=np.int64), 1))
     return likelihood
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import polars as pl
 import pyarrow as pa
 
+from ldpsql.counts import Counts, partial_counts
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, WrongType
-from ldpsql.estimation import Estimate, column_likelihood, estimate_column
+from ldpsql.estimation import Estimate, column_likelihood, counted_likelihood, estimate_likelihood
 from ldpsql.estimator import Estimator
+from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.pair_estimation import KeyValueEstimate, estimate_key_value, named
 from ldpsql.pair_families import KeyValueMechanism
 from ldpsql.registry import registry
 from ldpsql.sql import guarded
 
+Frame: TypeAlias = "pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatchReader"
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | pl.Series | Sequence[Any]"
 
 
@@ -31,13 +34,32 @@ def perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series:
     return _perturb(column, mechanism)
 
 
-def estimate(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
-    """Estimate the distribution of the values from a column of reports; NULL reports are left out.
+@overload
+def estimate(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate: ...
+@overload
+def estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate: ...
+def estimate(reports: Any, *given: Any, **named: Any) -> Estimate:
+    """Estimate the distribution of the values from reports; NULL reports are left out.
+
+        estimate(reports, mechanism, estimator="ibu")           a list, an Arrow or Polars column, or `Counts`
+        estimate(frame, column, mechanism, estimator="ibu")     a Polars frame, lazy or not, an Arrow table or stream
+
+    A frame is counted by its own engine, a stream batch by batch, so it need not fit into memory.
 
     Raises:
-        ImpossibleReport, NotReports, NoReports: where the column cannot hold reports of the mechanism.
+        ImpossibleReport, NotReports, NoReports: where these cannot be reports of the mechanism.
 
     """
+    if isinstance(reports, pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatchReader):
+        return _of_frame(reports, *given, **named)
+    return _of_reports(reports, *given, **named)
+
+
+def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
+    return _estimate(_counted(reports, column), mechanism, estimator)
+
+
+def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
     return _estimate(reports, mechanism, estimator)
 
 
@@ -58,17 +80,33 @@ def _perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series
 
 
 @guarded
-def _estimate(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str) -> Estimate:
+def _estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str) -> Estimate:
     known = registry().mechanism(mechanism)
     if isinstance(known, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
-    return estimate_column(_arrow(reports), known, registry().estimator(estimator))
+    return estimate_likelihood(known, _likelihood(reports, known), registry().estimator(estimator))[0]
 
 
 @guarded
-def _key_value(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str) -> KeyValueEstimate:
+def _key_value(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str) -> KeyValueEstimate:
     known = registry().mechanism(mechanism)
-    return estimate_key_value(known, column_likelihood(_arrow(reports), known), named(estimator))[0]
+    return estimate_key_value(known, _likelihood(reports, known), named(estimator))[0]
+
+
+def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
+    if isinstance(reports, Counts):
+        return counted_likelihood(reports.reports, reports.numbers, mechanism)
+    return column_likelihood(_arrow(reports), mechanism)
+
+
+@guarded
+def _counted(frame: Frame, column: str) -> Counts:
+    if not isinstance(frame, pl.LazyFrame | pl.DataFrame):
+        return partial_counts(frame, column)
+    lazy = frame.lazy().select(report=pl.col(column))
+    if lazy.collect_schema()["report"].is_nested():
+        return partial_counts(lazy.collect(engine="streaming"), "report")
+    return Counts.from_arrow(lazy.group_by("report").agg(n=pl.len()).collect(engine="streaming"))
 
 
 def _arrow(column: Column) -> pa.Array:

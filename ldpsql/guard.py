@@ -98,6 +98,17 @@ def guard_of(con: DuckDBPyConnection, name: str = "ldp") -> Guard | None:
     return None if number is None else GUARDS.thing(number)
 
 
+def has_ledger(con: DuckDBPyConnection) -> bool:
+    """Tell whether a catalog of ldpsql on a connection has a ledger, whatever the catalog's name is."""
+    with con.cursor() as cursor:
+        named = (
+            "SELECT DISTINCT database_name FROM duckdb_functions() WHERE function_name = '_guard' AND function_type = 'macro'"
+        )
+        catalogs = [name for (name,) in cursor.execute(named).fetchall()]
+    guards = [guard_of(con, name) for name in catalogs]
+    return any(guard is not None and guard.ledger is not None for guard in guards)
+
+
 @contextmanager
 def release(
     con: DuckDBPyConnection,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,17 +18,27 @@ def rows_of(file: str) -> list[int]:
     return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
-def plain_batches(files: Iterable[str], wanted: Iterable[str], groups: range | None = None) -> pa.RecordBatchReader | None:
-    """Return columns of files, or of some row groups of one; None unless all files have them, of the same plain types."""
-    opened, names = [pq.ParquetFile(file, memory_map=True) for file in files], set(wanted)
-    schemas = [pa.schema([field for field in file.schema_arrow if field.name in names]) for file in opened]
-    one = schemas[0]
+def plain_batches(
+    files: Sequence[str], wanted: Iterable[str], encoded: Iterable[str], groups: range | None = None
+) -> pa.RecordBatchReader | None:
+    """Return columns of files, or of some row groups of one; None unless all files have them, of the same plain types.
+
+    Text in the columns ``encoded`` comes as a dictionary and positions in it, as the file has it: it is looked up once.
+    """
+    names = set(wanted)
+    schemas = [pa.schema([field for field in pq.read_schema(file) if field.name in names]) for file in files]
+    one = schemas[0].remove_metadata()
     if len(one) != len(names) or not all(schema.equals(one) for schema in schemas) or not all(map(family, one.types)):
         return None
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for file in opened:
-            of = range(file.metadata.num_row_groups) if groups is None else groups
-            yield from file.iter_batches(BATCH_ROWS, row_groups=list(of), columns=one.names, use_threads=False)
+    texts = [field.name for field in one if pa.types.is_string(field.type) and field.name in set(encoded)]
+    for name in texts:
+        one = one.set(one.get_field_index(name), pa.field(name, pa.dictionary(pa.int32(), pa.string())))
 
-    return pa.RecordBatchReader.from_batches(one.remove_metadata(), batches())
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file in files:
+            with pq.ParquetFile(file, memory_map=True, read_dictionary=texts) as opened:
+                of = range(opened.metadata.num_row_groups) if groups is None else groups
+                yield from opened.iter_batches(BATCH_ROWS, row_groups=list(of), columns=one.names, use_threads=False)
+
+    return pa.RecordBatchReader.from_batches(one, batches())

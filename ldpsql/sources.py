@@ -6,7 +6,7 @@ A part is what is read, perturbed and published as one: a file, or some row grou
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from glob import glob, has_magic
@@ -28,11 +28,14 @@ _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv
 
 @dataclass(frozen=True)
 class Part:
-    """One part: what tells it from any other, its number of rows where that is known, and how it is read."""
+    """One part: what tells it from any other, its number of rows where that is known, and how it is read.
+
+    ``read`` takes the columns, and those of which only the domain's positions matter: they may come encoded by a dictionary.
+    """
 
     identity: tuple[Any, ...]
     rows: int | None
-    read: Callable[[list[str]], pa.RecordBatchReader]
+    read: Callable[[list[str], Collection[str]], pa.RecordBatchReader]
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,9 @@ def format_of(path: Path) -> str | None:
 
 def _streamed(given: Any) -> Source:
     if isinstance(given, pa.RecordBatchReader):
-        return Source(given.schema.names, [Part(("stream",), None, lambda _: given)], once=True)
+        return Source(given.schema.names, [Part(("stream",), None, lambda *_: given)], once=True)
     rows = getattr(given, "num_rows", getattr(given, "height", None))
-    return Source(stream(given).schema.names, [Part(("stream",), rows, lambda _: stream(given))])
+    return Source(stream(given).schema.names, [Part(("stream",), rows, lambda *_: stream(given))])
 
 
 def _table(con: DuckDBPyConnection, name: str) -> Source:
@@ -97,7 +100,7 @@ def _table(con: DuckDBPyConnection, name: str) -> Source:
         table = cursor.table(name)
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
         names = table.columns
-    part = Part(("table", name), rows, lambda wanted: _select(con, wanted, lambda at: at.table(name)))
+    part = Part(("table", name), rows, lambda wanted, _: _select(con, wanted, lambda at: at.table(name)))
     return Source(names, [part])
 
 
@@ -133,8 +136,8 @@ def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
     with con.cursor() as cursor:
         names = cursor.sql(_READERS[kind], params=[files]).columns
 
-    def read(wanted: list[str]) -> pa.RecordBatchReader:
-        direct = plain_batches(files, wanted) if kind == "parquet" else None
+    def read(wanted: list[str], encoded: Collection[str]) -> pa.RecordBatchReader:
+        direct = plain_batches(files, wanted, encoded) if kind == "parquet" else None
         return direct or _select(con, wanted, lambda at: at.sql(_READERS[kind], params=[files]))
 
     rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" else None
@@ -156,9 +159,9 @@ def _parts_of(con: DuckDBPyConnection, kind: str, file: str) -> list[Part]:
 def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: range) -> Part:
     before, rows = sum(sizes[: groups.start]), sum(sizes[groups.start : groups.stop])
 
-    def read(wanted: list[str]) -> pa.RecordBatchReader:
+    def read(wanted: list[str], encoded: Collection[str]) -> pa.RecordBatchReader:
         query = partial(DuckDBPyConnection.sql, query=_ROWS, params=[[file], before, before + rows])
-        return plain_batches([file], wanted, groups) or _select(con, wanted, query)
+        return plain_batches([file], wanted, encoded, groups) or _select(con, wanted, query)
 
     return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, read)
 
@@ -173,12 +176,12 @@ def _arrow(files: list[str]) -> Source:
     if len(files) > 1:
         raise SourceRefused("only one Arrow file can be read at a time", "use Parquet for many")
 
-    def read(_: list[str]) -> pa.RecordBatchReader:
+    def read(*_: Collection[str]) -> pa.RecordBatchReader:
         reader = pa.ipc.open_file(pa.memory_map(files[0]))
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
-    return Source(read([]).schema.names, [Part(("files", _stamp(files[0])), None, read)])
+    return Source(read().schema.names, [Part(("files", _stamp(files[0])), None, read)])
 
 
 def _stamp(file: str) -> list[Any]:

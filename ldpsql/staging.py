@@ -118,7 +118,7 @@ class Staging:
             return
         if self.destination.exists() and not state["replace"]:
             raise DestinationExists(*exists(self.destination.name))
-        if self.destination.is_dir():
+        if self.destination.is_dir() or (self.destination.exists() and staged.is_dir()):  # a file gives way to a file only
             self.destination.rename(self._folder / "replaced")
         staged.replace(self.destination)
         synced(self.destination.parent)

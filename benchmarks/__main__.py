@@ -1,0 +1,77 @@
+"""``python -m benchmarks [--quick] [NAME ...]``: run the benchmarks, print their figures, write ``benchmarks/results.json``.
+
+A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; nothing else names it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from dataclasses import asdict
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from pkgutil import iter_modules
+
+from benchmarks.figures import Figure, table
+
+HERE = Path(__file__).parent
+PACKAGES = (
+    "ldpsql", "duckdb", "polars", "pyarrow", "numpy", "scipy", "pyspark", "multi-freq-ldpy", "pure-ldp", "ldp-toolbox"
+)  # fmt: skip
+
+
+def names() -> list[str]:
+    """Return the modules that may be benchmarks."""
+    return sorted(module.name for module in iter_modules([str(HERE)]) if module.name not in ("__main__", "figures"))
+
+
+def run(name: str, *, quick: bool) -> list[Figure]:
+    """Return the figures of one module; none where a package that it compares with is not installed, or it has none."""
+    try:
+        module = import_module(f"benchmarks.{name}")
+    except ModuleNotFoundError as error:
+        print(f"{name}: skipped, {error.name} is not installed (pip install 'ldpsql[peers]')", file=sys.stderr)
+        return []
+    return list(module.figures(quick)) if hasattr(module, "figures") else []
+
+
+def machine() -> dict[str, object]:
+    """Return what the figures depend on: versions, processor, cores."""
+    found: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", help=f"of: {', '.join(names())}")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows: for a look, not for the record")
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    given = parser.parse_args()
+    unknown = set(given.names) - set(names())
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    rows: list[tuple[str, Figure]] = []
+    for name in given.names or names():
+        found = [(name, figure) for figure in run(name, quick=given.quick)]
+        if found:
+            print(f"\n{name}\n{table(found)}", flush=True)
+        rows += found
+    written = [{"benchmark": name, **asdict(figure), "met": figure.met} for name, figure in rows]
+    body = {"machine": machine(), "quick": given.quick, "figures": written}
+    given.out.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+    missed = [figure.what for _, figure in rows if figure.met is False]
+    print(f"\nwrote {given.out.name}" + "".join(f"\nmissed: {what}" for what in missed))
+
+
+if __name__ == "__main__":
+    main()

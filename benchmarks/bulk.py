@@ -1,0 +1,164 @@
+"""Whole files: perturbing against a plain copy, counting, memory, and estimates whose cost does not depend on the rows."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+import ldpsql.polars
+from benchmarks.figures import Figure, at_most, cpu_clock, in_turns, peak_mebibytes
+
+K = 100
+KRR = f"krr(1, {list(range(K))})"
+MEBIBYTES = 1024
+
+_BULK = """
+import duckdb
+from ldpsql import perturb_copy
+start = time.perf_counter()
+perturb_copy(duckdb.connect(), sys.argv[1], sys.argv[2], {"x": sys.argv[3]}, replace=True)
+seconds = time.perf_counter() - start"""
+_SQL = """
+import ldpsql
+con = ldpsql.connect()
+start = time.perf_counter()
+con.execute(f"COPY (SELECT ldp.perturb(x, ldp.krr(1, range(100))) AS x FROM '{sys.argv[1]}') TO '{sys.argv[2]}'")
+seconds = time.perf_counter() - start"""
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Return all figures; the files are made in a temporary folder."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        return [
+            *_files(folder, 5 if quick else 50),
+            *_memory(folder, 10 if quick else 100),
+            *_sets(quick=quick),
+            *_flat(quick=quick),
+        ]
+
+
+def _written(con: DuckDBPyConnection, file: Path, millions: int, value: str = "(random() * 1e9)::BIGINT % 100") -> str:
+    con.execute(f"COPY (SELECT {value} AS x FROM range({millions} * 1_000_000)) TO '{file}'")
+    return str(file)
+
+
+def _files(folder: Path, millions: int) -> list[Figure]:
+    """Parquet -> perturb -> Parquet, and what comes after it, in processor time against a plain copy."""
+    con = ldpsql.connect()
+    out, copy = str(folder / "out.parquet"), str(folder / "copy.parquet")
+    numbers = _written(con, folder / "in.parquet", millions)
+    words = _written(con, folder / "words.parquet", millions // 5, "'city ' || (random() * 1e9)::BIGINT % 100")
+    cities = f"krr(1, {[f'city {i}' for i in range(K)]})"
+    con.execute(f"CREATE MACRO m() AS ldp.krr(1, range({K}))")
+    frame = pl.scan_parquet(numbers).select(pl.col("x").ldp.perturb(KRR))  # type: ignore[attr-defined]
+    reports = ldpsql.perturb_copy(con, numbers, out, {"x": KRR}) and out
+    plain, perturbed, counted, polars = in_turns(
+        partial(con.execute, f"COPY (FROM '{numbers}') TO '{copy}'"),
+        partial(ldpsql.perturb_copy, con, numbers, copy, {"x": KRR}, replace=True),
+        partial(con.execute, f"CREATE OR REPLACE TABLE c AS SELECT ldp.ibu(x, m()) FROM '{reports}'"),
+        partial(frame.sink_parquet, copy),
+        clock=cpu_clock,
+    )
+    text, perturbed_text = in_turns(
+        partial(con.execute, f"COPY (FROM '{words}') TO '{copy}'"),
+        partial(ldpsql.perturb_copy, con, words, copy, {"x": cities}, replace=True),
+        clock=cpu_clock,
+    )
+    return [
+        at_most(f"Parquet -> perturb -> Parquet, {millions} M numbers, CPU against a copy", perturbed / plain, 2.2),
+        at_most(f"read, count and estimate {millions} M reports, CPU against a copy", counted / plain, 1.0),
+        Figure(f"the same from Polars, streaming, {millions} M numbers, CPU against a copy", polars / plain),
+        Figure(f"Parquet -> perturb -> Parquet, {millions // 5} M texts, CPU against a copy", perturbed_text / text),
+    ]
+
+
+def _memory(folder: Path, millions: int) -> list[Figure]:
+    """Peak memory and time of whole runs, each in a process of its own."""
+    with duckdb.connect() as con:
+        file = _written(con, folder / "large.parquet", millions)
+    bulk, bulk_seconds, bulk_cpu = peak_mebibytes(_BULK, file, str(folder / "o.parquet"), KRR)
+    sql, sql_seconds, sql_cpu = peak_mebibytes(_SQL, file, str(folder / "o.parquet"))
+    return [
+        Figure(f"perturb_copy, {millions} M rows, CPU with start and imports", bulk_cpu / millions * 1e3, "ns/row"),
+        Figure(f"ldp.perturb in SQL, {millions} M rows, CPU with start and imports", sql_cpu / millions * 1e3, "ns/row"),
+        at_most(f"perturb_copy, {millions} M rows, peak memory", bulk, MEBIBYTES, "MiB"),
+        Figure(f"perturb_copy, {millions} M rows", millions / bulk_seconds, "M rows/s"),
+        at_most(f"ldp.perturb in SQL, {millions} M rows, peak memory", sql, MEBIBYTES, "MiB"),
+        at_most(f"ldp.perturb in SQL, {millions} M rows", sql_seconds, 15 * millions / 100, "s"),
+    ]
+
+
+def _sets(*, quick: bool) -> list[Figure]:
+    """Bit vectors by histograms of bytes, and hashed reports that DuckDB counts."""
+    rows = 200_000 if quick else 1_000_000
+    oue = f"oue(1, {list(range(K))})"
+    values = pa.array(range(K)).take(pa.array([i % K for i in range(rows)]))
+    bits = pa.table({"x": ldpsql.perturb(values, oue)})
+    con = ldpsql.connect()
+    con.register("bits", bits)
+    expanded = " , ".join(f"sum((x[{1 + i // 64}] >> {i % 64}) & 1)" for i in range(K))
+    counted, in_sql = in_turns(
+        partial(ldpsql.partial_supports, bits, "x", oue),
+        partial(con.execute, f"CREATE OR REPLACE TABLE c AS SELECT {expanded} FROM bits"),
+        clock=cpu_clock,
+    )
+    con.execute("CREATE MACRO m() AS ldp.olh(1, range(100))")
+    con.execute(f"CREATE TABLE r AS SELECT ldp.perturb(range % 100, m()) AS x FROM range({5 * rows})")
+    for _ in range(1 if quick else 4):
+        con.execute("INSERT INTO r FROM r" if quick else "INSERT INTO r FROM r LIMIT 25_000_000")
+    millions = con.execute("SELECT count(*) / 1e6 FROM r").fetchall()[0][0]
+    con.execute("CREATE TABLE counts AS SELECT ldp.counts(x) AS counts FROM r")
+    grouped, estimated = in_turns(
+        partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.counts(x) AS counts FROM r"),
+        partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.inv_counts(counts, m(), misfit := 'allow') FROM counts"),
+        repeats=3,
+        clock=cpu_clock,
+    )
+    return [
+        Figure(f"OUE, K={K}: bytes counted against {K} sums of bits in SQL", in_sql / counted),
+        Figure(f"OUE, K={K}: counting the bits of one report", counted / rows * 1e9, "ns"),
+        Figure(f"OLH, {millions:.0f} M reports counted inside DuckDB, CPU", grouped / millions * 1e3, "ns/report"),
+        Figure(f"OLH, estimate from the counts of {millions:.0f} M reports, CPU", estimated * 1e3, "ms"),
+    ]
+
+
+def _flat(*, quick: bool) -> list[Figure]:
+    """The time of an estimate from the counts of 10^5 .. 10^8 reports; drawn into ``flat.svg`` where the extra report is."""
+    con = ldpsql.connect()
+    con.execute(f"CREATE MACRO m() AS ldp.krr(1, range({K}))")
+    part = pa.table({"x": pa.array([i % 37 for i in range(100_000)])})
+    sizes = [10**5, 10**6, 10**7] if quick else [10**5, 10**6, 10**7, 10**8]
+    for size in sizes:
+        drawn = (ldpsql.partial_counts(ldpsql.perturb_batches(part, {"x": KRR}), "x") for _ in range(size // len(part)))
+        con.register("counted", ldpsql.merge(drawn).to_arrow())
+        con.execute(f"CREATE TABLE c{size} AS SELECT map(list(report), list(n)) AS counts FROM counted")
+    estimate = "CREATE OR REPLACE TABLE e AS SELECT ldp.ibu_counts(counts, m()) FROM c{}"
+    times = in_turns(*(partial(con.execute, estimate.format(size)) for size in sizes), repeats=25, clock=cpu_clock)
+    if not quick:
+        _draw(sizes, times)
+    return [at_most("estimate from the counts of 10^5 .. 10^8 reports, slowest against fastest", max(times) / min(times), 1.5)]
+
+
+def _draw(sizes: list[int], times: list[float]) -> None:
+    if importlib.util.find_spec("altair") is None:
+        return
+    import altair as alt  # noqa: PLC0415  # an extra
+
+    frame = pl.DataFrame({"reports": sizes, "milliseconds": [1e3 * t for t in times]})
+    title = "An estimate from counts takes the same time for any number of reports"
+    chart: Any = alt.Chart(frame, title=title).mark_line(point=True)
+    chart = chart.encode(
+        x=alt.X("reports:Q", scale=alt.Scale(type="log")),
+        y=alt.Y("milliseconds:Q", scale=alt.Scale(domain=[0, 2e3 * max(times)])),
+    )
+    chart.save(Path(__file__).with_name("flat.svg"))

@@ -1,0 +1,78 @@
+"""What a benchmark is made of: figures, measured in turns, with what was asked of them."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: most are ratios, because these travel between machines; ``asked`` is what it is held to, if anything."""
+
+    what: str
+    value: float
+    unit: str = "x"
+    asked: str = ""
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it is what was asked; None where nothing was."""
+        if self.most is None and self.least is None:
+            return None
+        return (self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least)
+
+
+def at_most(what: str, value: float, most: float, unit: str = "x") -> Figure:
+    """Return a figure that is to be small."""
+    return Figure(what, value, unit, f"at most {most:g} {unit}", most=most)
+
+
+def at_least(what: str, value: float, least: float, unit: str = "x") -> Figure:
+    """Return a figure that is to be large."""
+    return Figure(what, value, unit, f"at least {least:g} {unit}", least=least)
+
+
+def cpu_clock() -> float:
+    """Return the processor time of this process, its threads and the children that have ended."""
+    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
+def in_turns(*works: Work, repeats: int = 5, clock: Callable[[], float] = perf_counter) -> list[float]:
+    """Return the median seconds of each work, run one after the other so that all meet the same disturbances."""
+
+    def taken(work: Work) -> float:
+        start = clock()
+        work()
+        return clock() - start
+
+    rounds = [[taken(work) for work in works] for _ in range(repeats)]
+    return [median(times) for times in zip(*rounds, strict=True)]
+
+
+def peak_mebibytes(code: str, *arguments: str) -> tuple[float, float, float]:
+    """Run Python code in a process of its own; return its peak memory in MiB, the ``seconds`` it measured, and its CPU time."""
+    told = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_maxrss / 1024, seconds, u.ru_utime + u.ru_stime)"
+    whole = f"import sys, time\n{code}\n{told}"
+    done = subprocess.run([sys.executable, "-c", whole, *arguments], check=True, capture_output=True, text=True)
+    peak, seconds, cpu = map(float, done.stdout.split()[-3:])
+    return peak, seconds, cpu
+
+
+def table(rows: Sequence[tuple[str, Figure]]) -> str:
+    """Return figures as aligned lines."""
+    width = max(len(figure.what) for _, figure in rows)
+    lines = []
+    for _, figure in rows:
+        judged = {True: "ok", False: "MISSED", None: ""}[figure.met]
+        lines.append(f"{figure.what:<{width}}  {figure.value:>10.4g} {figure.unit:<10} {figure.asked:<24} {judged}".rstrip())
+    return "\n".join(lines)

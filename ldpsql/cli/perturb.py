@@ -1,0 +1,123 @@
+"""``ldpsql perturb``: reports of whole files and tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ldpsql.bulk import Charge, Progress, Run
+
+
+def perturb(
+    source: Annotated[str, typer.Argument(help="A Parquet, CSV or Arrow file, a pattern, a folder, or a table.", metavar="IN")],
+    destination: Annotated[str, typer.Argument(help="A file, a folder (no suffix), or with --table a table.", metavar="OUT")],
+    column: Annotated[list[str], typer.Option("--column", "-c", help="A column to perturb; repeat both for several.")],
+    mechanism: Annotated[
+        list[str], typer.Option("--mechanism", "-m", help="Its mechanism: krr(epsilon=1, domain=['a', 'b']), or a name.")
+    ],
+    keep: Annotated[list[str] | None, typer.Option(help="A column that goes out as it is; all others stay here.")] = None,
+    partition_by: Annotated[list[str] | None, typer.Option(help="A column that becomes folders column=value/.")] = None,
+    table: Annotated[bool, typer.Option("--table", help="OUT is a table of --database.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Add to the table OUT.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Put the reports in the place of what is there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was killed.")] = False,
+    database: Annotated[str, typer.Option("--database", "-d", help="A DuckDB file with the tables.")] = ":memory:",
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger to charge; else that of the settings, where they say one.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The name of the people of the data, for the ledger.")] = None,
+    part: Annotated[str, typer.Option(help="Which part of the dataset this is, such as a day: no row is in two.")] = "",
+    user: Annotated[str | None, typer.Option(help="The column of user ids, where the ledger charges by user.")] = None,
+) -> None:
+    """Perturb columns of a file or a table; the reports are published as a whole, or not at all.
+
+    Example: ldpsql perturb people.parquet reports.parquet -c city -m "krr(epsilon=1, domain=['Lima', 'Oslo'])" --keep region
+    """
+    import duckdb
+
+    from ldpsql.bulk import perturb_copy, perturb_table
+    from ldpsql.errors import InvalidParameter
+
+    if len(column) != len(mechanism) or len(set(column)) < len(column):
+        raise InvalidParameter("every column needs one mechanism", "--column a --mechanism ... --column b --mechanism ...")
+    if (append and not table) or (partition_by and table):
+        raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")
+    columns, charge = dict(zip(column, mechanism, strict=True)), _charge(ledger, dataset, part, user)
+    options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "charge": charge}
+    with _interruptible(Path(destination)), duckdb.connect(_existing(database)) as con, _bar() as progress:
+        if table:
+            run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)
+        else:
+            folders = partition_by or ()
+            run = perturb_copy(con, source, destination, columns, partition_by=folders, progress=progress, **options)
+    typer.echo(_told(run), err=True)
+
+
+@contextmanager
+def _interruptible(destination: Path) -> Iterator[None]:
+    """Say what an interrupt left."""
+    from ldpsql.staging import staging_folder
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        more = "; --resume goes on" if staging_folder(destination.absolute()).exists() else ""
+        typer.echo(f"interrupted: nothing was published{more}", err=True)
+        raise typer.Exit(130) from None
+
+
+def _charge(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
+    from ldpsql.bulk import Charge
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.ledger.configured import configured_ledger
+
+    opened = configured_ledger(ledger)
+    if opened is None and (dataset or part or user):
+        raise InvalidParameter("--dataset, --part and --user are for a ledger", "name it: --ledger")
+    if opened is None:
+        return None
+    if dataset is None:
+        raise InvalidParameter("a ledger must know whose data this is", "name the people: --dataset")
+    return Charge(opened, dataset, part, user)
+
+
+def _existing(database: str) -> str:
+    from ldpsql.errors import InvalidParameter
+
+    if database != ":memory:" and not Path(database).is_file():
+        raise InvalidParameter("there is no database of this name", "--database takes a DuckDB file")
+    return database
+
+
+def _told(run: Run) -> str:
+    told = f"perturbed {run.rows:,} rows"
+    if run.resumed:
+        told += f"; {run.resumed} of {run.resumed + run.parts} parts were there from an earlier run"
+    return told
+
+
+@contextmanager
+def _bar() -> Iterator[Progress | None]:
+    """Show a bar with rate and time left on stderr, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.fields[done]} rows"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("", total=None, done="0", rate="")
+
+        def progress(rows: int, total: int | None) -> None:
+            speed = shown.tasks[0].speed
+            rate = f"{speed / 1e6:.1f} M rows/s" if speed else ""
+            shown.update(task, completed=rows, total=total, done=f"{rows:,}", rate=rate)
+
+        yield progress

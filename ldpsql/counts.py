@@ -1,0 +1,187 @@
+"""Counts of reports: all that an estimator sees of the data, from streams of any size, on any machine; they add up.
+
+`partial_counts` counts one part, `merge` adds parts, `ldpsql.estimate` takes the sum: the result is the same to the last bit
+as from all the reports. For sets of values, where nearly all reports differ, `partial_supports` keeps one number a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from statistics import NormalDist
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.batches import stream
+from ldpsql.channels import SetChannel
+from ldpsql.domain import plain
+from ldpsql.errors import BadCounts, InvalidParameter, NoReports, SourceRefused
+from ldpsql.estimation import MAX_COUNT, whole_numbers
+from ldpsql.mechanism import Mechanism, certify
+from ldpsql.registry import registry
+from ldpsql.reports import SetReports, distinct, impossible
+
+_AHEAD = 64  # batches that are counted before their counts are added up
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Distinct reports, in a fixed order, and how often each occurs."""
+
+    reports: pa.Array
+    numbers: pa.Array
+
+    @classmethod
+    def of(cls, reports: pa.Array, numbers: pa.Array) -> Counts:
+        """Add up the numbers of equal reports; NULL reports are left out.
+
+        Raises:
+            BadCounts: where a number, or the sum of a report's numbers, is not a whole number from 0 to 2^53 - 1.
+
+        """
+        reports = plain(reports)
+        known = reports.is_valid()
+        reports, numbers = reports.filter(known), numbers.filter(known)
+        if not len(reports):
+            return cls(reports, pa.array([], pa.uint64()))
+        first, number = distinct(reports)
+        sums = np.bincount(number, weights=whole_numbers(numbers), minlength=len(first))
+        if sums.max() > MAX_COUNT:
+            raise BadCounts("the counts add up to more than can be counted exactly", "at most 2^53 - 1 a report")
+        return cls(reports.take(pa.array(first)), pa.array(sums.astype(np.uint64)))
+
+    @classmethod
+    def from_arrow(cls, table: Any) -> Counts:
+        """Read the columns ``report`` and ``n``, of anything that speaks Arrow's stream interface."""
+        read = stream(table).read_all()
+        if {"report", "n"} - set(read.column_names):
+            raise BadCounts("counts must have the columns report and n", "SELECT city AS report, count(*) AS n")
+        return cls.of(read["report"].combine_chunks(), read["n"].combine_chunks())
+
+    def to_arrow(self) -> pa.Table:
+        """Return a table with the columns ``report`` and ``n``."""
+        return pa.table([self.reports, self.numbers], ["report", "n"])
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts.of(*(pa.concat_arrays(pair) for pair in ((self.reports, other.reports), (self.numbers, other.numbers))))
+
+
+@dataclass(frozen=True)
+class Supports:
+    """How many reports there are, and how many support each value of the domain: all that an inversion needs of them."""
+
+    mechanism: Mechanism
+    reports: int
+    numbers: NDArray[np.int64]
+
+    def __add__(self, other: Supports) -> Supports:
+        if self.mechanism != other.mechanism:
+            raise InvalidParameter("reports of different mechanisms do not add up", "estimate them apart")
+        return Supports(self.mechanism, self.reports + other.reports, self.numbers + other.numbers)
+
+    def inv(self, confidence: float = 0.95) -> pa.Table:
+        """Return the unbiased share of every value: value, estimate, std_error, low, high (Wilson's interval, inverted).
+
+        A report supports x with probability miss + (hit - miss) theta_x, and reports are independent.
+
+        Raises:
+            NoReports: where there is none.
+
+        """
+        if not self.reports:
+            raise NoReports("there is not a single report to estimate from", "perturb some values first")
+        known = certify(self.mechanism)
+        assert isinstance(known.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
+        hit, miss, n = float(known.channel.hit), float(known.channel.miss), self.reports
+        z, q = NormalDist().inv_cdf(0.5 + confidence / 2), self.numbers / n
+        middle, reach = q + z**2 / (2 * n), z * np.sqrt(q * (1 - q) / n + (z / (2 * n)) ** 2)
+        low, high = (((end / (1 + z**2 / n)) - miss) / (hit - miss) for end in (middle - reach, middle + reach))
+        share = (q - miss) / (hit - miss)
+        error = np.sqrt(q * (1 - q) / n) / abs(hit - miss)
+        low, high = np.minimum(np.clip(low, 0, 1), share), np.maximum(np.clip(high, 0, 1), share)
+        return pa.table([known.values.values, share, error, low, high], ["value", "estimate", "std_error", "low", "high"])
+
+
+def partial_counts(batches: Any, column: str) -> Counts:
+    """Count the reports of one column of a stream, batch by batch; NULL reports are left out.
+
+    Args:
+        batches: anything that speaks Arrow's stream interface.
+        column: the column of the reports.
+
+    Raises:
+        SourceRefused: where the column is not there.
+
+    """
+    reader = _with(batches, column)
+    total, waiting = _nothing(reader, column), []
+    for batch in reader:
+        reports = batch.column(column)
+        waiting.append(Counts.of(reports, pa.array(np.ones(len(reports), dtype=np.uint64))))
+        if len(waiting) == _AHEAD:
+            total, waiting = merge([total, *waiting]), []
+    return merge([total, *waiting])
+
+
+C = TypeVar("C", Counts, Supports)
+
+
+def merge(parts: Iterable[C]) -> C:
+    """Return the sum of counts, or of supports, of at least one part."""
+    listed = list(parts)
+    if not listed:
+        raise NoReports("there are no counts to add up", "count some reports first")
+    if isinstance(listed[0], Counts):
+        joined = [pa.concat_arrays(columns) for columns in zip(*((c.reports, c.numbers) for c in listed), strict=True)]
+        return Counts.of(*joined)
+    return reduce(lambda a, b: a + b, listed)
+
+
+def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> Supports:
+    """Count for each value the reports of one column that support it; NULL reports are left out.
+
+    Sets are counted a byte at a time: one histogram of 256 for each byte of the words, whatever the number of values.
+
+    Raises:
+        SourceRefused: where the column is not there.
+        ImpossibleReport: where it holds something else than sets of values of this mechanism.
+        InvalidParameter: where the reports of the mechanism are no sets.
+
+    """
+    read = registry().mechanism(mechanism)
+    known = certify(read)
+    if not isinstance(known.reports, SetReports) or not isinstance(known.channel, SetChannel):
+        raise InvalidParameter(f"the reports of {read.name} are no sets of values", "use partial_counts")
+    reports, numbers = 0, np.zeros(known.reports.words * 64, dtype=np.int64)
+    for batch in _with(batches, column):
+        words = known.reports.read(plain(batch.column(column)).drop_null())
+        if not known.channel.possible(words).all():
+            raise impossible()
+        reports += len(words)
+        numbers += _bit_sums(words)
+    return Supports(read, reports, numbers[: known.reports.size])
+
+
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
+
+
+def _bit_sums(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return how often each bit of rows of words is set, from the histogram of each byte."""
+    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+    sums = [np.bincount(octets[:, place], minlength=256) @ _BITS for place in range(octets.shape[1])]
+    return np.concatenate(sums)
+
+
+def _with(batches: Any, column: str) -> pa.RecordBatchReader:
+    reader = stream(batches)
+    if reader.schema.names.count(column) != 1:
+        raise SourceRefused("the source does not have this column once", f"asked for: {column}")
+    return reader
+
+
+def _nothing(reader: pa.RecordBatchReader, column: str) -> Counts:
+    return Counts.of(pa.array([], reader.schema.field(column).type), pa.array([], pa.uint64()))

@@ -1,0 +1,98 @@
+"""Estimates of very many groups: counts are written as rows (group, report, n), then estimated some groups at a time.
+
+An aggregate such as ``ldp.ibu(x, m)`` under a GROUP BY holds the counts of every group in memory at once, as lists that
+DuckDB cannot spill: about ten million cells (group, report) fit into 1 GiB. Rows of counts do spill, so here only the groups of
+one step are held, and the limit is the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from duckdb import DuckDBPyConnection
+
+from ldpsql.errors import DestinationExists, InvalidParameter
+from ldpsql.estimator import Estimator
+from ldpsql.mechanism import Mechanism
+from ldpsql.named import sql_call, text_literal
+from ldpsql.registry import registry
+from ldpsql.sql import quoted
+from ldpsql.staging import exists
+
+CELLS_AT_ONCE = 2_000_000
+
+
+def estimate_groups(
+    con: DuckDBPyConnection,
+    reports: str,
+    into: str,
+    *,
+    report: str,
+    keys: Sequence[str],
+    mechanism: Mechanism | str,
+    estimator: Estimator | str = "ibu",
+    replace: bool = False,
+) -> int:
+    """Estimate every group of a table of reports into a table: the keys, value, estimate, std_error, low, high and n.
+
+    Args:
+        con: a connection with ldpsql attached as ``ldp``; the work is one transaction on a cursor of it.
+        reports: what ``query_table`` takes: a table, a view, a Parquet file or a pattern.
+        into: the name of the table to make.
+        report: the column of the reports; NULL reports are left out, and so are groups without any other.
+        keys: the columns that make a group.
+        mechanism: what drew the reports.
+        estimator: any estimator, with its options.
+        replace: make it anew where it is.
+
+    Returns:
+        The number of groups.
+
+    Raises:
+        DestinationExists: where there is a table of that name, and it is not to be replaced.
+        InvalidParameter: where no key is named.
+
+    """
+    if not keys:
+        raise InvalidParameter("there must be at least one column that makes a group", "for one estimate use ldp.estimate")
+    with con.cursor() as cursor:
+        made = sql_call(registry().mechanism(mechanism), cursor)
+        if not replace and cursor.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $1", [into]).fetchall():
+            raise DestinationExists(*exists(into))
+        cursor.execute("BEGIN")
+        try:
+            groups, steps = _counted(cursor, reports, report, keys)
+            _estimated(cursor, keys, steps, (made, text_literal(str(registry().estimator(estimator)))), quoted(into))
+            cursor.execute("DROP TABLE temp.__ldp_cells; COMMIT")
+        except BaseException:
+            cursor.execute("ROLLBACK")
+            raise
+    return groups
+
+
+def _counted(cursor: DuckDBPyConnection, reports: str, report: str, keys: Sequence[str]) -> tuple[int, int]:
+    """Write the counts as rows, sorted by the step in which their group comes; return the numbers of groups and steps."""
+    names = ", ".join(map(quoted, keys))
+    cursor.execute(
+        f"""CREATE TEMP TABLE __ldp_counted AS SELECT {names}, {quoted(report)} AS report, count(*) AS n
+            FROM query_table({text_literal(reports)}) WHERE {quoted(report)} IS NOT NULL GROUP BY ALL"""  # noqa: S608  # quoted
+    )
+    cells = cursor.table("temp.__ldp_counted").aggregate(f"count(*) AS cells, count(DISTINCT row({names})) AS groups")
+    ((size, groups),) = (tuple(row.values()) for row in cells.to_arrow_table().to_pylist())
+    steps = 1 + size // CELLS_AT_ONCE
+    numbered = f"FROM temp.__ldp_counted SELECT *, hash({names}) % {steps} AS step ORDER BY step"
+    cursor.execute(f"CREATE TEMP TABLE __ldp_cells AS {numbered}")
+    cursor.execute("DROP TABLE temp.__ldp_counted")
+    return groups, steps
+
+
+def _estimated(cursor: DuckDBPyConnection, keys: Sequence[str], steps: int, by: tuple[str, str], into: str) -> None:
+    """Estimate the groups of each step."""
+    names, (made, method) = ", ".join(map(quoted, keys)), by
+    shares = f'ldp._rows(({made})."domain", system.main.__ldp_estimate(counts, ldp._plan({method}, {made})))'
+    summed = "map(list(report), list(n)) AS counts, sum(n)::BIGINT AS n"
+    cells = f"FROM temp.__ldp_cells SELECT {names}, {summed} WHERE step = $1 GROUP BY ALL"
+    query = f"FROM ({cells}) SELECT {names}, unnest({shares}, recursive := true), n"
+    for step in range(steps):
+        verb = f"INSERT INTO {into}" if step else f"CREATE OR REPLACE TABLE {into} AS"
+        cursor.execute(f"{verb} {query}", [step])

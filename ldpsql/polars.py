@@ -1,0 +1,40 @@
+"""Perturbation inside Polars: ``import ldpsql.polars``, then ``pl.col("city").ldp.perturb(m)``, eager, lazy and streaming.
+
+Perturb once, into a file or a frame: a lazy frame that perturbs draws again at every ``collect``. One expression object that
+is used twice in a query is one draw (Polars computes equal expressions once); two calls of ``perturb`` are two.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+
+from ldpsql import frames
+from ldpsql.mechanism import Mechanism, certify
+from ldpsql.registry import registry
+from ldpsql.reports import type_of
+
+
+@pl.api.register_expr_namespace("ldp")
+class LdpNamespace:
+    """The expressions of ldpsql."""
+
+    def __init__(self, column: pl.Expr) -> None:
+        self._column = column
+
+    def perturb(self, mechanism: Mechanism | str) -> pl.Expr:
+        """Draw one report for each value, in the engine's own batches.
+
+        Raises:
+            ComputeError: at collection, with ldpsql's words, where a value cannot be perturbed.
+
+        """
+        read = registry().mechanism(mechanism)
+        reports = pl.Series(pa.array([], type_of(certify(read).reports))).dtype
+        return self._column.map_batches(lambda values: _perturbed(values, read), return_dtype=reports, is_elementwise=True)
+
+
+def _perturbed(values: pl.Series, mechanism: Mechanism) -> pl.Series:
+    reports = frames.perturb(values, mechanism)
+    assert isinstance(reports, pl.Series)  # noqa: S101  # a series gives a series
+    return reports

@@ -1,0 +1,435 @@
+"""Whole files and tables: what comes out, and that it is all of it or nothing, drawn once and charged once."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql import Charge, perturb_batches, perturb_copy, perturb_table
+from ldpsql.cli.perturb import perturb as perturb_command
+from ldpsql.errors import (
+    DestinationExists,
+    DestinationRefused,
+    InvalidParameter,
+    MissingValue,
+    NotReleased,
+    OutsideDomain,
+    SourceRefused,
+    UnfinishedRun,
+    WrongType,
+)
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.staging import staging_folder
+
+COMMAND = str(Path(sys.executable).with_name("ldpsql"))
+CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
+CITY = f"krr(epsilon=1, domain={CITIES})"
+AGE = "square_wave(epsilon=1, low=0, high=100, bins=20)"
+ROWS = 60_000
+
+
+@pytest.fixture
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBPyConnection]:
+    """Give people: three days, cities with shares 1/2, 1/4, 1/8, 1/8, an age and a secret that no test asks for."""
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect("people.duckdb") as con:
+        con.execute(
+            f"""CREATE TABLE people AS SELECT i % 3 AS day, {CITIES}[[1, 1, 1, 1, 2, 2, 3, 4][1 + i // 3 % 8]] AS city,
+                       20.0 + i % 40 AS age, 'secret ' || i AS secret FROM range({ROWS}) t(i)"""
+        )
+        yield con
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "budget.ledger", Policy(epsilon_budget="2", privacy_unit="row"))
+
+
+def spent(ledger: Ledger) -> int:
+    return len(ledger.history())
+
+
+def rows(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+    with con.cursor() as cursor:
+        return cursor.execute(sql).fetchall()
+
+
+def is_estimate(con: DuckDBPyConnection, reports: str) -> None:
+    fits(con.cursor().sql(f"SELECT city FROM {reports}").to_arrow_table()["city"])
+
+
+def fits(reports: pa.ChunkedArray) -> None:
+    """Check the shares of the cities; |z| < 5.5 for four of them fails honest reports with probability 1.5e-7."""
+    found = ldpsql.estimate(reports, CITY, "inv")
+    for share, error, truth in zip(found.estimate, found.std_error, [1 / 2, 1 / 4, 1 / 8, 1 / 8], strict=True):
+        assert abs(share - truth) < 5.5 * error
+
+
+# --- what comes out ---
+
+
+@pytest.mark.parametrize("end", ["parquet", "csv", "csv.gz", "arrow", "folder"])
+@pytest.mark.parametrize("start", ["table", "parquet", "csv", "arrow", "frame", "polars", "pattern"])
+def test_every_form_goes_in_and_comes_out(db: DuckDBPyConnection, start: str, end: str) -> None:
+    source: Any = {"table": "people", "pattern": "in*.parquet"}.get(start, f"in.{start}")
+    frame = db.cursor().sql("FROM people").to_arrow_table()
+    if start in ("parquet", "csv"):
+        db.execute(f"COPY people TO '{source}'")
+    elif start == "pattern":
+        db.execute("COPY (FROM people WHERE day < 1) TO 'in1.parquet'")
+        db.execute("COPY (FROM people WHERE day >= 1) TO 'in2.parquet'")
+    elif start == "arrow":
+        with pa.ipc.new_file(source, frame.schema) as writer:
+            writer.write_table(frame, 10_000)
+    elif start in ("frame", "polars"):
+        source = frame if start == "frame" else pl.from_arrow(frame)
+    out = "out" if end == "folder" else f"out.{end}"
+    run = perturb_copy(db, source, out, {"city": CITY, "age": AGE}, keep=["day"])
+    assert (run.rows, run.resumed) == (ROWS, 0)
+    if end == "arrow":
+        result = pa.ipc.open_file(out).read_all()
+    else:
+        result = db.cursor().sql(f"FROM '{out}/*.parquet'" if end == "folder" else f"FROM '{out}'").to_arrow_table()
+    assert result.schema.names == ["day", "city", "age"]
+    assert result.schema.field("age").type == pa.int64()  # bins
+    assert result["day"].to_pylist().count(2) == ROWS // 3
+    fits(result["city"])
+    for file in [Path(out)] if Path(out).is_file() else Path(out).iterdir():
+        assert b"secret" not in file.read_bytes()
+    assert not [name for name in os.listdir() if name.startswith(".")]
+
+
+def test_reports_stay_beside_the_rows_they_belong_to(db: DuckDBPyConnection) -> None:
+    db.execute("COPY (SELECT i AS id, i % 2 AS x FROM range(400_000) t(i)) TO 'in.parquet'")
+    perturb_copy(db, "in.parquet", "out.parquet", {"x": "krr(epsilon=20, domain=[0, 1])"}, keep=["id"])
+    # at epsilon 20 a report lies with probability 2e-9, so one lie in 400,000 has probability 8e-4, and three 1e-10
+    assert rows(db, "SELECT count(*) FILTER (WHERE id % 2 <> x) < 3, count(DISTINCT id) FROM 'out.parquet'") == [
+        (True, 400_000)
+    ]
+    assert rows(db, "SELECT bool_and(id >= before) FROM (SELECT id, lag(id, 1, 0) OVER () AS before FROM 'out.parquet')") == [
+        (True,)
+    ]
+
+
+def test_partitions_are_folders_that_duckdb_reads_back(db: DuckDBPyConnection) -> None:
+    run = perturb_copy(db, "people", "out", {"city": CITY}, keep=["day"], partition_by=["day"])
+    assert run.rows == ROWS
+    found = rows(
+        db, "SELECT day, count(*) FROM read_parquet('out/**/*.parquet', hive_partitioning := true) GROUP BY ALL ORDER BY day"
+    )
+    assert found == [(day, ROWS // 3) for day in range(3)]
+    perturb_copy(db, "out", "again.parquet", {"city": CITY}, keep=["day"])  # and ldpsql does
+    assert rows(db, "SELECT count(DISTINCT day) FROM 'again.parquet'") == [(3,)]
+
+
+def test_a_table_is_there_at_once_and_keeps_the_type_of_the_reports(db: DuckDBPyConnection) -> None:
+    db.execute("CREATE SCHEMA s")
+    run = perturb_table(
+        db, "people", "s.reports", {"city": CITY, "age": "oue(epsilon=1, domain=[20.0, 21.0], outside='as:20')"}
+    )
+    assert run.rows == ROWS
+    assert rows(db, "SELECT column_name, column_type FROM (DESCRIBE s.reports)") == [("city", "VARCHAR"), ("age", "UBIGINT[]")]
+    is_estimate(db, "s.reports")
+    with pytest.raises(DestinationExists):
+        perturb_table(db, "people", "s.reports", {"city": CITY})
+    perturb_table(db, "people", "s.reports", {"city": CITY}, append=True)
+    assert rows(db, "SELECT count(*), count(age) FROM s.reports") == [(2 * ROWS, ROWS)]
+    perturb_table(db, "people", "s.reports", {"city": CITY}, replace=True)
+    assert rows(db, "SELECT count(*) FROM s.reports") == [(ROWS,)]
+
+
+def test_batches_are_perturbed_when_they_are_read(db: DuckDBPyConnection) -> None:
+    table = pa.table({"x": [0, 1] * 50, "y": range(100), "z": ["a"] * 100})
+    made = perturb_batches(table, {"x": "krr(epsilon=1, domain=[0, 1])"}, keep=["y"])
+    assert made.schema.names == ["x", "y"]
+    assert made.read_all()["y"].to_pylist() == list(range(100))
+    with pytest.raises(WrongType):
+        perturb_batches([1, 2], {"x": "krr(epsilon=1, domain=[0, 1])"})
+    for columns, keep in (({}, ()), ({"x": CITY}, ("x",))):
+        with pytest.raises(InvalidParameter):
+            perturb_batches(table, columns, keep=keep)
+
+
+# --- all or nothing ---
+
+
+@pytest.mark.parametrize("out", ["out.parquet", "out.csv", "out.arrow", "out"])
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [("'Turin'", OutsideDomain), ("NULL", MissingValue)],
+)
+def test_one_bad_value_at_the_end_leaves_nothing(
+    db: DuckDBPyConnection, out: str, change: str, refusal: type[Exception]
+) -> None:
+    db.execute(f"COPY (FROM people UNION ALL SELECT 0, {change}, 1, 'x') TO 'in.parquet'")
+    before = sorted(os.listdir())
+    with pytest.raises(refusal) as caught:
+        perturb_copy(db, "in.parquet", out, {"city": CITY})
+    assert "Turin" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert sorted(os.listdir()) == before
+    with pytest.raises(refusal):
+        perturb_table(db, "in.parquet", "reports", {"city": CITY})
+    assert rows(db, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reports'") == [(0,)]
+
+
+def test_a_broken_csv_is_refused_without_its_text(db: DuckDBPyConnection) -> None:
+    lines = ["city,age"] + [f"Lima,{i % 100}" for i in range(50_000)] + ["Lima,Turin 77"]
+    Path("in.csv").write_text("\n".join(lines))
+    with pytest.raises(SourceRefused) as caught:
+        perturb_copy(db, "in.csv", "out.parquet", {"age": AGE})
+    assert "Turin" not in repr(caught.value) + str(caught.value)
+    assert caught.value.__context__ is None
+    assert not Path("out.parquet").exists()
+
+
+def test_what_cannot_be_done_is_refused_before_anything_is_drawn(db: DuckDBPyConnection) -> None:
+    Path("taken.parquet").write_text("mine")
+    for source, out, columns, options, refusal in (
+        ("people", "taken.parquet", {"city": CITY}, {}, DestinationExists),
+        ("people", "nowhere/out.parquet", {"city": CITY}, {}, DestinationRefused),
+        ("people", "out.xlsx", {"city": CITY}, {}, DestinationRefused),
+        ("people", "out.parquet", {"city": CITY}, {"partition_by": ["city"]}, DestinationRefused),
+        ("people", "out", {"city": CITY}, {"partition_by": ["day"]}, InvalidParameter),
+        ("people", "out.parquet", {"city": CITY}, {"keep": ["city"]}, InvalidParameter),
+        ("people", "out.parquet", {"town": CITY}, {}, SourceRefused),
+        ("nobody", "out.parquet", {"city": CITY}, {}, SourceRefused),
+        ("nobody.parquet", "out.parquet", {"city": CITY}, {}, SourceRefused),
+        ("taken.parquet", "out.parquet", {"city": CITY}, {}, SourceRefused),
+        ("people", "out.parquet", {"secret": AGE}, {}, WrongType),
+    ):
+        with pytest.raises(refusal):
+            perturb_copy(db, source, out, columns, **options)  # type: ignore[arg-type]
+    assert Path("taken.parquet").read_text() == "mine"
+    assert sorted(os.listdir()) == ["people.duckdb", "people.duckdb.wal", "taken.parquet"]
+
+
+def test_replacing_needs_to_be_said_and_is_complete(db: DuckDBPyConnection) -> None:
+    for out in ("out.parquet", "out"):
+        perturb_copy(db, "people", out, {"city": CITY})
+        with pytest.raises(DestinationExists):
+            perturb_copy(db, "people", out, {"city": CITY})
+        perturb_copy(db, "people", out, {"city": CITY}, keep=["day"], replace=True)
+        source = f"'{out}/*.parquet'" if out == "out" else f"'{out}'"
+        assert rows(db, f"SELECT count(*), max(day) FROM {source}") == [(ROWS, 2)]
+    Path("plain").write_text("a file in the way of a folder")
+    perturb_copy(db, "people", "plain", {"city": CITY}, replace=True)
+    assert rows(db, "SELECT count(*) FROM 'plain/*.parquet'") == [(ROWS,)]
+
+
+def test_nothing_to_perturb_is_an_empty_result(db: DuckDBPyConnection) -> None:
+    perturb_copy(db, db.sql("FROM people LIMIT 0").to_arrow_table(), "none.parquet", {"city": CITY, "age": AGE})
+    perturb_copy(db, "none.parquet", "none", {"city": CITY})
+    assert rows(db, "SELECT column_name, column_type FROM (DESCRIBE FROM 'none.parquet')") == [
+        ("city", "VARCHAR"),
+        ("age", "BIGINT"),
+    ]
+    assert rows(db, "SELECT count(*) FROM 'none/*.parquet'") == [(0,)]
+
+
+def test_names_and_types_of_any_kind_pass_through(db: DuckDBPyConnection) -> None:
+    db.execute(
+        "CREATE TABLE odd AS SELECT 'a'::ENUM('a', 'b') AS \"it's\", 1 AS day, {'k': [1, 2]} AS s, DATE '2020-01-01' AS d"
+    )
+    perturb_copy(db, "odd", "o'ut", {"it's": "krr(1, ['a', 'b'])"}, keep=["day", "s", "d"], partition_by=["day"])
+    found = rows(db, "SELECT day, s, d FROM read_parquet('o''ut/*/*.parquet', hive_partitioning := true)")
+    assert found == [(1, {"k": [1, 2]}, datetime.date(2020, 1, 1))]
+
+
+# --- resuming ---
+
+
+def interrupt_after(calls: int) -> Any:
+    left = [calls]
+
+    def progress(done: int, total: int | None) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.fixture
+def three_files(db: DuckDBPyConnection) -> str:
+    for day in range(3):
+        db.execute(f"COPY (FROM people WHERE day = {day}) TO 'in{day}.parquet'")
+    return "in*.parquet"
+
+
+def test_a_resumed_run_draws_only_what_is_missing_and_is_charged_once(
+    db: DuckDBPyConnection, three_files: str, ledger: Ledger, tmp_path: Path
+) -> None:
+    charge = Charge(ledger, "people")
+    with pytest.raises(KeyboardInterrupt):
+        perturb_copy(db, three_files, "out", {"city": CITY}, charge=charge, progress=interrupt_after(3))
+    assert not Path("out").exists()
+    assert rows(db, "SELECT count(*) FROM glob('**/*.parquet') WHERE file NOT LIKE 'in%'") == [(0,)]
+    kept = {p.name: p.read_bytes() for p in staging_folder(tmp_path / "out").rglob("part-*") if p.is_file()}
+    assert len(kept) == 2
+    with pytest.raises(UnfinishedRun, match="not finished"):
+        perturb_copy(db, three_files, "out", {"city": CITY}, charge=charge)
+    with pytest.raises(UnfinishedRun, match="mechanisms"):
+        perturb_copy(db, three_files, "out", {"city": CITY.replace("1", "2")}, charge=charge, resume=True)
+    with pytest.raises(UnfinishedRun, match="ledger"):
+        perturb_copy(db, three_files, "out", {"city": CITY}, resume=True)
+    run = perturb_copy(db, three_files, "out", {"city": CITY}, charge=charge, resume=True)
+    assert (run.parts, run.resumed, run.rows) == (1, 2, ROWS // 3)
+    assert all((tmp_path / "out" / f"{name}.parquet").read_bytes() == held for name, held in kept.items())
+    is_estimate(db, "'out/*.parquet'")
+    assert [row["state"] for row in ledger.history()] == ["published"]
+    assert not staging_folder(tmp_path / "out").exists()
+
+
+def test_a_large_file_is_resumed_by_its_row_groups(db: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ldpsql.sources.PART_ROWS", 20_000)
+    db.execute("COPY (SELECT *, [day] AS days FROM people) TO 'in.parquet' (ROW_GROUP_SIZE 10_240)")
+    for keep in ("day", "days"):  # a list is read by DuckDB, not by Arrow
+        with pytest.raises(KeyboardInterrupt):
+            perturb_copy(db, "in.parquet", "out", {"city": CITY}, keep=[keep], progress=interrupt_after(3))
+        run = perturb_copy(db, "in.parquet", "out", {"city": CITY}, keep=[keep], resume=True, replace=True)
+        assert run.resumed > 0
+        assert run.parts > 0
+        total = "sum(day)" if keep == "day" else "sum(days[1])"
+        assert rows(db, f"SELECT count(*), {total} FROM 'out/*.parquet'") == [(ROWS, ROWS)]
+        Path("out").rename(f"out_{keep}")
+
+
+def test_a_changed_input_is_not_resumed(db: DuckDBPyConnection, three_files: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        perturb_copy(db, three_files, "out", {"city": CITY}, progress=interrupt_after(3))
+    db.execute("COPY (FROM people WHERE day = 0 LIMIT 7) TO 'in0.parquet'")
+    with pytest.raises(UnfinishedRun):
+        perturb_copy(db, three_files, "out", {"city": CITY}, resume=True)
+    run = perturb_copy(db, three_files, "out", {"city": CITY}, replace=True)
+    assert (run.resumed, run.rows) == (0, 7 + 2 * ROWS // 3)
+
+
+def test_two_runs_to_one_destination_do_not_meet(db: DuckDBPyConnection) -> None:
+    seen: list[tuple[int, int | None]] = []
+
+    def progress(done: int, total: int | None) -> None:
+        if not seen:
+            with pytest.raises(UnfinishedRun, match="another run"):
+                perturb_copy(db, "people", "out.parquet", {"city": CITY})
+            seen.append((done, total))
+
+    perturb_copy(db, "people", "out.parquet", {"city": CITY}, progress=progress)
+    assert seen == [(ROWS, ROWS)]
+
+
+# --- the ledger ---
+
+
+def test_a_run_is_charged_before_it_draws_and_published_after(db: DuckDBPyConnection, ledger: Ledger) -> None:
+    charge, states = Charge(ledger, "people"), []
+    progress = lambda done, total: states.append(ledger.history()[-1]["state"])  # noqa: E731
+    run = perturb_copy(db, "people", "out.parquet", {"city": CITY}, charge=charge, progress=progress)
+    assert set(states) == {"charged"}
+    assert ledger.release_of(run.release).state == "published"
+    Path("out.parquet").unlink()
+    with pytest.raises(DestinationExists, match="published there before"):  # drawing again is not free
+        perturb_copy(db, "people", "out.parquet", {"city": CITY}, charge=charge)
+    perturb_copy(db, "people", "out.parquet", {"city": CITY}, charge=charge, replace=True)
+    with pytest.raises(ldpsql.LdpError, match="LDP31"):  # 2 of 2 are spent
+        perturb_copy(db, "people", "other.parquet", {"city": CITY}, charge=charge)
+    assert not Path("other.parquet").exists()
+    assert spent(ledger) == 2
+
+
+def test_tables_are_charged_by_part_and_a_table_that_is_there_is_never_drawn_free_of_charge(
+    db: DuckDBPyConnection, ledger: Ledger
+) -> None:
+    for day in range(3):
+        db.execute(f"CREATE VIEW day{day} AS FROM people WHERE day = {day}")
+        perturb_table(db, f"day{day}", "reports", {"city": CITY}, charge=Charge(ledger, "people", f"{day}"), append=True)
+    assert spent(ledger) == 3
+    assert rows(db, "SELECT count(*) FROM reports") == [(ROWS,)]
+    with pytest.raises(DestinationExists, match="published there before"):
+        perturb_table(db, "day0", "reports", {"city": CITY}, charge=Charge(ledger, "people", "0"), append=True, resume=True)
+    assert rows(db, "SELECT count(*) FROM reports") == [(ROWS,)]
+
+
+def test_users_are_charged_where_the_ledger_charges_by_user(db: DuckDBPyConnection, tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "users.ledger", Policy(epsilon_budget="3", privacy_unit="user"))
+    db.execute("CREATE VIEW visits AS SELECT city, i % 30_000 AS who FROM (SELECT city, row_number() OVER () AS i FROM people)")
+    run = perturb_copy(db, "visits", "out.parquet", {"city": CITY}, charge=Charge(ledger, "people", user="who"))
+    assert run.rows == ROWS
+    with pytest.raises(ldpsql.LdpError, match="LDP31"):  # two reports each at epsilon 1 are spent, two more are too many
+        perturb_copy(db, "visits", "more.parquet", {"city": CITY}, charge=Charge(ledger, "people", user="who"))
+    stream = db.cursor().sql("FROM visits").to_arrow_reader(1000)
+    with pytest.raises(SourceRefused, match="twice"):
+        perturb_copy(db, stream, "x.parquet", {"city": CITY}, charge=Charge(ledger, "people", user="who"))
+
+
+def test_a_connection_with_a_ledger_draws_nothing_that_is_not_charged(ledger: Ledger, db: DuckDBPyConnection) -> None:
+    ldpsql.attach(db, ledger=ledger, name="other_name")
+    with pytest.raises(NotReleased):
+        perturb_copy(db, "people", "out.parquet", {"city": CITY})
+    with pytest.raises(NotReleased):
+        perturb_table(db, "people", "reports", {"city": CITY})
+    perturb_copy(db, "people", "out.parquet", {"city": CITY}, charge=Charge(ledger, "people"))
+
+
+# --- the command ---
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, "perturb", *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_command_perturbs_files_and_tables(db: DuckDBPyConnection, ledger: Ledger) -> None:
+    db.execute("COPY people TO 'in.parquet'")
+    db.close()
+    done = command(
+        "in.parquet", "out", "-c", "city", "-m", CITY, "-c", "age", "-m", AGE, "--keep", "day", "--partition-by", "day"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"perturbed {ROWS:,} rows\n")
+    charged = ("--ledger", str(ledger.path), "--dataset", "people")
+    done = command("people", "reports", "-c", "city", "-m", CITY, "--table", "-d", "people.duckdb", *charged)
+    assert done.returncode == 0, done.stderr
+    assert spent(ledger) == 1
+    with duckdb.connect("people.duckdb") as con:
+        is_estimate(con, "reports")
+    done = command("in.parquet", "x.csv", "-c", "city", "-m", "krr(epsilon=1, domain=['Lima', 'Oslo'])")
+    assert (done.returncode, done.stdout, Path("x.csv").exists()) == (3, "", False)
+
+
+def test_options_of_the_command_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    for options in (
+        {"column": ["a", "b"], "mechanism": [CITY]},
+        {"column": ["a", "a"], "mechanism": [CITY, CITY]},
+        {"column": ["a"], "mechanism": [CITY], "append": True},
+        {"column": ["a"], "mechanism": [CITY], "table": True, "partition_by": ["a"]},
+        {"column": ["a"], "mechanism": [CITY], "dataset": "people"},
+        {"column": ["a"], "mechanism": [CITY], "database": str(tmp_path / "nothing.duckdb")},
+    ):
+        with pytest.raises(InvalidParameter):
+            perturb_command("in.parquet", "out.parquet", **options)
+
+
+def test_control_c_ends_the_command_with_130_and_leaves_nothing(db: DuckDBPyConnection, tmp_path: Path) -> None:
+    db.execute("COPY (SELECT i % 100 AS x FROM range(20_000_000) t(i)) TO 'in.parquet'")
+    arguments = [COMMAND, "perturb", "in.parquet", "out.parquet", "-c", "x", "-m", f"krr(1, {list(range(100))})"]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    staged = staging_folder(tmp_path / "out.parquet") / "part-00000.tmp"
+    while not staged.exists() and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, "interrupted: nothing was published\n")
+    assert sorted(os.listdir()) == ["in.parquet", "people.duckdb", "people.duckdb.wal"]

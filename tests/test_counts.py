@@ -1,0 +1,194 @@
+"""Counts that add up, supports of sets, and the engines that feed them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+import ldpsql.polars
+from ldpsql import Counts, merge, partial_counts, partial_supports
+from ldpsql.errors import BadCounts, ImpossibleReport, InvalidParameter, NoReports, SourceRefused
+
+CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
+MECHANISMS = {
+    "text": f"krr(epsilon=1, domain={CITIES})",
+    "sets": f"oue(epsilon=1, domain={CITIES})",
+    "hashes": f"olh(epsilon=1, domain={CITIES})",
+    "private hashes": f"olh(epsilon=1, domain={CITIES}, seeds='private')",
+}
+
+
+def reports(mechanism: str, rows: int = 5000) -> pa.Table:
+    values = pa.array(CITIES).take(pa.array(np.minimum(np.arange(rows) % 7, 3)))
+    return pa.table({"city": ldpsql.perturb(values, mechanism)})
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+@pytest.mark.parametrize("estimator", ["ibu", "inv"])
+def test_parts_add_up_to_the_same_estimate_to_the_last_bit(kind: str, estimator: str) -> None:
+    mechanism, table = MECHANISMS[kind], reports(MECHANISMS[kind])
+    whole = ldpsql.estimate(table["city"], mechanism, estimator)
+    parts = [partial_counts(table.slice(start, 700), "city") for start in range(0, 5000, 700)]
+    for counts in (merge(parts), merge(reversed(parts)), sum(parts[1:], parts[0]), Counts.from_arrow(merge(parts).to_arrow())):
+        found = ldpsql.estimate(counts, mechanism, estimator)
+        assert (found.estimate == whole.estimate).all()
+        assert (found.std_error == whole.std_error).all()
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_frames_of_every_engine_give_the_same_estimate(kind: str) -> None:
+    mechanism, table = MECHANISMS[kind], reports(MECHANISMS[kind])
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    whole = ldpsql.estimate(frame["city"], mechanism).estimate
+    for given in (table, table.to_reader(100), frame, frame.lazy()):
+        assert (ldpsql.estimate(given, "city", mechanism).estimate == whole).all()
+        if not isinstance(given, pa.RecordBatchReader):
+            assert (ldpsql.estimate(given, column="city", mechanism=mechanism, estimator="ibu").estimate == whole).all()
+
+
+def test_nulls_are_left_out_and_nothing_is_refused() -> None:
+    mechanism = MECHANISMS["text"]
+    table = pa.table({"city": pa.array(["Lima", None, "Oslo", None])})
+    counts = partial_counts(table, "city")
+    assert dict(zip(counts.reports.to_pylist(), counts.numbers.to_pylist(), strict=True)) == {"Lima": 1, "Oslo": 1}
+    for empty in (pa.table({"city": pa.nulls(3, pa.string())}), pa.table({"city": pa.array([], pa.string())})):
+        with pytest.raises(NoReports):
+            ldpsql.estimate(empty, "city", mechanism)
+    with pytest.raises(NoReports):
+        merge([])
+    with pytest.raises(SourceRefused):
+        partial_counts(table, "town")
+    with pytest.raises(BadCounts):
+        Counts.from_arrow(pa.table({"report": ["a"], "m": [1]}))
+    with pytest.raises(BadCounts):
+        Counts.from_arrow(pa.table({"report": ["a"], "n": [-1]}))
+    much = Counts.from_arrow(pa.table({"report": ["a"], "n": [2**53 - 1]}))
+    with pytest.raises(BadCounts):
+        merge([much, much])
+
+
+def test_sql_counts_and_streamed_counts_are_the_same(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE r AS SELECT ldp.perturb('Lima', city()) AS city FROM range(10_000)")
+    in_sql = con.sql("SELECT city AS report, count(*) AS n FROM r GROUP BY city").to_arrow_table()
+    streamed = partial_counts(con.sql("FROM r").to_arrow_reader(1000), "city")
+    mechanism = MECHANISMS["text"]
+    a, b = (ldpsql.estimate(counts, mechanism).estimate for counts in (Counts.from_arrow(in_sql), streamed))
+    assert (a == b).all()
+    assert [row["estimate"] for row in con.execute("SELECT ldp.ibu(city, city()) FROM r").fetchall()[0][0]] == a.tolist()
+
+
+# --- sets ---
+
+
+@pytest.mark.parametrize("size", [3, 64, 65, 130])
+@pytest.mark.parametrize("name", ["oue", "rappor", "subset_selection"])
+def test_supports_give_the_inversion_of_all_reports(name: str, size: int) -> None:
+    mechanism = f"{name}(epsilon=1, domain={list(range(size))})"
+    table = pa.table({"x": ldpsql.perturb((np.arange(4000) % size // 2).tolist(), mechanism)})
+    parts = [partial_supports(table.slice(start, 900), "x", mechanism) for start in range(0, 4000, 900)]
+    whole = merge(parts)
+    bits = [sum(bin(word).count("1") for word in row) for row in table["x"].to_pylist()]
+    assert (whole.reports, int(whole.numbers.sum())) == (4000, sum(bits))
+    found = whole.inv()
+    expected = ldpsql.estimate(table["x"], mechanism, "inv")
+    assert np.allclose(found["estimate"].to_numpy(), expected.estimate, atol=1e-12)
+    inside = (found["low"].to_numpy() <= found["estimate"].to_numpy()) & (
+        found["estimate"].to_numpy() <= found["high"].to_numpy()
+    )
+    assert inside.all()
+
+
+def test_the_errors_of_supports_are_those_that_occur() -> None:
+    mechanism, truth = f"oue(epsilon=1, domain={CITIES})", np.array([0.5, 0.5, 0.0, 0.0])
+    found = [
+        partial_supports(pa.table({"x": ldpsql.perturb(CITIES[:2] * 500, mechanism)}), "x", mechanism).inv() for _ in range(200)
+    ]
+    z = np.array([(t["estimate"].to_numpy() - truth) / t["std_error"].to_numpy() for t in found])
+    # 800 squared normal values, four in a run nearly independent: their sum leaves 800 +- 5.5 * sqrt(1600) with about 1e-7,
+    # a little more for the skewness of chi-square
+    assert abs((z**2).sum() - 800) < 6 * np.sqrt(1600)
+    covered = np.mean([(t["low"].to_numpy() <= truth) & (truth <= t["high"].to_numpy()) for t in found])
+    assert covered > 0.95 - 6 * np.sqrt(0.95 * 0.05 / 800)
+
+
+def test_what_are_no_sets_is_refused() -> None:
+    with pytest.raises(InvalidParameter):
+        partial_supports(reports(MECHANISMS["text"]), "city", MECHANISMS["text"])
+    with pytest.raises(ImpossibleReport):
+        partial_supports(reports(MECHANISMS["text"]), "city", MECHANISMS["sets"])
+    with pytest.raises(ImpossibleReport):  # a bit beyond the last value
+        partial_supports(pa.table({"x": pa.array([[16]], pa.list_(pa.uint64()))}), "x", MECHANISMS["sets"])
+    sets = f"subset_selection(epsilon=1, domain={CITIES})"
+    with pytest.raises(ImpossibleReport):  # all four of them
+        partial_supports(pa.table({"x": pa.array([[15]], pa.list_(pa.uint64()))}), "x", sets)
+    with pytest.raises(NoReports):
+        partial_supports(pa.table({"x": pa.array([], pa.list_(pa.uint64()))}), "x", sets).inv()
+
+
+def test_a_hundred_times_the_reports_take_no_longer_once_counted() -> None:
+    mechanism = f"krr(epsilon=1, domain={list(range(50))})"
+    counts = partial_counts(pa.table({"x": ldpsql.perturb([i % 50 for i in range(20_000)], mechanism)}), "x")
+    times: dict[int, list[float]] = {1: [], 10**5: []}
+    for _ in range(7):
+        for factor, taken in times.items():
+            many = Counts(counts.reports, pa.array(counts.numbers.to_numpy() * np.uint64(factor)))
+            start = process_time()
+            ldpsql.estimate(many, mechanism, "inv(misfit='allow')")
+            taken.append(process_time() - start)
+    assert np.median(times[10**5]) < 3 * np.median(times[1])
+
+
+# --- Polars ---
+
+
+def test_the_namespace_perturbs_eager_lazy_and_streaming(tmp_path: Path) -> None:
+    mechanism = MECHANISMS["text"]
+    frame = pl.DataFrame({"day": [0, 1, 2] * 20_000, "city": CITIES * 15_000})
+    expression = pl.col("city").ldp.perturb(mechanism)  # type: ignore[attr-defined]
+    frame.lazy().with_columns(expression).sink_parquet(tmp_path / "out.parquet")
+    for made in (
+        frame.with_columns(expression),
+        frame.lazy().with_columns(expression).collect(),
+        frame.lazy().with_columns(expression).collect(engine="streaming"),
+        pl.read_parquet(tmp_path / "out.parquet"),
+    ):
+        assert made.schema == frame.schema
+        assert made["day"].equals(frame["day"])
+        found = ldpsql.estimate(made, "city", mechanism, "inv")
+        # four frames of four shares, each 5.5 standard errors off with probability 4e-8
+        assert (abs(found.estimate - 0.25) < 5.5 * found.std_error).all()
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_the_namespace_gives_reports_of_every_type(kind: str) -> None:
+    frame = pl.DataFrame({"city": CITIES * 500})
+    made = frame.lazy().select(pl.col("city").ldp.perturb(MECHANISMS[kind]))  # type: ignore[attr-defined]
+    assert made.collect_schema() == made.collect().schema
+    assert ldpsql.estimate(made, "city", MECHANISMS[kind], "inv").diagnosis.reports == 2000
+
+
+def test_two_calls_are_two_draws_and_one_expression_is_one() -> None:
+    frame = pl.DataFrame({"x": [0] * 200}).lazy()
+    coin = "krr(epsilon='0.000001', domain=[0, 1])"
+    shared, other = (pl.col("x").ldp.perturb(coin) for _ in range(2))  # type: ignore[attr-defined]
+    two = frame.select(a=shared, b=other).collect()
+    assert not two["a"].equals(two["b"])  # equal with probability 2^-200
+    one = frame.select(a=shared, b=shared).collect()
+    assert one["a"].equals(one["b"])
+    again = frame.select(a=shared)
+    assert not again.collect()["a"].equals(again.collect()["a"])
+
+
+def test_a_value_outside_of_the_domain_is_refused_without_being_told() -> None:
+    frame = pl.DataFrame({"city": ["Turin"]})
+    with pytest.raises(Exception, match="LDP302") as caught:
+        frame.select(pl.col("city").ldp.perturb(MECHANISMS["text"]))  # type: ignore[attr-defined]
+    assert "Turin" not in str(caught.value)

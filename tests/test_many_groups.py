@@ -1,0 +1,64 @@
+"""Very many groups, some at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql.errors import DestinationExists, InvalidParameter, UnknownName
+
+CITY = "krr(epsilon=1, domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])"
+
+
+@pytest.fixture
+def reports(con: DuckDBPyConnection) -> DuckDBPyConnection:
+    con.execute(
+        """CREATE TABLE reports AS SELECT i % 500 AS "the day", CASE WHEN i % 3 > 0 THEN i % 3 END AS kind,
+                  CASE WHEN i % 500 > 0 THEN ldp.perturb('Lima', city()) END AS city FROM range(150_000) t(i)"""
+    )
+    return con
+
+
+def rows(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+    return con.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("at_once", [10**6, 1000, 50])
+@pytest.mark.parametrize("estimator", ["ibu", "inv(confidence=0.9)"])
+def test_groups_in_steps_are_the_groups_of_one_statement(
+    reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, at_once: int, estimator: str
+) -> None:
+    monkeypatch.setattr("ldpsql.many_groups.CELLS_AT_ONCE", at_once)
+    options: dict[str, Any] = {"report": "city", "keys": ["the day", "kind"], "mechanism": CITY, "estimator": estimator}
+    assert ldpsql.estimate_groups(reports, "reports", "found", **options) == 499 * 3  # NULL is a kind; day 0 has no report
+    name, _, given = estimator.rstrip(")").partition("(")
+    call = f"ldp.{name}(city, city(){', ' + given.replace('=', ' := ') if given else ''})"
+    expected = f"""SELECT "the day", kind, unnest({call}, recursive := true), count(city) AS n
+                   FROM reports GROUP BY "the day", kind HAVING count(city) > 0 ORDER BY ALL"""
+    assert rows(reports, "FROM found ORDER BY ALL") == rows(reports, expected)
+
+
+def test_a_table_that_is_there_stays_unless_it_is_to_be_replaced(reports: DuckDBPyConnection) -> None:
+    reports.execute("CREATE TABLE found AS SELECT 1 AS mine")
+    with pytest.raises(DestinationExists):
+        ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY)
+    with pytest.raises(duckdb.Error, match="LDP401"):  # the kind is no city
+        ldpsql.estimate_groups(
+            reports, "reports", "found", report="the day", keys=["kind"], mechanism="krr(1, [1, 2])", replace=True
+        )
+    assert rows(reports, "FROM found") == [(1,)]
+    assert ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY, replace=True) == 3
+    assert rows(reports, "SELECT sum(n) // 4 FROM found") == [(150_000 - 300,)]
+
+
+def test_what_makes_no_sense_is_refused(reports: DuckDBPyConnection) -> None:
+    with pytest.raises(InvalidParameter):
+        ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=[], mechanism=CITY)
+    with pytest.raises(UnknownName):
+        ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY, estimator="ibo")
+    with pytest.raises(duckdb.CatalogException):
+        ldpsql.estimate_groups(reports, "nothing", "found", report="city", keys=["kind"], mechanism=CITY)
