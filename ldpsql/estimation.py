@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Floats, Operator, SupportOperator, collapsed, operator, packed
 from ldpsql.reports import HashReports, SetReports, distinct, impossible
 from ldpsql.uncertainty import (
@@ -217,7 +217,8 @@ class Estimate:
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
     """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
-    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts), estimator)
+    known = certify(mechanism)
+    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts, known.layout, known.named), estimator)
 
 
 def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
@@ -229,21 +230,28 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
         NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
-    if not len(likelihood.counts) or not (likelihood.n > 0).all():
-        raise NoReports("there is not a single report to estimate from", "perturb some values first")
-    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
-    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
-        raise impossible()
-    described = certify(source) if isinstance(source, Mechanism) else source
-    if isinstance(described, CertifiedMechanism):
-        likelihood = replace(likelihood, layout=described.layout, named=described.named)
+    check_possible(likelihood)
     fit = estimator.fit(likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
             "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
         )
-    return Estimates(described, estimator, likelihood, fit)
+    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
+
+
+def check_possible(likelihood: Likelihood) -> None:
+    """Refuse a group without a report, and a report without a chance.
+
+    Raises:
+        NoReports, ImpossibleReport: where there is one.
+
+    """
+    if not len(likelihood.counts) or not (likelihood.n > 0).all():
+        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
+    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
+        raise impossible()
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
@@ -278,13 +286,14 @@ def _likelihoods(
 ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     known = certify(mechanism)
     if isinstance(known.reports, Domain):
-        yield np.arange(groups), Likelihood(operator_of(mechanism), align(reports, numbers, group, groups, known.reports))
+        counts = align(reports, numbers, group, groups, known.reports)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout, known.named)
         return
     weights = whole_numbers(numbers)
     if isinstance(known.reports, HashReports) and known.reports.listed is not None:
         cells = group * len(known.reports) + known.reports.positions(reports)
-        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).reshape(groups, -1)
-        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.astype(np.float64))
+        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).astype(np.float64)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.reshape(groups, -1), known.layout)
         return
     words, channel = known.reports.read(reports), known.channel
     if not isinstance(channel, SetChannel) or not channel.possible(words).all():
@@ -292,7 +301,7 @@ def _likelihoods(
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
         octets, added = collapsed(packed(channel, words[at]), weights[at])
-        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None])
+        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None], known.layout)
 
 
 def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:

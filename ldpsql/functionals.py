@@ -16,11 +16,12 @@ import pyarrow as pa
 from ldpsql.domain import Domain, family, shown_type
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimation import Estimates
-from ldpsql.estimator import simplex_projection
+from ldpsql.estimator import Status
 from ldpsql.mechanism import Mechanism
 from ldpsql.metric import Grid
 from ldpsql.operators import Floats
 from ldpsql.privacy import MetricLdp
+from ldpsql.uncertainty import best_fit
 
 _DAY = 86_400.0
 
@@ -237,8 +238,18 @@ def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
     """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
     likelihood = found.likelihood
-    centre, variance = likelihood.operator.functionals(likelihood.shares, simplex_projection(found.fit.theta), c)
+    centre, variance = likelihood.operator.functionals(likelihood.shares, _likeliest(found), c)
     return centre, np.sqrt(np.maximum(variance, 0.0) / likelihood.n[:, None])
+
+
+def _likeliest(found: Estimates) -> Floats:
+    """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
+    if all(status is Status.CERTIFIED for status in found.fit.status):
+        return found.fit.theta
+    exact = found.likelihood.operator.maximum(found.likelihood.shares)
+    if exact is not None:
+        return exact
+    return np.concatenate([best_fit(found.likelihood.group(i)) for i in range(len(found.fit.theta))])
 
 
 def _first(holds: np.ndarray) -> np.ndarray:

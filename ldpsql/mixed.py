@@ -15,7 +15,7 @@ from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidPar
 from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, Operator, ProductOperator, StackOperator, SupportOperator, packed
+from ldpsql.operators import Operator, ProductOperator, StackOperator, SupportOperator, packed
 from ldpsql.reports import HashReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
@@ -69,15 +69,15 @@ class Mixed:
         places = self.places(pairs.field("level"))
         if (places < 0).any():
             raise ImpossibleReport("some reports have no level, or one that no mechanism is declared for", _LEVELS)
-        found: list[list[tuple[Operator, Floats]]] = [[] for _ in range(groups)]
+        found: list[list[Likelihood]] = [[] for _ in range(groups)]
         for place in np.unique(places):
             rows = np.flatnonzero(places == place)
             there, own = np.unique(group[rows], return_inverse=True)
             reports = _of_one_type(pairs.field("report"), rows)
             parts = likelihoods(self.mechanisms[place], reports, numbers.take(pa.array(rows)), own.ravel(), len(there))
             for held, likelihood in parts:
-                for i, counts in zip(held, likelihood.counts, strict=True):
-                    found[there[i]].append((likelihood.operator, counts))
+                for row, i in enumerate(held):
+                    found[there[i]].append(likelihood.group(row))
         for i, levels in enumerate(found):
             if levels:
                 yield np.array([i]), _stacked(levels)
@@ -129,7 +129,8 @@ class Repeated:
             taken = np.repeat(starts[at] - np.concatenate([[0], lengths[at].cumsum()[:-1]]), lengths[at]) + np.arange(
                 lengths[at].sum()
             )
-            yield np.array([i]), Likelihood(ProductOperator(single, positions[taken], lengths[at]), weights[None, at])
+            product = ProductOperator(single, positions[taken], lengths[at])
+            yield np.array([i]), Likelihood(product, weights[None, at], certify(self.mechanism).layout)
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
         """Tell which lists hold only reports that the mechanism can give."""
@@ -141,14 +142,20 @@ class Repeated:
         return np.asarray(np.diff(bad[offsets - offsets[0]]) == 0)
 
 
-def _stacked(levels: list[tuple[Operator, Floats]]) -> Likelihood:
-    """Return the likelihood of a group, whose levels have these operators and counts."""
-    kept = [(operator, counts) for operator, counts in levels if counts.any()] or levels[:1]
-    totals = np.array([counts.sum() for _, counts in kept])
+def _stacked(levels: list[Likelihood]) -> Likelihood:
+    """Return the likelihood of a group, from those of its levels."""
+    kept = [level for level in levels if level.counts.any()] or levels[:1]
     if len(kept) == 1:
-        return Likelihood(kept[0][0], kept[0][1][None])
-    stack = StackOperator([operator for operator, _ in kept], totals / totals.sum())
-    return Likelihood(stack, np.concatenate([counts for _, counts in kept])[None])
+        return kept[0]
+    totals = np.array([level.n[0] for level in kept])
+    stack = StackOperator([level.operator for level in kept], totals / totals.sum())
+    layouts, named = {level.layout for level in kept}, [level.named for level in kept if level.named is not None]
+    return Likelihood(
+        stack,
+        np.concatenate([level.counts for level in kept], axis=1),
+        layouts.pop() if len(layouts) == 1 else (),
+        np.concatenate(named) if len(named) == len(kept) else None,
+    )
 
 
 def _check(pairs: pa.Array) -> None:

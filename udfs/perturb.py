@@ -62,7 +62,9 @@ def _each(
     if len({mechanism.values for mechanism in mechanisms}) > 1:
         raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
     parts = [draw(mechanism, column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows))))
+    back = np.empty(len(column), dtype=np.int64)
+    back[np.concatenate(rows)] = np.arange(len(column))
+    return pa.concat_arrays(parts).take(pa.array(back))
 
 
 @guarded

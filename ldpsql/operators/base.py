@@ -257,9 +257,38 @@ def wilson(shares: Floats, n: Floats, z: float) -> tuple[Floats, Floats]:
 
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Invert the information among directions that sum to zero; tell the values it says nothing about."""
+    size = len(information)
+    filled = _invertible(information)
+    if filled is not None:
+        inverse = np.linalg.inv(filled)
+        along = inverse.sum(axis=0)
+        return inverse - np.outer(along, along) / along.sum(), np.zeros(size, dtype=np.bool_)
     eigenvalues, vectors = _tangent_spectrum(information)
-    lost = np.eye(len(information)) - 1.0 / len(information) - vectors @ vectors.T
+    lost = np.eye(size) - 1.0 / size - vectors @ vectors.T
     return (vectors / eigenvalues) @ vectors.T, np.abs(lost).max(axis=1, initial=0.0) > 1e-6
+
+
+def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return V c for the columns of c, where V is `tangent_inverse`; tell those that the information says nothing about."""
+    filled = _invertible(information)
+    if filled is not None:
+        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(len(c))]))
+        moved, along = solved[:, :-1], solved[:, -1:]
+        return moved - along * (moved.sum(axis=0) / along.sum()), np.zeros(c.shape[1], dtype=np.bool_)
+    eigenvalues, vectors = _tangent_spectrum(information)
+    along, centred = vectors.T @ c, c - c.mean(axis=0)
+    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
+    return vectors @ (along / eigenvalues[:, None]), lost
+
+
+def _invertible(information: Floats) -> Floats | None:
+    """Give the information a curvature along (1, ..., 1) as well; None where Cholesky's factors show a lost direction."""
+    filled: Floats = information + information.trace() / len(information) ** 2
+    try:
+        pivots = np.linalg.cholesky(filled).diagonal() ** 2
+    except np.linalg.LinAlgError:
+        return None
+    return filled if pivots.min() > 1e-8 * pivots.max() else None
 
 
 def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
@@ -268,29 +297,6 @@ def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
     eigenvalues, vectors = np.linalg.eigh(centring @ information @ centring)
     kept = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
     return eigenvalues[kept], vectors[:, kept]
-
-
-def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return V c, where V inverts the information among directions that sum to zero; tell the columns it says nothing about.
-
-    By Cholesky's factors where these show no sign of a lost direction, which takes a tenth of the time of `tangent_inverse`.
-    """
-    size = len(information)
-    filled = information + information.trace() / size**2  # gives the direction (1, ..., 1) a curvature of its own
-    try:
-        pivots = np.linalg.cholesky(filled).diagonal() ** 2
-        safe = bool(pivots.min() > 1e-8 * pivots.max())
-    except np.linalg.LinAlgError:
-        safe = False
-    if safe:
-        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(size)]))
-        return solved[:, :-1] - solved[:, -1:] * (solved[:, :-1].sum(axis=0) / solved[:, -1].sum()), np.zeros(
-            c.shape[1], np.bool_
-        )
-    eigenvalues, vectors = _tangent_spectrum(information)
-    along, centred = vectors.T @ c, c - c.mean(axis=0)
-    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
-    return vectors @ (along / eigenvalues[:, None]), lost
 
 
 @singledispatch
