@@ -20,9 +20,13 @@ def estimate(
     Example: ldpsql estimate reports.parquet --column city --mechanism city --by region
     """
     from ldpsql.cli.source import checked, estimating, opened
+    from ldpsql.errors import NoReports
     from ldpsql.registry import registry
 
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
         query = estimating(con, checked(con, source, [column, *keys]), column, keys, made, method)
-        write_rows(con.sql(query).to_arrow_table().to_pylist(), form)
+        rows = con.sql(query).to_arrow_table().to_pylist()
+    if not rows:
+        raise NoReports("there is not a single report to estimate from", "is the column empty?")
+    write_rows(rows, form)
