@@ -87,7 +87,7 @@ class Estimator(Spec):
     """Counts under a channel -> a distribution over the values: an implementation sets ``name`` and `fit`.
 
     It is a function of the counts: one that draws takes its generator from `ldpsql.resampling`. ``distribution`` tells
-    whether its shares are never negative and sum to one.
+    whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any domain.
 
     What the errors mean is the same for all estimators: ``std_error`` and the interval say how far the reports tell the true
     share. Of a maximum of the likelihood and of an inversion they are its own sampling error. Of a regularised estimate they
@@ -97,6 +97,7 @@ class Estimator(Spec):
 
     kind = "estimator"
     distribution: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
     intervals: Annotated[str, Field(pattern="^(each|simultaneous)$")] = Field(
         "each", description="what `confidence` is for: 'each' interval, or all of a group being right together ('simultaneous')"

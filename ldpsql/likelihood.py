@@ -66,6 +66,13 @@ class Likelihood:
             own = np.where(self.counts > 0, self.counts * np.log(np.where(self.counts > 0, self.shares, 1.0)), 0.0)
         return 2.0 * np.nan_to_num(own.sum(axis=-1) - self.log_likelihood(theta), nan=np.inf)
 
+    def named_shares(self) -> Floats | None:
+        """Return the share of the reports that name each value, where reports are values: (groups, inputs)."""
+        if self.named is None:
+            return None
+        size = self.operator.inputs
+        return np.stack([np.bincount(self.named, shares, size).astype(np.float64) for shares in self.shares])
+
     def group(self, i: int) -> Likelihood:
         """Return the likelihood of one group."""
         return self.with_counts(self.counts[i : i + 1])

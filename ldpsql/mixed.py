@@ -15,7 +15,7 @@ from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidPar
 from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Operator, ProductOperator, StackOperator, SupportOperator, packed
+from ldpsql.operators import Operator, ProductOperator, SupportOperator, packed, stacked
 from ldpsql.reports import HashReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
@@ -148,7 +148,7 @@ def _stacked(levels: list[Likelihood]) -> Likelihood:
     if len(kept) == 1:
         return kept[0]
     totals = np.array([level.n[0] for level in kept])
-    stack = StackOperator([level.operator for level in kept], totals / totals.sum())
+    stack = stacked([level.operator for level in kept], totals / totals.sum())
     layouts, named = {level.layout for level in kept}, [level.named for level in kept if level.named is not None]
     return Likelihood(
         stack,

@@ -32,22 +32,32 @@ def block_maximum(one: Likelihood, block: Blocks) -> tuple[Floats, int]:
 
 def spread(weights: Floats, block: Blocks) -> Floats:
     """Share the weight of every block equally among its values."""
-    return (weights / np.bincount(block))[..., block]
+    return np.asarray((weights / np.bincount(block))[..., block])
 
 
-def contrasts(one: Likelihood, weights: Floats, first: Blocks, second: Blocks) -> Floats:
-    """Return how many standard errors the mean shares of pairs of blocks differ by, from the debiased weights.
+def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) -> Floats:
+    """Return how many standard errors the mean shares of pairs of blocks, shape (pairs, 2), differ by.
 
-    ``one`` is the likelihood of blocks of equal meaning, `with_blocks`; ``weights`` its maximum, shape (1, blocks). A
-    difference that the reports say nothing about counts as none.
+    They are read off the debiased weights of the blocks; ``weights``, shape (1, blocks), maximise the likelihood. A difference
+    that the reports say nothing about counts as none.
     """
-    op, sizes = one.operator, one.operator.sizes
-    expected = op.forward(weights)[0]
-    information = op.curvature((expected if op.complete else one.shares[0]) / np.maximum(expected, 1e-300) ** 2)
-    inverse, unknown = tangent_inverse(information)
-    centre = (weights[0] + inverse @ (one.gradient(weights)[0] - 1.0)) / sizes
+    part, sizes = with_blocks(one, block), np.bincount(block)
+    op, (first, second) = part.operator, pairs.T
+    inverse, unknown = tangent_inverse(op.information(weights[0], part.shares[0]))
+    centre = (weights[0] + inverse @ (part.gradient(weights)[0] - 1.0)) / sizes
     scaled = inverse / sizes[:, None] / sizes
     variance = scaled[first, first] + scaled[second, second] - 2 * scaled[first, second]
     known = ~(unknown[first] | unknown[second]) & (variance > 0)
-    error = np.sqrt(np.where(known, variance, np.inf) / one.n[0])
-    return np.abs(centre[first] - centre[second]) / error
+    error = np.sqrt(np.where(known, variance, np.inf) / part.n[0])
+    return np.asarray(np.abs(centre[first] - centre[second]) / error)
+
+
+def absent_error(likelihood: Likelihood, theta: Floats) -> Floats:
+    """Return the standard error of the inverted share of an absent value: (groups, inputs).
+
+    Where that depends on the other values it is the error of the value as it is under theta.
+    """
+    op = likelihood.operator
+    if op.votes:
+        return np.asarray(np.sqrt(op.scatter(np.zeros_like(theta)) / likelihood.n[:, None]))
+    return op.inverted_interval(likelihood.shares, likelihood.n, theta, 1.0)[0]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
-from ldpsql import Estimator, KeepOrSpread, Likelihood, Mechanism, Status
+from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimation import align, estimate_counts
 from ldpsql.estimator import simplex_projection
@@ -18,6 +18,7 @@ from ldpsql.fit import log_fit_p_value
 from ldpsql.mle import em_step, maximise, uniform
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.registry import registry
+from ldpsql.testing import check_estimator
 from ldpsql.uncertainty import intervals
 from ldpsql.uniqueness import identified, unique
 
@@ -219,6 +220,37 @@ def test_normalised_and_projected_inversions_are_distributions_and_the_projectio
 def test_a_channel_without_a_useful_inverse_is_refused() -> None:
     with pytest.raises(IllConditioned, match="condition number"):
         ldpsql.estimate([1, 2, 3], matrix(CHANNEL_7), "inv")
+
+
+# --- every estimator ---
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_passes_the_conformance_suite(name: str) -> None:
+    check_estimator(registry().estimators[name])
+
+
+@pytest.mark.parametrize("broken", ["sum", "groups", "certified", "drowned", "order"])
+def test_the_conformance_suite_finds_estimators_that_are_wrong(broken: str) -> None:
+    class Wrong(Estimator):
+        name = "wrong"
+
+        def fit(self, likelihood: Likelihood) -> Fit:
+            theta = registry().estimator("ibu").fit(likelihood).theta
+            if broken == "sum":
+                theta = theta * 1.1
+            if broken == "groups":
+                theta = np.broadcast_to(theta.mean(axis=0), theta.shape)
+            if broken == "drowned":
+                theta = np.full_like(theta, 1 / theta.shape[1])
+            if broken == "order":
+                theta = (theta + theta[:, np.argsort(-np.arange(theta.shape[1])) * 0]) / 2
+                theta = theta / theta.sum(axis=1, keepdims=True)
+            status = Status.CERTIFIED if broken == "certified" else Status.REGULARISED
+            return Fit.plain(uniform(likelihood) if broken == "certified" else theta, status)
+
+    with pytest.raises(AssertionError):
+        check_estimator(Wrong)
 
 
 # --- errors of the estimate ---

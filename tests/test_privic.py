@@ -182,6 +182,14 @@ def test_counts_filters_groups_and_pools_agree_with_the_aggregate(con: DuckDBPyC
     assert con.execute("SELECT ldp.privic_step_counts(NULL, getvariable('m'))").fetchone() == (None,)
 
 
+def test_a_cycle_without_a_mechanism_is_refused(con: DuckDBPyConnection) -> None:
+    people(con, 10)
+    con.execute(f"CREATE TABLE cycles AS SELECT 1 AS cycle, {START} AS m")
+    for function in ("perturb", "privic_step"):
+        with pytest.raises(Exception, match="LDP104"):
+            con.execute(f"SELECT ldp.{function}(cell, (SELECT m FROM cycles WHERE cycle = 2)) FROM people")
+
+
 def test_reports_of_another_cycle_are_refused(con: DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE people AS SELECT 0 AS cell FROM range(100000)")
     con.execute(f"SET VARIABLE m = {START}")

@@ -4,7 +4,8 @@ from ldpsql.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.operators.merged import MergedOperator, merged
-from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator
+from ldpsql.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
+from ldpsql.operators.plane import PlaneOperator
 from ldpsql.operators.product import ProductOperator
 from ldpsql.operators.stack import StackOperator
 from ldpsql.operators.supports import SupportOperator, collapsed, packed
@@ -17,6 +18,7 @@ __all__ = [
     "MergedOperator",
     "MixedKeepOrSpreadOperator",
     "Operator",
+    "PlaneOperator",
     "ProductOperator",
     "SquareGeometricOperator",
     "StackOperator",
@@ -25,4 +27,5 @@ __all__ = [
     "merged",
     "operator",
     "packed",
+    "stacked",
 ]

@@ -97,6 +97,15 @@ class Operator(ABC):
         """Return the maximum of the likelihood where it has a closed form: (groups, outputs) -> (groups, inputs)."""
         return None
 
+    def information(self, theta: Floats, shares: Floats) -> Floats:
+        """Return the expected information of a report of one group, sum_z a_z a_z' / P_theta(z), shape (inputs, inputs).
+
+        That needs all reports; where only observed ones are known, their shares stand for their probabilities.
+        """
+        p = self.forward(theta)
+        weight = p if self.complete else shares
+        return self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
+
     def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:  # noqa: ARG002  # for those that are not complete
         """Return a statistic and ln of a bound of its p-value that tell honest reports of one group from others.
 
@@ -106,9 +115,9 @@ class Operator(ABC):
         return 0.0, 0.0
 
     @cached_property
-    def inverse(self) -> Floats:
-        """The least-squares inverse of the channel, shape (outputs, inputs)."""
-        return np.linalg.pinv(self.matrix())
+    def inverse(self) -> Floats | None:
+        """The least-squares inverse of the channel, shape (outputs, inputs), where that is what `invert` applies."""
+        return np.asarray(np.linalg.pinv(self.matrix()), dtype=np.float64)
 
     def scatter(self, theta: Floats) -> Floats:
         """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
@@ -118,33 +127,25 @@ class Operator(ABC):
             return chance * (1.0 - chance) / (high - low) ** 2
         return np.stack([p @ self._pull(at) ** 2 - at**2 for at, p in zip(theta, self.forward(theta), strict=True)])
 
-    def noise(self, theta: Floats) -> Floats:
-        """Return n times the variance of `invert` for every value if its own share were zero, the others' as in theta."""
-        if self.votes:
-            return self.scatter(np.zeros_like(theta))
-        out = []
-        for at, p in zip(theta, self.forward(theta), strict=True):
-            pull = self._pull(at)
-            own = np.einsum("xz,zx->x", self.matrix(), pull**2)
-            out.append(np.maximum(p @ pull**2 - at * own, 0.0) / np.maximum(1.0 - at, 1e-12))
-        return np.stack(out)
-
     def _pull(self, theta: Floats) -> Floats:
         """Return what one report contributes to `invert`, near theta: shape (outputs, inputs), its expectation is theta."""
-        return self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0)
+        if self.inverse is None:
+            raise InternalError("this operator inverts in its own way", "it says what scatter and inverted_interval are")
+        return np.asarray(self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0))
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return standard error, low and high of every share that `invert` gives, for each group; the error is exact at theta."""
+        """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""
         if self.votes:
             low, high = self.votes
             ends = wilson(low + (high - low) * self.invert(shares), n, z)
             inverted = np.sort([(end - low) / (high - low) for end in ends], axis=0)
             return np.sqrt(self.scatter(theta) / n[:, None]), inverted[0], inverted[1]
-        expected, centre = self.forward(theta), self.invert(shares)
-        parts = [
-            self._score_interval(self._pull(at).T, v, at, p, p, float(size), z)
-            for v, at, p, size in zip(centre, theta, expected, n, strict=True)
-        ]
+        parts = []
+        for v, at, p, size in zip(self.invert(shares), theta, self.forward(theta), n, strict=True):
+            pull = self._pull(at).T
+            second, own = pull**2 @ p, np.einsum("xz,xz->x", self.matrix(), pull**2)
+            error = np.sqrt(np.maximum(second - at**2, 0.0) / size)
+            parts.append((error, *score_ends(v, at, second, own, z**2 / size)))
         return _stacked(parts)
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
@@ -159,39 +160,19 @@ class Operator(ABC):
         gradient = self.adjoint(shares / np.maximum(expected, 1e-300))
         parts = []
         for i, p in enumerate(expected):
-            # The expected information needs all reports; with the observed ones, their shares stand for their probabilities.
             weight, size = p if self.complete else shares[i], float(n[i])
-            inverse, unknown = tangent_inverse(
-                self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
-            )
+            inverse, unknown = tangent_inverse(self.information(theta[i], shares[i]))
             centre = theta[i] + inverse @ (gradient[i] - 1.0)
+            error = np.sqrt(np.maximum(inverse.diagonal(), 0.0) / size)
+            low, high = centre - z * error, centre + z * error
             if self.inputs**2 * self.outputs <= SCORE_WORK:
-                pull = theta[i][:, None] + inverse @ self.matrix() / np.maximum(p, 1e-300)
-                error, low, high = self._score_interval(pull, centre, theta[i], p, weight, size, z)
-            else:
-                error = np.sqrt(np.maximum(inverse.diagonal(), 0.0) / size)
-                low, high = centre - z * error, centre + z * error
+                table = self.matrix() / np.maximum(p, 1e-300)
+                squares = (theta[i][:, None] + inverse @ table) ** 2
+                own = np.einsum("xz,xz->x", table * weight, squares)
+                low, high = score_ends(centre, theta[i], squares @ weight, own, z**2 / size)
             # A share lies within 1 of anything on the simplex.
             parts.append(tuple(np.where(unknown, u, e) for u, e in zip((np.inf, -1.0, 2.0), (error, low, high), strict=True)))
         return _stacked(parts)
-
-    def _score_interval(  # what a normal approximation is made of
-        self, pull: Floats, centre: Floats, theta: Floats, expected: Floats, weight: Floats, n: float, z: float
-    ) -> Ends:
-        """Return error and score interval of one group's shares from what each report contributes, shape (inputs, outputs).
-
-        If the share of x is t and the others keep their proportions, a report's contribution has expectation t and variance
-        t own + (1 - t) other - t^2. The ends are the t for which the centre lies z errors away; for k-RR they are Wilson's
-        (Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927).
-        """
-        second = pull**2 @ weight
-        own = np.einsum("xz,xz->x", self.matrix() * (weight / np.maximum(expected, 1e-300)), pull**2)
-        error = np.sqrt(np.maximum(second - theta**2, 0.0) / n)
-        other = (second - theta * own) / np.maximum(1.0 - theta, 1e-12)
-        slope, constant = (own - other) * z**2 / n, other * z**2 / n
-        lead, half = 1.0 + z**2 / n, centre + slope / 2.0
-        reach = np.sqrt(np.maximum(half**2 - lead * (centre**2 - constant), 0.0))
-        return error, (half - reach) / lead, (half + reach) / lead
 
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.
@@ -199,14 +180,11 @@ class Operator(ABC):
         ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have
         shape (groups, m). A functional that the reports say nothing about has an infinite variance.
         """
-        expected = self.forward(theta)
-        gradient = self.adjoint(shares / np.maximum(expected, 1e-300)) - 1.0
+        gradient = self.adjoint(shares / np.maximum(self.forward(theta), 1e-300)) - 1.0
         each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
         centre, variance = np.empty((2, len(theta), c.shape[-1]))
-        for i, p in enumerate(expected):
-            weight = p if self.complete else shares[i]
-            information = self.curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
-            moved, unknown = tangent_solve(information, each[i])
+        for i in range(len(theta)):
+            moved, unknown = tangent_solve(self.information(theta[i], shares[i]), each[i])
             centre[i] = theta[i] @ each[i] + gradient[i] @ moved
             variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved))
         return centre, variance
@@ -242,6 +220,19 @@ def ill_conditioned(condition: float) -> IllConditioned:
 def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
     error, low, high = (np.stack(column) for column in zip(*parts, strict=True))
     return error, low, high
+
+
+def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrink: float) -> tuple[Floats, Floats]:
+    """Return the ends of the score interval of one group's shares: the t for which the centre lies z errors away.
+
+    ``second`` is the second moment of what a report contributes to the centre, ``own`` the same among reports of the value
+    itself, and ``shrink`` is z^2/n. If the share of x is t and the others keep their proportions, a contribution has
+    expectation t and variance t own + (1 - t) other - t^2. For k-RR the ends are those of `wilson`.
+    """
+    other = (second - theta * own) / np.maximum(1.0 - theta, 1e-12)
+    lead, half = 1.0 + shrink, centre + shrink * (own - other) / 2.0
+    reach = np.sqrt(np.maximum(half**2 - lead * (centre**2 - shrink * other), 0.0))
+    return (half - reach) / lead, (half + reach) / lead
 
 
 def wilson(shares: Floats, n: Floats, z: float) -> tuple[Floats, Floats]:

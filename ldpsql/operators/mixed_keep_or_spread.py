@@ -2,64 +2,29 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 
 from ldpsql.operators.base import Floats, Operator
+from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.operators.stack import StackOperator
 
 _MAX_STEPS = 100
 _ROUNDING = 1e-15
 
 
-class MixedKeepOrSpreadOperator(Operator):
-    """Reports are pairs (level, value), laid out level by level: level e spreads ``spread[e]`` and keeps ``keep[e]``.
+class MixedKeepOrSpreadOperator(StackOperator):
+    """A stack of keep-or-spread channels: its maximum has a closed form where all keep more often than they spread."""
 
-    Counts of shape (groups, levels * values) go with it. ``weights`` are the shares of the levels among the reports: they are
-    known, and no estimate of theta depends on them.
-    """
-
-    def __init__(self, size: int, keep: Floats, spread: Floats, weights: Floats) -> None:
-        self.inputs, self.outputs = size, size * len(keep)
-        self._spread, self._lift, self._weights = spread, keep - spread, weights
+    def __init__(self, parts: Sequence[KeepOrSpreadOperator], weights: Floats) -> None:
+        super().__init__(parts, weights)
+        self._spread = np.array([part.spread for part in parts])
+        self._lift = np.array([part.keep - part.spread for part in parts])
         self.injective = bool((self._lift > 0).all())  # a value that nobody reported has g < 1
-
-    def forward(self, theta: Floats) -> Floats:
-        """Return P(level and report) under theta."""
-        spread, lift = (self._weights * part for part in (self._spread, self._lift))
-        total = theta.sum(axis=-1)[..., None, None]
-        out: Floats = spread[:, None] * total + lift[:, None] * theta[..., None, :]
-        return out.reshape(*theta.shape[:-1], self.outputs)
-
-    def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
-        levels = self._levels(w) * self._weights[:, None]
-        spread: Floats = (levels.sum(axis=-1) @ self._spread)[..., None]
-        return spread + np.einsum("e,...ex->...x", self._lift, levels)
 
     def _levels(self, w: Floats) -> Floats:
         return w.reshape(*w.shape[:-1], len(self._lift), self.inputs)
-
-    def matrix(self) -> Floats:
-        """Return P(level and report | value)."""
-        return self.forward(np.eye(self.inputs))
-
-    @cached_property
-    def condition(self) -> float:
-        """A A' is a constant and a multiple of the identity."""
-        identity = (self._weights * self._lift) ** 2
-        constant = self._weights**2 * self._spread * (self.inputs * self._spread + 2 * self._lift)
-        return float(np.sqrt(1.0 + self.inputs * constant.sum() / identity.sum()))
-
-    @cached_property
-    def influence(self) -> float:
-        """One report moves one share up and another down, most at the level that keeps least."""
-        return float(1.0 / np.abs(self._lift).min())
-
-    def invert(self, shares: Floats) -> Floats:
-        """Return the inversions of all levels, each counting for its share of the reports."""
-        expected = (self._weights * self._spread)[:, None]
-        return np.einsum("e,...ex->...x", 1.0 / self._lift, self._levels(shares) - expected)
 
     def maximum(self, shares: Floats) -> Floats | None:
         """Return the exact maximum for each group: it separates into one equation for each value and one for all."""
@@ -70,7 +35,7 @@ class MixedKeepOrSpreadOperator(Operator):
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
         """Return standard error, low and high around the debiased estimate: the information is a diagonal but for constants."""
         expected = self._levels(self.forward(theta))
-        diagonal = np.einsum("e,...ex->...x", (self._weights * self._lift) ** 2, 1.0 / expected)
+        diagonal = np.einsum("e,...ex->...x", (self.weights * self._lift) ** 2, 1.0 / expected)
         inverse = 1.0 / diagonal
         total = inverse.sum(axis=-1, keepdims=True)
         slope = self.adjoint(shares / expected.reshape(shares.shape)) - 1.0
@@ -82,8 +47,8 @@ class MixedKeepOrSpreadOperator(Operator):
 def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:
     """Maximise sum_ex q_ex log(theta_x + b_e) over the simplex; ``shares`` has shape (levels, values).
 
-    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 where that is below c at 0. Their sum is convex and falls with c, so
-    Newton's method from a c that is too small comes to sum theta = 1 from one side.
+    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 where that is below c at 0. Their sum is convex and falls with
+    c, so Newton's method from a c that is too small comes to sum theta = 1 from one side.
     """
     c = float((shares / (1.0 + offsets[:, None])).sum(axis=0).max())
     for _ in range(_MAX_STEPS):
@@ -111,3 +76,9 @@ def _shares_at(c: float, shares: Floats, offsets: Floats) -> tuple[Floats, float
             break
     theta[active] = np.maximum(at, 0.0)
     return theta, float((1.0 / steepness).sum())
+
+
+def stacked(parts: Sequence[Operator], weights: Floats) -> StackOperator:
+    """Return the stack of some operators, with a closed form where there is one."""
+    alike = [part for part in parts if isinstance(part, KeepOrSpreadOperator)]
+    return MixedKeepOrSpreadOperator(alike, weights) if len(alike) == len(parts) else StackOperator(parts, weights)

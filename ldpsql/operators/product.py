@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.operators.base import DenseOperator, Floats, Operator
+from ldpsql.operators.base import DenseOperator, Ends, Floats, Operator
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 
@@ -49,6 +49,24 @@ class ProductOperator(DenseOperator):
         each = np.repeat(shares / self._lengths, self._lengths, axis=-1)
         counts = [np.bincount(self._positions, weights=row, minlength=self._single.outputs) for row in each]
         return self._single.invert(np.array(counts))
+
+    inverse = None
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:  # noqa: ARG002
+        """Return standard error of every share that `invert` gives, and ``z`` errors to either side.
+
+        The error is that of the mean over the users, from how the inverses of their lists are scattered.
+        """
+        each = self._single.invert(np.eye(self._single.outputs))
+        ends = np.concatenate([[0], np.cumsum(self._lengths)])
+        second = np.zeros((len(shares), self.inputs))
+        for first, last in _blocks(ends, self.inputs):
+            here = each[self._positions[ends[first] : ends[last]]]
+            means = np.add.reduceat(here, ends[first:last] - ends[first], axis=0) / self._lengths[first:last, None]
+            second += shares[:, first:last] @ means**2
+        v = self.invert(shares)
+        error = np.sqrt(np.maximum(second - v**2, 0.0) / n[:, None])
+        return error, v - z * error, v + z * error
 
 
 def _blocks(ends: NDArray[np.int64], inputs: int) -> list[tuple[int, int]]:

@@ -65,6 +65,11 @@ class SupportOperator(Operator):
         self._lift = float(channel.ratio - 1)
         self._size_law = channel.size_law
 
+    @classmethod
+    def observed(cls, channel: SetChannel, drawn: Drawn) -> SupportOperator:
+        """Return the operator of these distinct reports."""
+        return cls(channel, packed(channel, drawn))
+
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta, up to the factor."""
         out = self._inside(theta)
@@ -178,8 +183,7 @@ class SupportOperator(Operator):
 
         Whatever the distribution, a value is supported by between miss and hit of the reports.
         """
-        inside = self.forward(np.ones(self.inputs)) / self._scale - self.inputs
-        supported = np.rint(inside / self._lift).astype(np.int64)
+        supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
         sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
         statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
         log_q = within(self.supported(shares), n, *sorted((self._miss, self._hit)))

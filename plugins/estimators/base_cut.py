@@ -12,6 +12,7 @@ from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, hookimpl
 from ldpsql.estimator import simplex_projection
+from ldpsql.pooling import absent_error
 
 
 class BaseCut(Estimator):
@@ -32,8 +33,7 @@ class BaseCut(Estimator):
     def fit(self, likelihood: Likelihood) -> Fit:
         """Invert every group and cut."""
         v = likelihood.operator.invert(likelihood.shares)
-        noise = likelihood.operator.noise(simplex_projection(v)) / likelihood.n[:, None]
-        return Fit.inversion(np.where(v > self.cut * np.sqrt(noise), v, 0.0))
+        return Fit.inversion(np.where(v > self.cut * absent_error(likelihood, simplex_projection(v)), v, 0.0))
 
 
 @hookimpl

@@ -20,14 +20,16 @@ RIVALS = (
     "ibu(stop='held_out')",
     "ems(stop='held_out')",
 )
+LEAST_GAIN = 1.0  # in log-likelihood: less is gained by any choice among so many
 
 
 class Best(Estimator):
     """The maximum of the likelihood, or an estimator that predicts held-out reports better: it says which, and by how much.
 
     Each rival in turn takes the place of the best so far where the log-likelihood of the held-out reports rises by more than
-    ``margin`` standard errors of the rise, so that without evidence the plain maximum stays. ``ldp.diagnose`` shows the choice
-    as ``chosen`` and ``reason``. Every rival is fitted once for each of ``splits`` folds: a group takes tens of milliseconds.
+    1 and than ``margin`` standard errors of the rise, so that without evidence the plain maximum stays. ``ldp.diagnose``
+    shows the choice as ``chosen`` and ``reason``. Every rival is fitted once for each of ``splits`` folds, which takes from
+    ten milliseconds to a second a group.
 
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> few = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[60.0, 40.0]]))
@@ -36,7 +38,7 @@ class Best(Estimator):
     """
 
     name = "best"
-    margin: Annotated[float, Field(ge=0, le=10)] = Field(1.0, description="least gain to leave ibu, in standard errors")
+    margin: Annotated[float, Field(ge=0, le=10)] = Field(0.5, description="least gain to leave ibu, in standard errors")
     splits: Annotated[int, Field(ge=2, le=20)] = Field(5, description="folds that the reports are split into")
 
     def fit(self, likelihood: Likelihood) -> Fit:
@@ -53,7 +55,7 @@ class Best(Estimator):
             except (NotApplicable, IllConditioned):
                 continue
             gain, error = gained(held_out, height, found)
-            if gain > self.margin * error:
+            if gain > max(LEAST_GAIN, self.margin * error):
                 reason = f"log-likelihood of held-out reports {gain:+.1f} +- {error:.1f} over {chosen.name}"
                 chosen, height = rival, found
         fit = chosen.fit(one)
@@ -63,7 +65,7 @@ class Best(Estimator):
 def predicted(estimator: Estimator, learnt: Likelihood, held_out: Likelihood) -> tuple[Estimator, Floats]:
     """Return the estimator, a stop found by the same folds, and the chances it gives to the held-out reports of each fold."""
     if isinstance(estimator, IterativeEstimator) and estimator.stop == "held_out":
-        steps = estimator.held_out_steps(learnt, held_out, estimator.started(learnt)[:1])[0]
+        steps = estimator.held_out_steps(learnt, held_out, estimator.started(learnt)[:1], estimator.budget())[0]
         estimator = registry().estimator({"estimator": estimator.name, "stop": steps})
     return estimator, learnt.operator.forward(estimator.fit(learnt).theta)
 
@@ -74,7 +76,7 @@ def gained(held_out: Likelihood, before: Floats, after: Floats) -> tuple[float, 
     with np.errstate(divide="ignore", invalid="ignore"):
         rise = np.where(seen, np.log(np.where(seen, after, 1.0)) - np.log(np.where(seen, before, 1.0)), 0.0)
     rise = np.nan_to_num(rise, nan=0.0, posinf=50.0, neginf=-50.0)  # a chance of zero: as bad as e^-50
-    total, n = float((held_out.counts * rise).sum()), float(held_out.n.sum())
+    total, n = float((held_out.counts * rise).sum()), max(1.0, float(held_out.n.sum()))
     return total, float(np.sqrt(max((held_out.counts * rise**2).sum() - total**2 / n, 0.0)))
 
 

@@ -45,7 +45,8 @@ class CorrectedEm(Estimator):
 
     def _alpha(self, one: Likelihood, theta: Floats) -> float:
         """Return the weight that brings an estimate from simulated reports closest to what they were simulated from."""
-        truth = theta if one.named is None else np.bincount(one.named, one.shares[0], one.operator.inputs)[None]
+        observed = one.named_shares()
+        truth = theta if observed is None else observed
         simulated = redrawn(one, truth, generator(one.counts))
         found = maximum_likelihood(simulated).theta
         corrected = normalised(found - WEIGHTS[:, None] * error(simulated, found, self.ridge))
@@ -62,15 +63,16 @@ def error(one: Likelihood, theta: Floats, ridge: float) -> Floats:
     """Return the paper's estimate of theta's error, (28) with (30)-(32): grouped by distinct reports, which have shares q.
 
     With scores s_z = a_z / P(z), information S = sum q s s' and Q = -(S + ridge)^-1 it is
-    Q (S Q g - sum q s (s'Qs) - 1/2 sum q s (s' Q S Q s)) / n, where g = sum q s.
+    Q (S Q g - sum q s (s'Qs) - sum q s (s' Q S Q s)) / n, where g = sum q s. The second derivative of s is
+    2 s (x) s (x) s: (24) as printed lacks the 2, without which even an interior maximum is moved, and alpha goes astray.
     """
     op, shares = one.operator, one.shares[0]
     expected = op.forward(theta)[0]
     seen = shares > 0
     weight = np.where(seen, shares / np.where(seen, expected, 1.0), 0.0)
     information = op.curvature(np.where(seen, weight / np.where(seen, expected, 1.0), 0.0))
-    inverse = -np.linalg.inv(information + ridge * np.eye(op.inputs))
-    form = inverse + inverse @ information @ inverse / 2.0
+    inverse: Floats = -np.linalg.inv(information + ridge * np.eye(op.inputs)).astype(np.float64)
+    form = inverse + inverse @ information @ inverse
     squares = np.where(seen, quadratic(one, form) / np.where(seen, expected, 1.0) ** 2, 0.0)
     gradient = op.adjoint(weight)
     return np.asarray(inverse @ (information @ inverse @ gradient - op.adjoint(weight * squares)) / float(one.n[0]))

@@ -4,7 +4,6 @@ Ye, Wang, Zhang, Feng, "Revisiting EM-based estimation for locally differentiall
 (categories) and 3 (values in order).
 """
 
-from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import numpy as np
@@ -14,7 +13,7 @@ from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.iteration import IterativeEstimator, StopField
 from ldpsql.mle import uniform
 from ldpsql.operators import Floats
-from ldpsql.pooling import Blocks, renumbered, spread, with_blocks
+from ldpsql.pooling import Blocks, absent_error, renumbered, spread, with_blocks
 
 
 class EmMr(IterativeEstimator):
@@ -28,9 +27,9 @@ class EmMr(IterativeEstimator):
     already. ``stop``, ``tolerance``, ``max_iterations`` are those of each fit.
 
     >>> from ldpsql.operators import KeepOrSpreadOperator
-    >>> reports = Likelihood(KeepOrSpreadOperator(8, 0.3, 0.1), np.array([[500.0, 180.0, 160.0, 170.0, 175.0, 165.0, 170.0, 160.0]]))
-    >>> EmMr().fit(reports).theta.round(2).tolist()
-    []
+    >>> reports = Likelihood(KeepOrSpreadOperator(6, 0.3, 0.14), np.array([[300.0, 142.0, 138.0, 141.0, 139.0, 140.0]]))
+    >>> EmMr(keep_share=0).fit(reports).theta.round(2).tolist()
+    [[0.96, 0.01, 0.01, 0.01, 0.01, 0.01]]
     """
 
     name = "em_mr"
@@ -43,20 +42,21 @@ class EmMr(IterativeEstimator):
         return Fit.joined([self._reduced(likelihood.group(i)) for i in range(len(likelihood.counts))])
 
     def _reduced(self, one: Likelihood) -> Fit:
-        size = one.operator.inputs
+        size, small = one.operator.inputs, 2.0 * deviation(one)
         fewest = max(2, round(self.keep_share * size))
-        block = np.arange(size)
+        block, window = np.arange(size), size
         fit = self._fitted(one, block)
         steps, criterion = fit.iterations, bic(one, block, fit.theta)
-        for merge in self._merges(one):
-            if len(fit.theta[0]) <= fewest:
-                break
-            smaller = merge(block, fit.theta[0], fewest)
-            if smaller is None:
-                break
+        while window > 1:
+            window = -(-window // 2)
+            room = len(fit.theta[0]) - fewest + 1  # blocks that may become one
+            if len(one.layout) == 1:
+                smaller = merge_window(block, fit.theta[0], small, min(window, room))
+            else:
+                smaller = merge_smallest(block, fit.theta[0], small, room)
             new = self._fitted(one, smaller)
             steps, found = steps + new.iterations, bic(one, smaller, new.theta)
-            if found > criterion:
+            if len(new.theta[0]) == len(fit.theta[0]) or found > criterion:
                 break
             block, fit, criterion = smaller, new, found
         return Fit.plain(spread(fit.theta, block), Status.REGULARISED, steps)
@@ -64,28 +64,16 @@ class EmMr(IterativeEstimator):
     def _fitted(self, one: Likelihood, block: Blocks) -> Fit:
         return self.stepped(with_blocks(one, block), Status.STOPPED)
 
-    def _merges(self, one: Likelihood) -> Iterator[Callable[[Blocks, Floats, int], Blocks | None]]:
-        """Yield the merges in turn: each returns new blocks, or None where nothing is small enough."""
-        small = 2.0 * deviation(one)
-        window = one.operator.inputs
-        while window > 1:
-            window = -(-window // 2)
-            if len(one.layout) == 1:
-                yield lambda block, weights, fewest, width=window: merge_window(block, weights, fewest, small, width)
-            else:
-                yield lambda block, weights, fewest: merge_smallest(block, weights, fewest, small)
-
 
 def deviation(one: Likelihood) -> float:
-    """Return the standard deviation that stands for the protocol's: of an absent value, or where nothing is inverted the bound
-    of Cramer and Rao for a single weight at equal shares (eq. 13).
+    """Return the standard deviation of an absent value; where no inversion tells it, Cramer and Rao's bound at equal shares.
+
+    Source: Ye et al., section V-B and the inverse of (13).
     """
     op, n = one.operator, float(one.n[0])
     if op.votes:
-        return float(np.sqrt(op.noise(uniform(one)).mean() / n))
-    expected = op.forward(uniform(one))[0]
-    weight = (expected if op.complete else one.shares[0]) / np.maximum(expected, 1e-300) ** 2
-    return float(np.sqrt(1.0 / (n * op.curvature(weight).diagonal().mean())))
+        return float(absent_error(one, uniform(one)).mean())
+    return float(np.sqrt(1.0 / (n * op.information(uniform(one)[0], one.shares[0]).diagonal().mean())))
 
 
 def bic(one: Likelihood, block: Blocks, weights: Floats) -> float:
@@ -93,23 +81,19 @@ def bic(one: Likelihood, block: Blocks, weights: Floats) -> float:
     return float(-2.0 * with_blocks(one, block).log_likelihood(weights)[0] + len(weights[0]) * np.log(one.n[0]))
 
 
-def merge_smallest(block: Blocks, weights: Floats, fewest: int, small: float) -> Blocks | None:
-    """Merge half of the blocks below the threshold, the smallest ones, into one (algorithm 1)."""
+def merge_smallest(block: Blocks, weights: Floats, small: float, room: int) -> Blocks:
+    """Merge half of the blocks below the threshold, the smallest ones and at most ``room``, into one (algorithm 1)."""
     below = np.flatnonzero(weights < small)
-    number = min(max(2, -(-len(below) // 2)), len(weights) - fewest + 1)
-    if len(below) < 2 or number < 2:
-        return None
+    number = min(max(2, -(-len(below) // 2)), len(below), room)
     chosen = below[np.argsort(weights[below], kind="stable")[:number]]
     renamed = np.arange(len(weights))
-    renamed[chosen] = chosen[0]
+    renamed[chosen] = chosen.min(initial=len(weights))
     return renumbered(renamed[block])
 
 
-def merge_window(block: Blocks, weights: Floats, fewest: int, small: float, width: int) -> Blocks | None:
+def merge_window(block: Blocks, weights: Floats, small: float, width: int) -> Blocks:
     """Merge the ``width`` neighbouring blocks whose sum is smallest, if below the threshold (algorithm 3)."""
-    width = min(width, len(weights) - fewest + 1)
-    if width < 2:
-        return None
+    width = max(1, min(width, len(weights)))
     sums = np.convolve(weights, np.ones(width), mode="valid")
     first = int(sums.argmin())
     renamed = np.arange(len(weights))

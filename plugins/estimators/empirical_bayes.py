@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.estimator import simplex_projection
-from ldpsql.mle import maximum_likelihood
+from ldpsql.mle import maximum_likelihood, uniform
 from ldpsql.operators import DenseOperator, Floats
 
 MOST_ATOMS = 300
@@ -28,7 +28,7 @@ class EmpiricalBayes(Estimator):
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
     >>> EmpiricalBayes().fit(reports).theta.round(2).tolist()
-    [[0.82, 0.06, 0.06, 0.06]]
+    [[0.83, 0.06, 0.06, 0.06]]
     """
 
     name = "empirical_bayes"
@@ -44,12 +44,14 @@ class EmpiricalBayes(Estimator):
 
         """
         v = likelihood.operator.invert(likelihood.shares)
-        error = np.sqrt(likelihood.operator.scatter(simplex_projection(v)) / likelihood.n[:, None])
+        error = likelihood.operator.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(v), 1.0)[0]
         found = [posterior(one, e, n, likelihood.operator.votes) for one, e, n in zip(v, error, likelihood.n, strict=True)]
         read = quantiles if self.loss == "absolute" else means
         theta = np.stack([read(shares, weights) for shares, weights, _ in found])
         steps = np.array([steps for _, _, steps in found], dtype=np.int64)
-        return Fit.plain(theta / theta.sum(axis=-1, keepdims=True), Status.REGULARISED, steps)
+        total = theta.sum(axis=-1, keepdims=True)
+        even = uniform(likelihood)  # where no report speaks for any value
+        return Fit.plain(np.where(total > 0, theta / np.where(total > 0, total, 1.0), even), Status.REGULARISED, steps)
 
 
 def posterior(v: Floats, error: Floats, n: float, votes: tuple[float, float] | None) -> tuple[Floats, Floats, int]:

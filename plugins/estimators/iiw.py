@@ -22,10 +22,11 @@ class Iiw(Estimator):
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> waves = KeepOrSpreadOperator(4, 0.4, 0.2)
     >>> Iiw().fit(Likelihood(waves, np.array([[30.0, 28.0, 21.0, 21.0]]))).theta.round(2).tolist()
-    [[0.25, 0.25, 0.25, 0.25]]
+    [[0.35, 0.32, 0.15, 0.18]]
     """
 
     name = "iiw"
+    ordered = True
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Invert, filter and project every group."""
@@ -40,13 +41,14 @@ class Iiw(Estimator):
 def noise_spectrum(likelihood: Likelihood, theta: Floats) -> Floats:
     """Return the expected power of the noise of the inverted shares at each frequency, shape (groups, frequencies).
 
-    Where reports are votes, their noise is white: the sum of the variances at every frequency.
+    Where reports are votes, or of several mechanisms, it is taken to be white: the sum of the variances at every frequency.
     """
     op, n = likelihood.operator, likelihood.n[:, None]
-    if op.votes:
-        return np.broadcast_to(op.scatter(theta).sum(axis=-1, keepdims=True), (len(theta), theta.shape[-1] // 2 + 1)) / n
+    if op.votes or op.inverse is None:
+        error = op.inverted_interval(likelihood.shares, likelihood.n, theta, 1.0)[0]
+        return np.broadcast_to((error**2).sum(axis=-1, keepdims=True), (len(theta), theta.shape[-1] // 2 + 1))
     single = np.abs(np.fft.rfft(op.inverse, axis=-1)) ** 2
-    return (op.forward(theta) @ single - np.abs(np.fft.rfft(theta, axis=-1)) ** 2) / n
+    return np.asarray((op.forward(theta) @ single - np.abs(np.fft.rfft(theta, axis=-1)) ** 2) / n)
 
 
 @hookimpl

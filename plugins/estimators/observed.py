@@ -4,29 +4,14 @@ Murakami, Hino, Sakuma, "Toward distribution estimation under local differential
 section 5.1 (ObfDat).
 """
 
-import numpy as np
-
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.errors import NotApplicable
-from ldpsql.operators import Floats
-
-
-def named_shares(likelihood: Likelihood) -> Floats:
-    """Return the share of the reports that name each value, shape (groups, values).
-
-    Raises:
-        NotApplicable: where reports are not values of the domain.
-
-    """
-    if likelihood.named is None:
-        raise NotApplicable("these reports are not values of the domain, so their shares say nothing", "use ibu or best")
-    size = likelihood.operator.inputs
-    return np.stack([np.bincount(likelihood.named, weights=shares, minlength=size) for shares in likelihood.shares])
 
 
 class Observed(Estimator):
     """Shares of the reports themselves: a biased baseline, for mechanisms whose reports are values of the domain.
 
+    >>> import numpy as np
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> coin = KeepOrSpreadOperator(2, 0.75, 0.25)
     >>> Observed().fit(Likelihood(coin, np.array([[90.0, 10.0]]), named=np.arange(2))).theta.tolist()
@@ -36,8 +21,16 @@ class Observed(Estimator):
     name = "observed"
 
     def fit(self, likelihood: Likelihood) -> Fit:
-        """Return the shares of the reports."""
-        return Fit.plain(named_shares(likelihood), Status.BASELINE)
+        """Return the shares of the reports.
+
+        Raises:
+            NotApplicable: where reports are not values of the domain.
+
+        """
+        shares = likelihood.named_shares()
+        if shares is None:
+            raise NotApplicable("these reports are not values of the domain, so their shares say nothing", "use ibu or best")
+        return Fit.plain(shares, Status.BASELINE)
 
 
 @hookimpl

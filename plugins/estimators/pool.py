@@ -7,12 +7,13 @@ thresholding of Haar wavelets (Donoho, Johnstone, "Ideal spatial adaptation by w
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
-from ldpsql.pooling import Blocks, block_maximum, contrasts, renumbered, with_blocks
+from ldpsql.pooling import Blocks, absent_error, block_maximum, contrasts, renumbered, with_blocks
 
 MOST_BLOCKS = 256  # that halving starts from: finer differences drown in the noise of any channel
 
@@ -57,29 +58,27 @@ class Pool(Estimator):
             theta, more = block_maximum(one, pool_blocks(pool))
             total += more
 
-    def _deviations(self, one: Likelihood, theta: Floats, pool: Blocks) -> Floats:
+    def _deviations(self, one: Likelihood, theta: Floats, pool: NDArray[np.bool_]) -> Floats:
         """Return the standard deviation of every value: that of an absent one, or of the fit where no inversion tells it."""
         if one.operator.votes:
-            return np.sqrt(one.operator.noise(theta)[0] / one.n[0])
+            return absent_error(one, theta)[0]
         block = pool_blocks(pool)
         part = with_blocks(one, block)
-        weights = np.bincount(block, weights=theta[0])[None]
+        weights = np.bincount(block, weights=theta[0]).astype(np.float64)[None]
         return part.operator.interval(part.shares, part.n, weights, 1.0)[0][0, block]
 
     def _halves(self, one: Likelihood) -> tuple[Floats, int]:
-        total, block = 0, np.zeros(one.operator.inputs, dtype=np.int64)
-        levels = halvings(one.layout)
+        total, levels = 0, halvings(one.layout)
         while levels and len(np.unique(levels[-1])) > MOST_BLOCKS:
             levels.pop()
         block = levels[-1]
         for halves, whole in zip(levels[:0:-1], levels[-2::-1], strict=True):
-            part = with_blocks(one, block)
-            fitted = maximum_likelihood(part)
+            fitted = maximum_likelihood(with_blocks(one, block))
             weights, steps = fitted.theta, fitted.iterations
             total += int(steps[0])
             pairs = sibling_pairs(block, halves, whole)
             if len(pairs):
-                alike = contrasts(part, weights, pairs[:, 0], pairs[:, 1]) < self.cut
+                alike = contrasts(one, block, weights, pairs) < self.cut
                 joined = np.arange(block.max() + 1)
                 joined[pairs[alike, 1]] = pairs[alike, 0]
                 block = renumbered(joined[block])
@@ -87,7 +86,7 @@ class Pool(Estimator):
         return theta, total + steps_last
 
 
-def pool_blocks(pool: Blocks) -> Blocks:
+def pool_blocks(pool: NDArray[np.bool_]) -> Blocks:
     """Return blocks of single values and the pool."""
     return renumbered(np.where(pool, len(pool), np.arange(len(pool))))
 

@@ -1,0 +1,293 @@
+"""What the estimators that smooth, shrink, cut and choose do, each against what its source says."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import ldpsql
+from ldpsql import Likelihood, Mechanism, Status
+from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
+from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, merged
+from ldpsql.registry import registry
+from ldpsql.resampling import folds, generator, redrawn
+
+RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+
+
+def krr(epsilon: float, size: int) -> KeepOrSpreadOperator:
+    spread = 1.0 / (np.exp(epsilon) + size - 1.0)
+    return KeepOrSpreadOperator(size, float(np.exp(epsilon) * spread), float(spread))
+
+
+def fitted(name: str, likelihood: Likelihood) -> Floats:
+    return registry().estimator(name).fit(likelihood).theta
+
+
+def drawn(op: DenseOperator | KeepOrSpreadOperator, theta: Floats, n: int, groups: int = 1) -> Floats:
+    return RNG.multinomial(n, op.forward(theta), groups).astype(np.float64)
+
+
+def line(size: int, fall: float) -> DenseOperator:
+    table = np.exp(-fall * np.abs(np.arange(size)[:, None] - np.arange(size)))
+    return DenseOperator(table / table.sum(axis=1, keepdims=True))
+
+
+def mechanism(text: str) -> Mechanism:
+    return registry().mechanism(text)
+
+
+# --- where an estimator applies ---
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "olh(epsilon=1, domain=[0, 1, 2, 3, 4, 5, 6, 7])",
+        "square_wave(epsilon=1, low=-0.5, high=7.5, bins=8)",
+        "piecewise(epsilon=1, low=-0.5, high=7.5, bins=8)",
+        "oue(epsilon=1, domain=[0, 1, 2])",
+        "geometric(epsilon=1, low=0, high=7)",
+    ],
+)
+def test_observed_refuses_reports_that_are_not_values_of_the_domain(text: str) -> None:
+    given = mechanism(text)
+    reports = ldpsql.perturb(given.values().values.take(np.zeros(50, dtype=np.int64)), given)
+    with pytest.raises(NotApplicable, match="not values of the domain") as caught:
+        ldpsql.estimate(reports, given, "observed")
+    assert caught.value.code == "LDP406"
+
+
+@pytest.mark.parametrize("text", ["krr(epsilon=1, domain=[3, 1, 2])", "truncated_geometric(epsilon=1, low=0, high=7)"])
+def test_observed_gives_the_shares_of_the_reports(text: str) -> None:
+    given = mechanism(text)
+    column = given.values().values.take(np.array([0, 0, 2, 0]))
+    shares = np.zeros(len(given.values()))
+    shares[[0, 2]] = 0.75, 0.25
+    assert ldpsql.estimate(column, given, "observed(misfit='allow')").estimate == pytest.approx(shares)
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        ("krr(epsilon=1, domain=['a', 'b', 'c'])", ()),
+        ("krr(epsilon=1, domain=[1, 5, 7])", (3,)),
+        ("krr(epsilon=1, domain=[1, 7, 5])", ()),
+        ("square_wave(epsilon=1, low=0, high=1, bins=8)", (8,)),
+        ("truncated_geometric(epsilon=1, low=0, high=4)", (5,)),
+        ("planar_geometric(epsilon=1, columns=3, rows=2)", (2, 3)),
+    ],
+)
+def test_an_estimator_knows_which_values_are_neighbours(text: str, layout: tuple[int, ...]) -> None:
+    assert ldpsql.certify(mechanism(text)).layout == layout
+
+
+def test_ems_refuses_values_without_neighbours_and_a_certified_maximum() -> None:
+    given = mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])")
+    with pytest.raises(NotApplicable):
+        ldpsql.estimate(["a", "b"], given, "ems")
+    with pytest.raises(InvalidParameter):
+        ldpsql.estimate([1, 2], mechanism("krr(epsilon=1, domain=[1, 2, 3])"), "ems(stop='certified')")
+
+
+def test_what_cannot_be_inverted_is_refused_by_those_that_invert_and_estimated_by_the_others() -> None:
+    given = mechanism("square_wave(epsilon=0.1, low=0, high=1, bins=64)")
+    reports = ldpsql.perturb([0.2] * 500, given)
+    for name in ("inv", "base_cut", "iiw", "empirical_bayes"):
+        with pytest.raises(IllConditioned):
+            ldpsql.estimate(reports, given, name)
+    for name in ("ems", "em_mr", "pool", "corrected_em", "best", "uniform"):
+        assert ldpsql.estimate(reports, given, name).estimate.sum() == pytest.approx(1)
+
+
+# --- each against its definition ---
+
+
+def test_base_cut_keeps_what_is_above_two_deviations_of_an_absent_value_as_it_was_inverted() -> None:
+    op, n = krr(1.0, 50), 20_000
+    likelihood = Likelihood(op, drawn(op, RNG.dirichlet(np.full(50, 0.1)), n, 20))
+    v, cut = op.invert(likelihood.shares), fitted("base_cut", likelihood)
+    sigma = np.sqrt((50 - 2 + np.e) / n) / (np.e - 1)  # Ye et al., eq. 4
+    assert cut == pytest.approx(np.where(v > 2 * sigma, v, 0.0))
+
+
+def test_smoothing_by_ems_leaves_a_constant_alone_and_spreads_a_spike() -> None:
+    exact = DenseOperator(np.eye(6))
+    flat = Likelihood(exact, np.full((1, 6), 10.0), layout=(6,))
+    assert fitted("ems(stop=5)", flat) == pytest.approx(np.full((1, 6), 1 / 6))
+    spike = Likelihood(exact, np.array([[0.0, 0, 0, 1, 0, 0]]), layout=(2, 3))
+    assert fitted("ems(stop=1)", spike).reshape(2, 3) == pytest.approx(np.outer([0.25, 0.75], [0.75, 0.25, 0]))
+
+
+def test_blocks_that_are_merged_have_the_likelihood_of_equal_shares() -> None:
+    block = np.array([0, 1, 1, 2, 0])
+    for op in (line(5, 0.5), krr(1.0, 5)):
+        joined = merged(op, block)
+        weights = RNG.dirichlet(np.ones(3), 2)
+        assert joined.forward(weights) == pytest.approx(op.forward((weights / [2, 2, 1])[:, block]))
+        w = RNG.random(5)
+        assert joined.adjoint(w) @ weights[0] == pytest.approx(joined.forward(weights)[0] @ w)
+        table = joined.matrix()
+        assert joined.curvature(w) == pytest.approx((table * w) @ table.T)
+
+
+def test_merged_blocks_of_k_rr_have_a_closed_form() -> None:
+    op, block = krr(1.0, 6), np.array([0, 1, 1, 1, 2, 3])
+    exact = Likelihood(merged(op, block), drawn(op, RNG.dirichlet(np.ones(6)), 5000, 10))
+    theta = exact.operator.maximum(exact.shares)
+    assert theta is not None
+    assert exact.gap(theta).max() <= 1e-9
+
+
+def test_pool_shares_what_is_small_and_keeps_what_stands_out() -> None:
+    op = krr(2.0, 100)
+    theta = np.full(100, 0.5 / 97)
+    theta[:3] = 0.5 / 3
+    found = fitted("pool", Likelihood(op, np.rint(op.forward(theta[None]) * 50_000)))[0]
+    assert len(np.unique(found[3:].round(12))) == 1
+    assert found[:3] == pytest.approx(theta[:3], abs=1e-3)
+
+
+def test_pool_of_numbers_finds_the_steps_of_a_distribution_of_steps() -> None:
+    op = line(16, 1.5)
+    theta = np.repeat([0.01, 0.04, 0.1, 0.1], 4)[None]
+    found = fitted("pool", Likelihood(op, np.rint(op.forward(theta / theta.sum()) * 1e6), layout=(16,)))
+    assert found[0] == pytest.approx(theta[0] / theta.sum(), abs=1e-3)
+    assert len(np.unique(found.round(9))) <= 4
+
+
+def test_reduction_keeps_at_least_its_share_of_the_values() -> None:
+    op = krr(0.5, 40)
+    found = fitted("em_mr", Likelihood(op, np.arange(105.0, 145.0)[None]))  # no two are equal but by merging
+    assert len(np.unique(found.round(12))) >= 10
+
+
+def test_empirical_bayes_of_equal_shares_finds_them_equal() -> None:
+    op = krr(1.0, 100)
+    found = fitted("empirical_bayes", Likelihood(op, np.full((1, 100), 1000.0)))
+    assert found == pytest.approx(np.full((1, 100), 0.01), abs=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_empirical_bayes_is_closer_to_the_truth_than_the_maximum(loss: str) -> None:
+    op, repeats, power = krr(1.0, 200), 60, {"squared": 2, "absolute": 1}[loss]
+    theta = 1.0 / np.arange(1, 201)
+    theta = theta / theta.sum()
+    likelihood = Likelihood(op, drawn(op, theta, 50_000, repeats))
+    plain, shrunk = (
+        (np.abs(fitted(name, likelihood) - theta) ** power).sum(axis=1) for name in ("ibu", f"empirical_bayes(loss='{loss}')")
+    )
+    assert surely_above_zero(plain - shrunk)  # the mean is 19 standard errors above zero
+
+
+def surely_above_zero(gains: Floats) -> bool:
+    """Tell whether the mean is five standard errors above zero: if it is eleven, this fails once in 10^9."""
+    return bool(gains.mean() > 5.0 * gains.std(ddof=1) / np.sqrt(len(gains)))
+
+
+def test_the_correction_vanishes_where_the_maximum_is_inside_and_reports_are_many() -> None:
+    op = krr(3.0, 4)
+    likelihood = Likelihood(op, np.rint(op.forward(np.array([[0.4, 0.3, 0.2, 0.1]])) * 1e6), named=np.arange(4))
+    assert fitted("corrected_em", likelihood) == pytest.approx(fitted("ibu", likelihood), abs=1e-5)
+
+
+def test_the_correction_counts_equal_reports_once_as_it_would_one_by_one() -> None:
+    error = import_module("ldpsql.plugins.estimators.corrected_em").error  # the paper's (28), not public
+
+    op, counts = line(4, 0.8), np.array([[3.0, 0.0, 2.0, 4.0]])
+    theta, n, ridge = np.array([[0.4, 0.1, 0.2, 0.3]]), 9.0, 1e-2
+    columns = np.repeat(op.matrix(), counts[0].astype(int), axis=1)
+    scores = columns / (theta @ columns)
+    information = scores @ scores.T / n
+    inverse = -np.linalg.inv(information + ridge * np.eye(4))
+    first = sum((information - np.outer(s, s)) @ inverse @ s for s in scores.T) / n
+    second = sum(2 * np.einsum("i,j,k->ijk", s, s, s) for s in scores.T)
+    both = sum(np.outer(inverse @ s, inverse @ s) for s in scores.T)
+    expected = inverse @ (first - np.einsum("ijk,jk->i", second, both) / (2 * n**2)) / n
+    assert error(Likelihood(op, counts), theta, ridge) == pytest.approx(expected, rel=1e-9)
+
+
+def test_bias_correction_lowers_the_error_for_few_reports() -> None:
+    # Murakami et al.: k-RR at several epsilons, stacked as (mechanism, report); here 60 values instead of 400
+    size, users = 60, {0.1: 75, 2.0: 75, float(np.log(60)): 8}
+    theta, total = 1.0 / np.arange(1, size + 1), sum(users.values())
+    theta = theta / theta.sum()
+    parts = [krr(epsilon, size).matrix() for epsilon in users]
+    stacked = DenseOperator(np.hstack([n / total * part for n, part in zip(users.values(), parts, strict=True)]))
+    gains = []
+    for _ in range(60):
+        counts = np.concatenate([RNG.multinomial(n, theta @ part) for n, part in zip(users.values(), parts, strict=True)])
+        few = Likelihood(stacked, counts[None].astype(np.float64), named=np.tile(np.arange(size), len(users)))
+        gains.append(((fitted("ibu", few) - theta) ** 2).sum() - ((fitted("corrected_em", few) - theta) ** 2).sum())
+    assert surely_above_zero(np.array(gains))  # the mean is 14 standard errors above zero for 20 repeats, here 24
+
+
+# --- regularisation chosen by the data ---
+
+
+def test_folds_share_out_every_report_once_and_do_not_depend_on_the_order() -> None:
+    counts = np.array([[500.0, 0.0, 31.0, 7.0]])
+    one = Likelihood(krr(1.0, 4), counts)
+    learnt, held_out = folds(one)
+    assert held_out.counts.sum(axis=0) == pytest.approx(counts[0])
+    assert learnt.counts + held_out.counts == pytest.approx(np.repeat(counts, 10, axis=0))
+    again = folds(Likelihood(krr(1.0, 4), counts[:, ::-1]))[1]
+    assert again.counts[:, ::-1] == pytest.approx(held_out.counts)
+
+
+def test_the_same_counts_give_the_same_estimate() -> None:
+    op = krr(1.0, 20)
+    counts = drawn(op, RNG.dirichlet(np.ones(20)), 2000)
+    for name in ("best", "corrected_em", "ibu(stop='held_out')"):
+        one, other = (fitted(name, Likelihood(op, counts, named=np.arange(20))) for _ in range(2))
+        assert (one == other).all()
+
+
+def test_simulated_reports_follow_the_distribution_they_are_simulated_from() -> None:
+    op, theta = krr(1.0, 4), np.array([[0.7, 0.1, 0.1, 0.1]])
+    one = Likelihood(op, np.full((1, 4), 1e6))
+    anew = redrawn(one, theta, generator(one.counts))
+    expected = op.forward(theta)[0]
+    assert anew.n == one.n
+    # five standard deviations of each of four shares of 4 million
+    assert np.all(np.abs(anew.shares[0] - expected) <= 5 * np.sqrt(expected * (1 - expected) / 4e6))
+
+
+def test_held_out_steps_stop_between_none_and_all() -> None:
+    op = line(60, 0.3)
+    theta = np.exp(-0.5 * ((np.arange(60) - 20) / 5.0) ** 2)
+    likelihood = Likelihood(op, drawn(op, theta / theta.sum(), 20_000))
+    fit = registry().estimator("ibu(stop='held_out')").fit(likelihood)
+    assert fit.status == (Status.STOPPED,)
+    assert 0 < fit.iterations[0] < 10_000
+    flat = Likelihood(op, op.forward(np.full((1, 60), 1 / 60)) * 1e4 // 1)
+    assert registry().estimator("ibu(stop='held_out')").fit(flat).iterations[0] < fit.iterations[0] + 5
+
+
+def test_best_says_what_it_chose_and_why() -> None:
+    op = krr(1.0, 200)
+    theta = 1.0 / np.arange(1, 201)
+    counts = drawn(op, theta / theta.sum(), 300_000)
+    fit = registry().estimator("best").fit(Likelihood(op, counts))
+    assert fit.theta == pytest.approx(fitted(fit.chosen[0], Likelihood(op, counts)))
+    told = ldpsql.estimate(["a", "b", "a"], mechanism("krr(epsilon=1, domain=['a', 'b'])"), "best").diagnosis
+    assert told.chosen == "ibu()"
+    assert told.reason == "no rival predicts held-out reports better"
+
+
+def test_best_keeps_the_plain_maximum_where_nothing_is_gained() -> None:
+    op = krr(5.0, 5)
+    counts = np.rint(op.forward(RNG.dirichlet(np.full(5, 50.0), 5)) * 1e6)
+    assert set(registry().estimator("best").fit(Likelihood(op, counts)).chosen) == {"ibu()"}
+
+
+def test_a_start_must_fit_the_domain_and_leads_to_the_same_maximum() -> None:
+    likelihood = Likelihood(line(3, 0.5), np.array([[50.0, 30.0, 20.0]]))
+    with pytest.raises(InvalidParameter, match="start"):
+        fitted("ibu(start=[0.5, 0.5])", likelihood)
+    with pytest.raises(InvalidParameter):
+        registry().estimator("ibu(start=[1, 0, 0])")
+    assert fitted("ibu(start=[0.2, 0.2, 0.6])", likelihood) == pytest.approx(fitted("ibu", likelihood), abs=1e-4)
+    assert fitted("ibu(start=[0.2, 0.2, 0.6], stop=0)", likelihood) == pytest.approx(np.array([[0.2, 0.2, 0.6]]))
