@@ -7,7 +7,10 @@ STAMP := $(VENV)/.installed
 DBT := .venv-dbt
 DBT_STAMP := $(DBT)/.installed
 
-.PHONY: demo test test-dbt test-browser lint format bench docs clean
+LOWEST := .venv-lowest
+LOWEST_STAMP := $(LOWEST)/.installed
+
+.PHONY: demo test test-dbt test-browser test-lowest test-stress lint format bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +35,21 @@ test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb,
 test-browser: $(STAMP)  ## look at the pages in a real browser: Debian's chromium
 	$(RUN)python -m pytest -m browser tests/test_browser.py
 
+$(LOWEST_STAMP): pyproject.toml tests/lowest.py
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) -m tests.lowest > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
+	touch $(LOWEST_STAMP)
+
+test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are allowed; `make test` has the newest
+	$(LOWEST)/bin/python -m pytest
+
+ROUNDS ?= 25
+FUZZ ?= 20000
+test-stress: $(STAMP)  ## kill writers of a ledger, feed nonsense; in full: make test-stress ROUNDS=1000 FUZZ=1000000
+	$(RUN)python -m tests.stress.kill --rounds $(ROUNDS)
+	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)
+
 lint: $(STAMP)  ## style and types
 	$(RUN)ruff check .
 	$(RUN)ruff format --check .
@@ -48,4 +66,4 @@ bench: $(STAMP)  ## speed, as ratios against the plain engine in the same run
 	$(RUN)python benchmarks/sql.py
 
 clean:
-	rm -rf $(VENV) $(DBT) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DBT) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from ldpsql.estimation import Estimate
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
-    from ldpsql.frames import estimate, perturb
+    from ldpsql.frames import estimate, key_value, perturb
     from ldpsql.guard import release
     from ldpsql.hookspecs import hookimpl
     from ldpsql.ledger import Ledger, Policy
     from ldpsql.likelihood import Likelihood
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
+    from ldpsql.pair_families import KeyValueMechanism, SignMechanism
     from ldpsql.permanent import Key
     from ldpsql.privacy import Epsilon
-    from ldpsql.reports import HashReports, SetReports
+    from ldpsql.reports import HashReports, PairReports, SetReports
 
 __version__ = "0.1.0"
 
@@ -41,15 +42,16 @@ _HOMES = {
     "estimation": ["Estimate"],
     "estimator": ["Estimator", "Fit", "Status"],
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
-    "frames": ["estimate", "perturb"],
+    "frames": ["estimate", "key_value", "perturb"],
     "guard": ["release"],
     "hookspecs": ["hookimpl"],
     "ledger": ["Ledger", "Policy"],
+    "pair_families": ["KeyValueMechanism", "SignMechanism"],
     "likelihood": ["Likelihood"],
     "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
     "permanent": ["Key"],
     "privacy": ["Epsilon"],
-    "reports": ["HashReports", "SetReports"],
+    "reports": ["HashReports", "PairReports", "SetReports"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -70,21 +72,25 @@ __all__ = [
     "InvalidParameter",
     "KeepOrSpread",
     "Key",
+    "KeyValueMechanism",
     "LdpError",
     "Ledger",
     "Likelihood",
     "Mechanism",
     "MetricMechanism",
     "NotPrivate",
+    "PairReports",
     "Policy",
     "RangeMechanism",
     "SetReports",
+    "SignMechanism",
     "Status",
     "attach",
     "certify",
     "connect",
     "estimate",
     "hookimpl",
+    "key_value",
     "perturb",
     "release",
 ]

@@ -36,7 +36,8 @@ class NumberMechanism(Mechanism):
 class RangeMechanism(NumberMechanism):
     """Noise on the whole numbers low .. high, private per unit: an implementation adds ``name`` and `channel`."""
 
-    sql_domain = 'range("low"::BIGINT, "high"::BIGINT + 1)'
+    # try_cast, here and below: the error of a failing cast would show the value, and that may be somebody's.
+    sql_domain = 'range(try_cast("low" AS BIGINT), try_cast("high" AS BIGINT) + 1)'
     sql_reports = sql_domain
     epsilon: EpsilonField = Field(description="privacy parameter per unit: numbers d apart keep d * epsilon")
     low: WholeField = Field(description="smallest value")
@@ -55,10 +56,11 @@ class IntervalMechanism(NumberMechanism):
     """A mechanism over an interval cut into bins, reporting bin numbers: an implementation adds ``name`` and `channel`."""
 
     sql_domain = (
-        'list_transform(range("bins"::BIGINT), '
-        'lambda i: "low"::DOUBLE + (i::DOUBLE + 0.5::DOUBLE) * ("high"::DOUBLE - "low"::DOUBLE) / "bins"::DOUBLE)'
+        'list_transform(range(try_cast("bins" AS BIGINT)), '
+        'lambda i: try_cast("low" AS DOUBLE) + (i::DOUBLE + 0.5::DOUBLE) * '
+        '(try_cast("high" AS DOUBLE) - try_cast("low" AS DOUBLE)) / try_cast("bins" AS DOUBLE))'
     )
-    sql_reports: ClassVar[str] = 'range("bins"::BIGINT)'
+    sql_reports: ClassVar[str] = 'range(try_cast("bins" AS BIGINT))'
     epsilon: EpsilonField = Field(description="privacy parameter: no report is likelier by more than e^epsilon")
     low: NumberField = Field(description="smallest value")
     high: NumberField = Field(description="largest value")
@@ -83,7 +85,7 @@ class GridMechanism(Mechanism):
     Cells are numbered row by row from 0: cell = row * columns + column.
     """
 
-    sql_domain = 'range("columns"::BIGINT * "rows"::BIGINT)'
+    sql_domain = 'range(try_cast("columns" AS BIGINT) * try_cast("rows" AS BIGINT))'
     sql_reports = sql_domain
     epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
     columns: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of columns of the grid")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Codes
-from ldpsql.domain import MISSING, OUTSIDE, Domain, plain
+from ldpsql.domain import MISSING, OUTSIDE, Domain, plain, shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 
 MAX_VALUES = 20_000
@@ -48,7 +48,7 @@ class Numbers(Domain, ABC):
             return direct
         if null_code is None and column.null_count:
             raise MissingValue(*MISSING)
-        at, inside = self._places(_doubles(column))
+        at, inside = self._places(doubles(column))
         if not column.null_count and inside.all():
             return at.astype(np.int32)
         missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -118,10 +118,10 @@ class Bins(Numbers):
         return None
 
 
-def _doubles(column: pa.Array) -> NDArray[np.float64]:
+def doubles(column: pa.Array) -> NDArray[np.float64]:
     """Return a column of numbers in double precision, 0 for NULL."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column))
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
-        raise WrongType(f"the column has type {column.type}, the mechanism perturbs numbers", "cast the column")
+        raise WrongType(f"the column has type {shown_type(column.type)}, the mechanism perturbs numbers", "cast the column")
     return column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)

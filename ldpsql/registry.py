@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 import pluggy
@@ -28,6 +30,7 @@ from ldpsql.spec import Spec, bind, read_call
 from ldpsql.sql import Macros, Scalar
 
 _BUILT_IN = ("ldpsql.plugins", "ldpsql.udfs")
+PATIENCE = 30.0  # seconds for the import of somebody's plugin
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 S = TypeVar("S", bound=Spec)
 
@@ -106,12 +109,11 @@ class Registry:
     def add_module(self, module: str, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
         self.plugins.append(plugin)
-        try:
-            imported: object = import_module(module)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # a plugin may raise anything
-            plugin.status, plugin.reason = "broken", f"importing it raised {type(error).__name__}: {error}"
-            return
-        self.add(imported, plugin)
+        imported = import_module(module) if plugin.built_in else _imported(module)
+        if isinstance(imported, BaseException):
+            plugin.status, plugin.reason = "broken", f"importing it raised {type(imported).__name__}: {imported}"
+        else:
+            self.add(imported, plugin)
 
     def add(self, module: object, plugin: Plugin) -> None:
         """Add what a plugin offers, all of it or nothing."""
@@ -239,6 +241,23 @@ def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str,
     if name not in known:
         raise UnknownName(base.kind, name, known)
     return bind(known[name], arguments, named)  # type: ignore[return-value]  # known holds classes of this base
+
+
+def _imported(module: str) -> object:
+    """Return a module, or what its import raised; it runs in a thread of its own, so that one that hangs holds up nothing."""
+    done: SimpleQueue[object] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put(import_module(module))
+        except BaseException as error:  # noqa: BLE001  # a plugin may raise anything
+            done.put(error)
+
+    Thread(target=work, name=f"import {module}", daemon=True).start()
+    try:
+        return done.get(timeout=PATIENCE)
+    except Empty:
+        return TimeoutError(f"it was not done after {PATIENCE:g} seconds")
 
 
 def _built_in() -> list[str]:

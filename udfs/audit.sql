@@ -13,7 +13,7 @@ CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
 CREATE OR REPLACE MACRO ldp.mutual_information(m, prior) AS __ldp_mutual_information(__ldp_mechanism(m), prior);
 CREATE OR REPLACE MACRO ldp.average_distortion(m, prior) AS __ldp_average_distortion(__ldp_mechanism(m), prior);
 CREATE OR REPLACE MACRO ldp.rate_distortion(m, prior, beta) AS
-    __ldp_rate_distortion(__ldp_mechanism(m), prior, beta::DOUBLE);
+    __ldp_rate_distortion(__ldp_mechanism(m), prior, try_cast(beta AS DOUBLE));
 
 COMMENT ON MACRO TABLE ldp.audit IS 'realised privacy, exactly: ratio, slack, and the pair and report that attain it';
 COMMENT ON MACRO TABLE ldp.channel IS 'the probability of every report given every value, exact and rounded';

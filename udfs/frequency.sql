@@ -3,7 +3,7 @@ CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
     list_transform(shares, lambda s, i: struct_concat({'value': vals[i]}, s));
 
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
-CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE keep);
+CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN));
 
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
     [__ldp_merge(reports, numbers)], lambda found: map(list_select(reports, found.positions), found.n)
@@ -21,7 +21,9 @@ CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([found], l
     CASE WHEN d IS NOT NULL THEN struct_update(d, identified := ldp._rows(vals, struct_extract(d, 'identified'))) END
 )[1];
 CREATE OR REPLACE MACRO ldp.diagnose(report, m, keep := true, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis((m)."domain", __ldp_diagnose(histogram(report) FILTER (WHERE keep), ldp._plan(estimator, m)));
+    ldp._diagnosis((m)."domain", __ldp_diagnose(
+        histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), ldp._plan(estimator, m)
+    ));
 CREATE OR REPLACE MACRO ldp.diagnose_counts(counts, m, estimator := 'ibu(misfit=''allow'')') AS
     ldp._diagnosis((m)."domain", __ldp_diagnose(counts, ldp._plan(estimator, m)));
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from ldpsql import certify, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import NotPrivate
+from ldpsql.errors import InternalError, NotPrivate
 from ldpsql.guard import drawing, draws_handle
 from ldpsql.mechanism import CertifiedMechanism
-from ldpsql.reports import HashReports, SetReports
+from ldpsql.reports import HashReports, PairReports, SetReports
 from ldpsql.sql import Macros, Scalar, guarded
 
 
@@ -37,6 +37,8 @@ def perturb_hashed(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Arra
 
 def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
     codes = mechanism.draw(column)
+    if isinstance(mechanism.reports, PairReports):
+        codes = mechanism.reports.told_apart(codes)
     codes += 1
     return pa.array(codes)
 
@@ -70,8 +72,11 @@ def _each(
 @guarded
 def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
     """Return the handles with which mechanisms draw on connections with these guards; NULL is no guard."""
-    rows = zip(plain(handles).to_pylist(), plain(guards).to_pylist(), strict=True)
-    return pa.array([draws_handle(handle, guard) for handle, guard in rows], pa.int64())
+    told, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
+    if others:
+        raise InternalError("a catalog has one guard", "do not call functions whose name starts with __ldp")
+    known, number = np.unique(told, return_inverse=True)
+    return pa.array(np.array([draws_handle(int(handle), guard) for handle in known], np.int64)[number])
 
 
 @hookimpl

@@ -13,7 +13,7 @@ CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, ldp._draws(m), (m).r
 
 -- The level must not depend on the value: it is published as it is.
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
-    ldp._report(x, __ldp_level(level, __ldp_mixture(mechanisms)), (ldp._any(mechanisms, mechanisms)).reports);
+    ldp._report(x, __ldp_draws(__ldp_level(level, __ldp_mixture(mechanisms)), ldp._guard()), (ldp._any(mechanisms, mechanisms)).reports);
 
 COMMENT ON MACRO ldp.perturb IS 'one report for each value, drawn anew at every call';
 COMMENT ON MACRO ldp.perturb_mixed IS 'one report for each value, by the mechanism of its level: a per-user epsilon';

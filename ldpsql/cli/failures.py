@@ -26,6 +26,7 @@ _TELLABLE = (
     duckdb.InterruptException,
 )
 _OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+: \[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
+_WITHOUT_CANDIDATES = re.compile(r"\s*Candidate bindings:.*")  # in a CSV file without names, the first person's values
 
 
 class Failure(NamedTuple):
@@ -49,7 +50,7 @@ def failure(error: Exception) -> Failure:
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
         return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
     if isinstance(error, _TELLABLE):
-        return Failure("", message, "", 1)
+        return Failure("", _WITHOUT_CANDIDATES.sub("", message), "", 1)
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Exception").removesuffix("Error")).lower()
     source = "DuckDB" if isinstance(error, duckdb.Error) else "a library"
     hint = "its message may show raw values; run the statement in DuckDB itself to read it"

@@ -35,7 +35,7 @@ def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str
 
     Raises:
         InvalidParameter: where it is not there, or cannot be read as a table.
-        UnknownName: where a column is not.
+        UnknownName, InvalidParameter: where a column is not.
 
     """
     import duckdb
@@ -52,8 +52,10 @@ def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str
         hint = "give a Parquet, CSV or JSON file, or a table and its --database"
         raise InvalidParameter("there is no file and no table of this name", hint) from None
     for column in columns:
-        if column not in there:
+        if column not in there and Path(source).suffix in ("", ".parquet"):
             raise UnknownName("column", column, there)
+        if column not in there:  # what DuckDB takes for names in a text file may be somebody's data
+            raise InvalidParameter("the file has no column of this name", "the first line of a CSV file must name the columns")
     return table
 
 

@@ -34,6 +34,7 @@ from ldpsql.ledger.policy import Policy
 from ldpsql.ledger.spending import account_of, ask, spend
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanism import Mechanism
+from ldpsql.sql import guarded
 
 
 class Ledger:
@@ -141,7 +142,7 @@ class Ledger:
                 f"the ledger charges by {policy.privacy_unit}",
                 "pass no user ids" if policy.privacy_unit == "row" else "pass the user id of each row",
             )
-        return People.each_row() if users is None else People.of(users, salt)
+        return People.each_row() if users is None else _people_of(users, salt)
 
     def publish(self, release: Release) -> Release:
         """Write down that the reports of a release are where they belong.
@@ -203,3 +204,8 @@ class Ledger:
         with reading(self.path) as db:
             if not statements.adds_up(db):
                 raise LedgerDamaged("the ledger does not add up", "restore it from a backup, and release nothing before")
+
+
+@guarded
+def _people_of(users: Any, salt: bytes) -> People:
+    return People.of(users, salt)

@@ -25,7 +25,10 @@ class Geometric(RangeMechanism):
     """
 
     name = "geometric"
-    sql_reports = 'range("low"::BIGINT - "margin"::BIGINT, "high"::BIGINT + "margin"::BIGINT + 1)'
+    sql_reports = (
+        'range(try_cast("low" AS BIGINT) - try_cast("margin" AS BIGINT), '
+        'try_cast("high" AS BIGINT) + try_cast("margin" AS BIGINT) + 1)'
+    )
     margin: Annotated[WholeField, Field(ge=0, le=MAX_VALUES)] = Field(
         100, description="how far reports reach beyond the values"
     )

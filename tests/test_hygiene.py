@@ -1,0 +1,254 @@
+"""A raw value that is planted in the data appears nowhere but there: in no message, traceback, plan, profile, warning or log.
+
+Statements hold no value themselves; DuckDB's own errors, outside of any function of ours, are the command line's to withhold.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql import Key
+from ldpsql.cli import app
+from ldpsql.errors import LdpError
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.registry import registry
+
+CANARY = "canary-7f3a"
+NUMBER = "90417733"
+KRR = "ldp.krr(1, ['a', 'b'])"
+VALUES = {"epsilon": "1", "delta": "'0.001'", "low": "0", "high": "5", "domain": "['a', 'b']", "columns": "3", "rows": "3"}
+
+
+def wrong_parameters() -> Iterator[str]:
+    """Every parameter of every mechanism, given a raw column instead of a constant."""
+    for name, mechanism in registry().mechanisms.items():
+        parameters = mechanism.parameters()
+        for wrong in parameters:
+            raw = "[city]" if wrong.is_list else "city"
+            given = [
+                f'"{p.name}" := {raw if p is wrong else VALUES.get(p.name, "1")}'
+                for p in parameters
+                if p.required or p is wrong
+            ]
+            yield f"SELECT ldp.perturb(city, ldp.{name}({', '.join(given)})) FROM raw"
+
+
+def wrong_values() -> Iterator[str]:
+    """A raw column where each mechanism wants a value of its domain, and where each estimator wants reports."""
+    texts = {
+        "krr": KRR, "oue": "ldp.oue(1, ['a', 'b'])", "olh": "ldp.olh(1, ['a', 'b'])", "geometric": "ldp.geometric(1, 0, 5)",
+        "laplace": "ldp.laplace(1, 0, 5)", "planar": "ldp.planar_geometric(1, 3, 3)",
+    }  # fmt: skip
+    for text in texts.values():
+        for column in ("city", "[city]", "{'v': city}", "city::BLOB", "n", "n / 7", "CASE WHEN n > 0 THEN city END"):
+            yield f"SELECT ldp.perturb({column}, {text}) FROM raw"
+            yield f"SELECT ldp.perturb_once({column}, {text}, city) FROM raw"
+            for estimator in registry().estimators:
+                yield f"SELECT ldp.{estimator}({column}, {text}) FROM raw"
+
+
+WRONG_CALLS = [
+    f"SELECT ldp.perturb_once('a', {KRR}, [city]) FROM raw",
+    f"SELECT ldp.perturb_once('a', {KRR}, n, column_name := city) FROM raw",
+    f"SELECT ldp.ibu('a', {KRR}, keep := city) FROM raw",
+    f"SELECT ldp.diagnose(city, {KRR}) FROM raw",
+    f"SELECT ldp.diagnose(city, {KRR}, estimator := any_value(city)) FROM raw",
+    f"SELECT ldp.ibu_counts(map {{city: 1}}, {KRR}) FROM raw",
+    f"SELECT ldp.ibu_counts(city, {KRR}) FROM raw",
+    f"SELECT ldp.rate_distortion({KRR}, [0.5, 0.5], city) FROM raw",
+    f"SELECT ldp.mutual_information({KRR}, [city]) FROM raw",
+    f"SELECT ldp.mutual_information({KRR}, [n]) FROM raw",
+    f"FROM ldp.estimate(raw, city, {KRR})",
+    f"FROM ldp.estimate_by(raw, 'a', city, {KRR}, estimator := 'no')",
+    "SELECT ldp.describe(city) FROM raw",
+    "SELECT ldp.perturb(city, {'mechanism': city, 'reports': [city]}) FROM raw",
+    "SELECT ldp.perturb(city, {'mechanism': 'krr', 'epsilon': city, 'reports': [city]}) FROM raw",
+]
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Iterator[DuckDBPyConnection]:
+    key = Key.create(tmp_path / "key")
+    with ldpsql.connect(key=key) as con:
+        con.execute(f"CREATE TABLE raw AS SELECT '{CANARY}' AS city, {NUMBER} AS n")
+        yield con
+
+
+def clean(text: str) -> bool:
+    return CANARY not in text and NUMBER not in text
+
+
+def refuses_cleanly(con: DuckDBPyConnection, sql: str) -> bool:
+    """Run a statement; tell whether it failed, and fail the test where its error tells too much."""
+    refusal: duckdb.Error | None = None
+    try:
+        con.execute(sql).fetchall()
+    except duckdb.Error as error:
+        refusal = error
+    if refusal is None:
+        return False
+    assert clean("".join(traceback.format_exception(refusal))), sql
+    assert clean(repr((refusal.__cause__, refusal.__context__, refusal.__dict__))), sql
+    return True
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_error_of_sql_shows_a_value(
+    raw: DuckDBPyConnection, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    statements = [*wrong_parameters(), *wrong_values(), *WRONG_CALLS]
+    refused = [refuses_cleanly(raw, sql) for sql in statements]
+    assert len(statements) > 300
+    assert sum(refused) > 0.9 * len(statements)  # the others only look wrong: a number between 0 and 5, an empty histogram
+    shown = capfd.readouterr()
+    assert clean(caplog.text + shown.out + shown.err)
+
+
+def test_no_plan_or_profile_shows_a_value(raw: DuckDBPyConnection, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.json"
+    raw.execute(f"PRAGMA enable_profiling = 'json'; SET profiling_output = '{profile}'")
+    raw.execute("CREATE TABLE people AS SELECT 'a' AS city, * EXCLUDE city FROM raw")
+    raw.execute("SET profiling_mode = 'detailed'")
+    sound = [
+        f"SELECT ldp.perturb(city, {KRR}) FROM people",
+        f"SELECT ldp.perturb_once(city, {KRR}, n) FROM people",
+        "SELECT ldp.perturb(n, ldp.laplace(1, 0, 99999999)) FROM people",
+    ]
+    for sql in [*WRONG_CALLS, *sound]:
+        refuses_cleanly(raw, sql)
+        if profile.exists():
+            assert clean(profile.read_text())
+            profile.unlink()
+        for how in ("EXPLAIN ", "EXPLAIN ANALYZE "):
+            try:
+                plan = str(raw.execute(how + sql).fetchall())
+            except duckdb.Error as error:
+                plan = str(error)
+            assert clean(plan), sql
+
+
+def people(rows: int = 1) -> pl.DataFrame:
+    return pl.DataFrame({"city": [CANARY] * rows, "n": [int(NUMBER)] * rows})
+
+
+PYTHON: dict[str, Callable[[Path], Any]] = {
+    "series outside of the domain": lambda _: ldpsql.perturb(people()["city"], "krr(1, ['a', 'b'])"),
+    "numbers outside of the range": lambda _: ldpsql.perturb(people()["n"], "laplace(1, 0, 5)"),
+    "another type": lambda _: ldpsql.perturb(people()["city"], "laplace(1, 0, 5)"),
+    "a list of mixed types": lambda _: ldpsql.perturb([1, CANARY], "krr(1, ['a', 'b'])"),
+    "a frame": lambda _: ldpsql.perturb(people(), "krr(1, ['a', 'b'])"),
+    "raw values as reports": lambda _: ldpsql.estimate(people(9)["city"], "krr(1, ['a', 'b'])"),
+    "raw numbers as bits": lambda _: ldpsql.estimate(people(9)["n"], "oue(1, ['a', 'b'])"),
+    "structs as hashed reports": lambda _: ldpsql.estimate(pa.array([{CANARY: 1}]), "olh(1, ['a', 'b'])"),
+    "user ids of two types": lambda path: users(path, [1, CANARY]),
+    "user ids with a NULL": lambda path: users(path, [CANARY, None]),
+    "nested user ids": lambda path: users(path, [[CANARY]]),
+    "users without budget": lambda path: users(path, [CANARY] * 9),
+}
+
+
+def users(path: Path, ids: list[Any]) -> None:
+    ledger = Ledger.open(path / "ledger", Policy(epsilon_budget=1, privacy_unit="city"))
+    ledger.charge("people", {"city": registry().mechanism("krr(1, ['a', 'b'])")}, "reports", users=ids)
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_no_error_of_python_shows_a_value(name: str, tmp_path: Path) -> None:
+    with pytest.raises(LdpError) as caught:
+        PYTHON[name](tmp_path)
+    error = caught.value
+    assert clean("".join(traceback.format_exception(error)))
+    assert clean(repr(error) + repr(error.__dict__) + repr(error.args))
+    behind = (error.__cause__, error.__context__)
+    assert clean(repr(behind))
+    inner = traceback.TracebackException.from_exception(error, capture_locals=True).stack[-1]
+    assert clean(repr(inner.locals))  # the frames that held the column are gone
+
+
+def database(path: Path) -> str:
+    with duckdb.connect(str(path / "raw.duckdb")) as con:
+        con.execute(f"CREATE TABLE raw AS SELECT '{CANARY}' AS city, {NUMBER} AS n")
+        con.execute("CREATE TABLE keys (city VARCHAR PRIMARY KEY, n INTEGER CHECK (n < 5))")
+        con.execute("COPY raw TO '" + str(path / "raw.csv") + "'; COPY raw TO '" + str(path / "raw.parquet") + "'")
+    (path / "raw.json").write_text(f'{{"city": "{CANARY}"')
+    (path / "broken.csv").write_text(f"a,b\n1,2\n{CANARY},x,y,z\n")
+    return str(path / "raw.duckdb")
+
+
+CLI_SQL = [
+    "SELECT city::INTEGER FROM raw",
+    "SELECT city::DATE FROM raw",
+    "SELECT n::TINYINT FROM raw",
+    "SELECT city::ENUM('a', 'b') FROM raw",
+    "SELECT strptime(city, '%Y') FROM raw",
+    "SELECT n * 9223372036854775807 FROM raw",
+    "SELECT city::JSON FROM raw",
+    "SELECT error(city) FROM raw",
+    "SELECT nothing FROM 'broken.csv'",
+    "SELECT regexp_matches('x', city || '(') FROM raw",
+    "INSERT INTO keys SELECT city, 1 FROM raw; INSERT INTO keys SELECT city, 1 FROM raw",
+    "INSERT INTO keys SELECT city, n FROM raw",
+    "SELECT * FROM read_csv('broken.csv', columns = {'a': 'INTEGER', 'b': 'INTEGER'})",
+    "SELECT * FROM read_json('raw.json')",
+    f"SELECT ldp.perturb(city, {KRR}) FROM raw",
+    f"SELECT ldp.ibu(city, {KRR}) FROM raw",
+]
+
+
+@pytest.mark.parametrize("sql", CLI_SQL)
+def test_no_error_of_the_command_line_shows_a_value(
+    sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = database(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["ldpsql", "sql", path, "-c", sql])
+    with pytest.raises(SystemExit) as stopped:
+        app.run()
+    shown = capfd.readouterr()
+    assert stopped.value.code != 0
+    assert shown.err.startswith("error")
+    assert clean(shown.out + shown.err)
+
+
+CLI = [
+    ["estimate", "raw.parquet", "--column", "city", "-m", "krr(1, ['a', 'b'])"],
+    ["estimate", "raw.csv", "--column", "n", "-m", "krr(1, [1, 2])"],
+    ["estimate", "broken.csv", "--column", "a", "-m", "krr(1, [1, 2])"],
+    ["estimate", "raw.json", "--column", "city", "-m", "krr(1, ['a', 'b'])"],
+]
+
+
+@pytest.mark.parametrize("arguments", CLI, ids=lambda arguments: " ".join(arguments[:2]))
+def test_no_command_shows_a_value(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["ldpsql", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        app.run()
+    shown = capfd.readouterr()
+    assert stopped.value.code != 0
+    assert clean(shown.out + shown.err)
+
+
+def test_the_ledger_tells_nothing_of_people(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=1, privacy_unit="city"))
+    mechanism = registry().mechanism(f"krr(1, ['{CANARY}', 'b'])")  # even a declared value stays out of it
+    with ledger.release("people", {"city": mechanism}, "reports", users=[NUMBER]):
+        pass
+    assert clean(json.dumps([ledger.history(), ledger.policies(), [str(balance) for balance in ledger.balances()]]))
+    assert all(clean(file.read_bytes().decode("latin1")) for file in tmp_path.iterdir())
