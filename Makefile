@@ -24,9 +24,9 @@ demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; 
 test: $(STAMP)  ## all tests
 	$(RUN)python -m pytest
 
-$(DBT_STAMP): pyproject.toml constraints.txt
+$(DBT_STAMP): pyproject.toml constraints-dbt.txt
 	$(PYTHON) -m venv $(DBT)
-	$(DBT)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dbt]' pytest
+	$(DBT)/bin/python -m pip install --quiet --constraint constraints-dbt.txt --editable '.[dbt]' pytest
 	touch $(DBT_STAMP)
 
 test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -298,3 +300,16 @@ def test_shell_completion_names_the_commands(shell: str) -> None:
     done = subprocess.run([COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60, check=False)
     assert "plugins" in done.stdout
     assert "plan" in done.stdout
+
+
+def test_an_interrupt_leaves_with_130() -> None:
+    endless = "SELECT count(*) FROM range(100000000000) t(i) WHERE sin(i) > 2"
+    command = [COMMAND, "sql", "--format", "csv", "-c", "SELECT 'begun' AS state", "-c", endless]
+    unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=unbuffered, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "state\n"
+        time.sleep(0.5)  # the second statement is begun right after
+        one.send_signal(signal.SIGINT)
+        _, said = one.communicate(timeout=60)
+    assert (one.returncode, said) == (130, "error: interrupted\n")

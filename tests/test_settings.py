@@ -41,7 +41,7 @@ def test_a_named_mechanism_is_a_mechanism_in_python_and_a_macro_in_sql(tmp_path:
     assert known.mechanism("city") == known.mechanism("krr(1, ['Lima', \"it's\"])")
     monkeypatch.setattr("ldpsql.duck.registry", lambda: known)
     with ldpsql.connect() as con:
-        assert con.execute("SELECT ldp.perturb('it''s', ldp.m.city()) IN ('Lima', 'it''s')").fetchall() == [(True,)]
+        assert con.execute("SELECT ldp.perturb('it''s', ldp.m.city())").fetchall()[0][0] in ("Lima", "it's")
         assert len(con.sql("FROM duckdb_databases() WHERE database_name NOT IN ('system', 'temp', 'memory')").fetchall()) == 1
     with duckdb.connect() as other:
         ldpsql.attach(other, name="private", mechanisms={"town": {"mechanism": "krr", "epsilon": 1, "domain": [1, 2]}})

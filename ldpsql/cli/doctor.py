@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 
 import typer
 
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 _PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydantic", "typer")
-_EXTRAS = {"report": ("altair", "vl-convert-python"), "dbt": ("dbt-core", "dbt-duckdb")}
+_EXTRA = re.compile(r"([\w.-]+).*; extra == ['\"](\w+)['\"]")
+_FOR_DEVELOPERS = ("dev", "peers")
 
 
 def doctor(form: FormatOption = Format.TABLE) -> None:
@@ -26,7 +28,7 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
         "random source": _random,
         "plugins": _plugins,
         "SQL": _round,
-        **{f"extra {name}": _extra(packages) for name, packages in _EXTRAS.items()},
+        **{f"extra {name}": _extra(packages) for name, packages in _extras().items()},
     }
     rows = [{"check": name, **_told(check)} for name, check in checks.items()]
     write_rows(rows, form)
@@ -52,7 +54,17 @@ def _packages() -> str:
     return ", ".join(f"{name} {version(name)}" for name in ("ldpsql", *_PACKAGES))
 
 
-def _extra(packages: tuple[str, ...]) -> Callable[[], str]:
+def _extras() -> dict[str, list[str]]:
+    """Return the packages of each extra, as the installed metadata has them."""
+    extras: dict[str, list[str]] = {}
+    for requirement in requires("ldpsql") or []:
+        found = _EXTRA.fullmatch(requirement)
+        if found and found[2] not in _FOR_DEVELOPERS:
+            extras.setdefault(found[2], []).append(found[1])
+    return extras
+
+
+def _extra(packages: list[str]) -> Callable[[], str]:
     def check() -> str:
         try:
             return ", ".join(f"{name} {version(name)}" for name in packages)

@@ -43,6 +43,8 @@ def failure(error: Exception) -> Failure:
     if isinstance(error, LdpError):
         return Failure(error.code, error.message, error.hint, error.exit_code)
     message = str(error).strip()
+    if isinstance(error, RuntimeError) and message == "Query interrupted":  # how DuckDB says that Ctrl-C was pressed
+        return Failure("", "interrupted", "", 130)
     quoted = _OURS.fullmatch(message) if isinstance(error, duckdb.Error) else None
     if quoted:  # an error of ours, in the words of DuckDB
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}

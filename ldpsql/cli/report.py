@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ldpsql.cli.options import ByOption, ColumnOption, DatabaseOption, EstimatorOption, MechanismOption, SourceArgument
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from duckdb import DuckDBPyConnection
 
 
 def report(
@@ -33,23 +29,21 @@ def report(
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
     from ldpsql import report as reports
-    from ldpsql.cli.source import checked, opened
+    from ldpsql.cli.source import checked, estimating, opened
     from ldpsql.registry import registry
 
     reports.needs_extra()
-    made, keys = registry().mechanism(mechanism), by or []
+    keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
-        query = _counted(checked(con, source, [column, *keys]), column, keys)
-        found = reports.estimates(con.sql(query).to_arrow_table(), made, registry().estimator(estimator))
-        known = reports.truths(_table(con, truth, column, keys), made) if truth else {}
-    reports.write(output, found, known)
+        table = checked(con, source, [column, *keys])
+        found = reports.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
+        shown = estimating(con, table, column, keys, made, method)
+        known = {}
+        if truth:
+            true = checked(con, truth, [column, *keys])
+            known = reports.truths(con.sql(_counted(true, column, keys)).to_arrow_table(), made)
+    reports.write(output, found, known, shown)
     typer.echo(f"Wrote {output}", err=True)
-
-
-def _table(con: DuckDBPyConnection, source: str, column: str, keys: list[str]) -> pa.Table:
-    from ldpsql.cli.source import checked
-
-    return con.sql(_counted(checked(con, source, [column, *keys]), column, keys)).to_arrow_table()
 
 
 def _counted(table: str, column: str, keys: list[str]) -> str:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from ldpsql.estimator import Estimator
+    from ldpsql.mechanism import Mechanism
+
 
 def opened(database: str) -> DuckDBPyConnection:
     """Open a database, or one in memory, with the functions attached.
@@ -54,3 +57,20 @@ def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str
         if column not in there:  # what DuckDB takes for names in a text file may be somebody's data
             raise InvalidParameter("the file has no column of this name", "the first line of a CSV file must name the columns")
     return table
+
+
+def estimating(
+    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
+) -> str:
+    """Return the query that estimates a column of reports, in each group of the keys where there are any."""
+    from ldpsql.named import sql_call, text_literal
+    from ldpsql.sql import quoted, struct_text
+
+    made, method = sql_call(mechanism, con), text_literal(str(estimator))
+    if not keys:
+        return f"FROM ldp.estimate({table}, {quoted(column)}, {made}, estimator := {method})"
+    groups = struct_text({key.replace("'", "''"): quoted(key) for key in keys})
+    call = f"ldp.estimate_by({table}, {quoted(column)}, {groups}, {made}, estimator := {method})"
+    # within its group a value keeps its place in the domain
+    numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
+    return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"

@@ -27,7 +27,7 @@ from ldpsql.guard import Guard, guard_of
 from ldpsql.ledger.configured import configured_key, configured_ledger
 
 _OPTIONS = ("mechanisms", "ledger", "catalog")
-_MATERIALISES = ("run", "build")
+_MATERIALISES = ("run", "build", "retry")
 
 
 class Plugin(BasePlugin):
