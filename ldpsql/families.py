@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -163,6 +165,45 @@ class MetricMechanism(Mechanism):
     def layout(self) -> tuple[int, ...]:
         """Return rows and columns where the values are the cells of a grid."""
         return (len(self.values()) // self.columns, self.columns) if self.columns else ()
+
+
+def _prior(given: Any) -> tuple[Fraction, ...]:
+    weights = numbers(given)
+    if any(w < 0 for w in weights) or not any(weights):
+        raise ValueError("must hold numbers that are not negative, and not all zero")
+    return tuple(weights)
+
+
+PriorField = Annotated[
+    tuple[Fraction, ...], BeforeValidator(_prior), PlainSerializer(lambda prior: [decimal_text(p) for p in prior])
+]
+
+
+class PriorMechanism(MetricMechanism):
+    """A mechanism on a metric space that is made for a public prior, and anew when an estimate takes its place: see `privic`.
+
+    An implementation adds ``name``, its parameters with a ``prior: PriorField``, `values`, `claim`, `channel` and `tight`.
+    """
+
+    if TYPE_CHECKING:
+        prior: tuple[Fraction, ...]
+
+    @abstractmethod
+    def tight(self) -> float:
+        """Return the epsilon per unit of distance that the channel keeps before it is rounded to whole numbers."""
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """The prior as a distribution."""
+        if len(self.prior) != len(self.values()):
+            raise InvalidParameter("the prior must have one number for each value of the domain", self.signature())
+        total = sum(self.prior)
+        return np.array([float(p / total) for p in self.prior])
+
+    def with_prior(self, shares: NDArray[np.float64]) -> Self:
+        """Return the mechanism with another prior and all other parameters the same."""
+        told = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**told | {"prior": shares.tolist()})
 
 
 def nearest(metric: Metric) -> Fraction:

@@ -77,8 +77,11 @@ def _blocks(size: int) -> list[NDArray[np.int64]]:
     return [block for block in np.array_split(np.arange(size), min(size, MAX_SIDE)) if len(block)]
 
 
-def grid_chart(shares: Mapping[str, Floats], columns: int) -> alt.HConcatChart:
-    """Draw distributions over the cells of a grid, row by row, as heat maps on one scale, with their names above."""
+def grid_chart(shares: Mapping[str, Floats], columns: int, *, upward: bool = False) -> alt.HConcatChart:
+    """Draw distributions over the cells of a grid, row by row, as heat maps on one scale, with their names above.
+
+    Row 0 is at the top; ``upward`` puts it at the bottom, as for rows counted from the south.
+    """
     top = max(float(share.max()) for share in shares.values())
     scale = alt.Scale(scheme="viridis", domain=[0, top])
     maps = [
@@ -86,7 +89,7 @@ def grid_chart(shares: Mapping[str, Floats], columns: int) -> alt.HConcatChart:
         .mark_rect()
         .encode(
             x=alt.X("column:O", axis=alt.Axis(labelOverlap=True)),
-            y=alt.Y("row:O", axis=alt.Axis(labelOverlap=True)),
+            y=alt.Y("row:O", sort="descending" if upward else "ascending", axis=alt.Axis(labelOverlap=True)),
             color=alt.Color("share:Q", scale=scale, legend=alt.Legend(format="%")),
         )
         .properties(title=name, width=260, height=260 * max(1, len(share) // columns) / columns)

@@ -16,11 +16,12 @@ import pyarrow as pa
 from ldpsql.domain import Domain, family, shown_type
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimation import Estimates
-from ldpsql.estimator import simplex_projection
+from ldpsql.estimator import Status
 from ldpsql.mechanism import Mechanism
 from ldpsql.metric import Grid
 from ldpsql.operators import Floats
 from ldpsql.privacy import MetricLdp
+from ldpsql.uncertainty import best_fit
 
 _DAY = 86_400.0
 
@@ -58,7 +59,11 @@ class Mean(Functional):
     def measure(self, found: Estimates) -> Measure:
         """Return the mean of every group."""
         scale = scale_of(found.source.values)
-        return _shifted(_linear(found, scale - scale.min()), float(scale.min()))
+        least, width = float(scale.min()), float(np.ptp(scale))
+        told = _linear(found, (scale - least) / width)
+        return Measure(
+            least + width * told.estimate, width * told.std_error, least + width * told.low, least + width * told.high
+        )
 
 
 @dataclass(frozen=True)
@@ -95,14 +100,16 @@ class Variance(Functional):
     def measure(self, found: Estimates) -> Measure:
         """Return the variance of every group: its derivative is (x - mean)^2, up to a constant."""
         scale = scale_of(found.source.values)
-        x = scale - scale.mean()
+        unit = float(np.ptp(scale))
+        x = (scale - scale.min()) / unit
         theta = _normalised(found.fit.theta)
         mean, _ = _debiased(found, x)
         mean = np.clip(mean, x.min(), x.max())[:, None]
         centre, error = _debiased(found, (x - mean) ** 2)
         reach = _reach(found) * error
-        measure = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
-        return _cut(measure, 0.0, float(np.ptp(x)) ** 2 / 4)  # Popoviciu's inequality
+        told = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
+        told = _cut(told, 0.0, 0.25)  # Popoviciu's inequality
+        return Measure(*(unit**2 * end for end in (told.estimate, told.std_error, told.low, told.high)))
 
 
 @dataclass(frozen=True)
@@ -215,10 +222,6 @@ def _cut(measure: Measure, least: float, most: float) -> Measure:
     return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
 
 
-def _shifted(measure: Measure, by: float) -> Measure:
-    return Measure(measure.estimate + by, measure.std_error, measure.low + by, measure.high + by)
-
-
 def _reach(found: Estimates) -> float:
     return NormalDist().inv_cdf(0.5 + found.estimator.confidence / 2)
 
@@ -237,8 +240,14 @@ def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
     """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
     likelihood = found.likelihood
-    centre, variance = likelihood.operator.functionals(likelihood.shares, simplex_projection(found.fit.theta), c)
+    centre, variance = likelihood.operator.functionals(likelihood.shares, _likeliest(found), c)
     return centre, np.sqrt(np.maximum(variance, 0.0) / likelihood.n[:, None])
+
+
+def _likeliest(found: Estimates) -> Floats:
+    """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
+    certified = all(status is Status.CERTIFIED for status in found.fit.status)
+    return found.fit.theta if certified else best_fit(found.likelihood)
 
 
 def _first(holds: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Whole numbers that stand for mechanisms and plans inside a query.
+"""Whole numbers that stand for mechanisms, plans and grids inside a query.
 
 DuckDB folds the function that makes a handle to one constant at plan time, so a query reads a mechanism once and each row
 carries eight bytes instead of a domain. Handles live as long as the process: a prepared statement may hold one.
@@ -18,6 +18,7 @@ from ldpsql.estimator import Estimator
 from ldpsql.functionals import Functional
 from ldpsql.mechanism import Mechanism
 from ldpsql.mixed import Mixed, Repeated
+from ldpsql.region import Region
 from ldpsql.registry import registry
 
 H = TypeVar("H", bound=Hashable)
@@ -51,6 +52,7 @@ MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 PLANS: Handles[Plan] = Handles()
+GRIDS: Handles[Region] = Handles()
 
 
 def read_mechanism(spec: pa.Scalar) -> Mechanism:

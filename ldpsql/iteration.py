@@ -62,39 +62,50 @@ class IterativeEstimator(Estimator):
             raise InvalidParameter("start must have one share for each value of the domain", self.signature())
         return np.broadcast_to(np.array(self.start) / sum(self.start), theta.shape)
 
+    def budget(self) -> Budget:
+        """Return how long all groups together may take."""
+        return Budget(self.max_iterations, self.deadline)
+
     def stepped(self, likelihood: Likelihood, status: Status) -> Fit:
         """Take steps until the rule says stop; ``status`` is what the outcome is then."""
-        theta = self.started(likelihood)
+        theta, budget = self.started(likelihood), self.budget()
         if self.stop == "certified":
-            return maximum_likelihood(likelihood, self.tolerance, Budget(self.max_iterations, self.deadline), theta)
+            return maximum_likelihood(likelihood, self.tolerance, budget, theta)
         if self.stop == "paper":
-            return self._until_still(likelihood, theta, status)
+            return self._until_still(likelihood, theta, status, budget)
         if self.stop == "held_out":
             numbers = [
-                self.held_out_steps(*folds(likelihood.group(i)), theta[i : i + 1])[0] for i in range(len(likelihood.counts))
+                self.held_out_steps(*folds(likelihood.group(i)), theta[i : i + 1], budget)[0]
+                for i in range(len(likelihood.counts))
             ]
         else:
             numbers = [int(self.stop)] * len(theta)
         steps = np.array(numbers, dtype=np.int64)
-        return Fit.plain(self.after(likelihood, theta, steps), status, steps)
+        theta, taken = self._after(likelihood, theta, steps, budget)
+        return Fit(theta, taken, tuple(status if done else Status.OUT_OF_TIME for done in taken == steps))
 
-    def after(self, likelihood: Likelihood, theta: Floats, steps: NDArray[np.int64]) -> Floats:
-        """Return theta after so many steps of each group."""
-        theta, taken = theta.copy(), 0
+    def _after(
+        self, likelihood: Likelihood, theta: Floats, steps: NDArray[np.int64], budget: Budget
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Return theta after so many steps of each group, or as many as there is time for, and their numbers."""
+        theta, taken = theta.copy(), np.zeros_like(steps)
         for target in np.unique(steps):
             going = np.flatnonzero(steps >= target)
-            part, moved = likelihood.with_counts(likelihood.counts[going]), theta[going]
-            for _ in range(int(target) - taken):
-                moved = self.step(part, moved)
-            theta[going], taken = moved, int(target)
-        return theta
+            part = likelihood.with_counts(likelihood.counts[going])
+            while taken[going[0]] < target and not budget.late:
+                theta[going] = self.step(part, theta[going])
+                taken[going] += 1
+        return theta, taken
 
-    def _until_still(self, likelihood: Likelihood, theta: Floats, status: Status) -> Fit:
+    def _until_still(self, likelihood: Likelihood, theta: Floats, status: Status, budget: Budget) -> Fit:
         theta, groups = theta.copy(), len(theta)
         steps = np.full(groups, self.max_iterations, dtype=np.int64)
         ended = [Status.OUT_OF_STEPS] * groups
         going, height = np.arange(groups), np.full(groups, -np.inf)
         for taken in range(self.max_iterations):
+            if budget.late:
+                steps[going], ended = taken, [Status.OUT_OF_TIME if i in going else e for i, e in enumerate(ended)]
+                break
             part = likelihood.with_counts(likelihood.counts[going])
             risen = part.log_likelihood(theta[going])
             still = np.abs(risen - height[going]) < self.tolerance
@@ -109,7 +120,7 @@ class IterativeEstimator(Estimator):
             theta[going] = self.step(part, theta[going])
         return Fit(theta, steps, tuple(ended))
 
-    def held_out_steps(self, learnt: Likelihood, held_out: Likelihood, start: Floats) -> tuple[int, Floats]:
+    def held_out_steps(self, learnt: Likelihood, held_out: Likelihood, start: Floats, budget: Budget) -> tuple[int, Floats]:
         """Return how many steps on the other folds best predict each fold, and the log-likelihood of each fold there.
 
         The number is looked for among 0, 1, 2, ... and, from 20 on, about every twentieth more. Splitting counts at random
@@ -118,7 +129,7 @@ class IterativeEstimator(Estimator):
         """
         theta = np.repeat(start, len(learnt.counts), axis=0)
         best, taken, scores = 0, 0, held_out.log_likelihood(theta)
-        while taken < min(self.max_iterations, 2 * best + PATIENCE):
+        while taken < min(self.max_iterations, 2 * best + PATIENCE) and not budget.late:
             ahead = max(1, taken // 20)
             for _ in range(ahead):
                 theta = self.step(learnt, theta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,12 @@ from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidPar
 from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, Operator, ProductOperator, StackOperator, SupportOperator, packed
-from ldpsql.reports import HashReports, impossible
+from ldpsql.operators import Operator, ProductOperator, SupportOperator, packed, stacked
+from ldpsql.pairs import PairSets
+from ldpsql.reports import HashReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
+_PAIRS = ("key-value mechanisms cannot be mixed or repeated", "declare one mechanism, and use ldp.key_value")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Mixed:
     def __post_init__(self) -> None:
         if not self.mechanisms or len(self.levels) != len(self.mechanisms):
             raise InvalidParameter("there must be one mechanism for each level", "for example MAP {'low': ldp.krr(1, ...)}")
+        if isinstance(self.values, PairSets):
+            raise InvalidParameter(*_PAIRS)
         if any(certify(mechanism).values != self.values for mechanism in self.mechanisms):
             raise InvalidDomain("the mechanisms of the levels have different domains", "declare one domain for all of them")
 
@@ -69,22 +73,18 @@ class Mixed:
         places = self.places(pairs.field("level"))
         if (places < 0).any():
             raise ImpossibleReport("some reports have no level, or one that no mechanism is declared for", _LEVELS)
-        found: list[list[tuple[Operator, Floats]]] = [[] for _ in range(groups)]
+        found: list[list[Likelihood]] = [[] for _ in range(groups)]
         for place in np.unique(places):
             rows = np.flatnonzero(places == place)
             there, own = np.unique(group[rows], return_inverse=True)
             reports = _of_one_type(pairs.field("report"), rows)
             parts = likelihoods(self.mechanisms[place], reports, numbers.take(pa.array(rows)), own.ravel(), len(there))
             for held, likelihood in parts:
-                for i, counts in zip(held, likelihood.counts, strict=True):
-                    found[there[i]].append((likelihood.operator, counts))
-        known = [certify(mechanism) for mechanism in self.mechanisms]
-        names = all(one.named is not None for one in known)
+                for row, i in enumerate(held):
+                    found[there[i]].append(likelihood.group(row))
         for i, levels in enumerate(found):
             if levels:
-                stacked = _stacked(levels)
-                named = np.resize(np.arange(len(self.values)), stacked.operator.outputs) if names else None
-                yield np.array([i]), replace(stacked, layout=known[0].layout, named=named)
+                yield np.array([i]), _stacked(levels)
 
     def possible(self, pairs: pa.Array) -> NDArray[np.bool_]:
         """Tell which pairs have a level, and a report that its mechanism can give; a NULL report is no report."""
@@ -101,6 +101,10 @@ class Repeated:
     """One mechanism that draws several reports of the same value for each user: every report spends its epsilon."""
 
     mechanism: Mechanism
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, PairSets):
+            raise InvalidParameter(*_PAIRS)
 
     @property
     def name(self) -> str:
@@ -133,8 +137,8 @@ class Repeated:
             taken = np.repeat(starts[at] - np.concatenate([[0], lengths[at].cumsum()[:-1]]), lengths[at]) + np.arange(
                 lengths[at].sum()
             )
-            lists_of_group = ProductOperator(single, positions[taken], lengths[at])
-            yield np.array([i]), Likelihood(lists_of_group, weights[None, at], layout=certify(self.mechanism).layout)
+            product = ProductOperator(single, positions[taken], lengths[at])
+            yield np.array([i]), Likelihood(product, weights[None, at], certify(self.mechanism).layout)
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
         """Tell which lists hold only reports that the mechanism can give."""
@@ -146,14 +150,20 @@ class Repeated:
         return np.asarray(np.diff(bad[offsets - offsets[0]]) == 0)
 
 
-def _stacked(levels: list[tuple[Operator, Floats]]) -> Likelihood:
-    """Return the likelihood of a group, whose levels have these operators and counts."""
-    kept = [(operator, counts) for operator, counts in levels if counts.any()] or levels[:1]
-    totals = np.array([counts.sum() for _, counts in kept])
+def _stacked(levels: list[Likelihood]) -> Likelihood:
+    """Return the likelihood of a group, from those of its levels."""
+    kept = [level for level in levels if level.counts.any()] or levels[:1]
     if len(kept) == 1:
-        return Likelihood(kept[0][0], kept[0][1][None])
-    stack = StackOperator([operator for operator, _ in kept], totals / totals.sum())
-    return Likelihood(stack, np.concatenate([counts for _, counts in kept])[None])
+        return kept[0]
+    totals = np.array([level.n[0] for level in kept])
+    stack = stacked([level.operator for level in kept], totals / totals.sum())
+    layouts, named = {level.layout for level in kept}, [level.named for level in kept if level.named is not None]
+    return Likelihood(
+        stack,
+        np.concatenate([level.counts for level in kept], axis=1),
+        layouts.pop() if len(layouts) == 1 else (),
+        np.concatenate(named) if len(named) == len(kept) else None,
+    )
 
 
 def _check(pairs: pa.Array) -> None:
@@ -196,7 +206,7 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
         return operator_of(mechanism), known.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
     if isinstance(known.reports, HashReports) and known.reports.listed is not None:
         return operator_of(mechanism), known.reports.positions(reports)
-    if not isinstance(known.channel, SetChannel):
+    if not isinstance(known.channel, SetChannel) or not isinstance(known.reports, WordReports):
         raise impossible()
     words, number = np.unique(known.reports.read(reports), axis=0, return_inverse=True)
     return SupportOperator(known.channel, packed(known.channel, words)), number.ravel()

@@ -17,10 +17,10 @@ from ldpsql.budget import Budget
 from ldpsql.estimator import Fit, Status
 from ldpsql.interior import SMALL, interior_maximum
 from ldpsql.likelihood import Likelihood
-from ldpsql.newton import MAX_WORKING, NewtonStep
+from ldpsql.newton import MAX_VALUES, NewtonStep, thinned
 from ldpsql.objective import Point, nearer
 from ldpsql.operators import Floats
-from ldpsql.squarem import squarem_step, thinned
+from ldpsql.squarem import squarem_step
 from ldpsql.uniqueness import centred, from_inside
 
 TOLERANCE = 1e-9
@@ -101,8 +101,8 @@ def maximise(
     budget.renew()
     target = float(_targets(likelihood, tolerance)[0])
     best = _begun(likelihood, start[0])
-    if (size := likelihood.operator.inputs) > MAX_WORKING:
-        best = thinned(_run(squarem_step, best, max(target, 1e-5), budget))
+    if (size := likelihood.operator.inputs) > MAX_VALUES:
+        best = thinned(best)
     best = _run(NewtonStep(), best, target, budget)
     if best.gap > tolerance and not budget.late and size * likelihood.operator.outputs <= MAX_TABLE:
         best = nearer(best, from_inside(best, np.arange(size), target))

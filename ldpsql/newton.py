@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels.hashed import mixed
 from ldpsql.objective import Point
 from ldpsql.operators import Floats
 from ldpsql.quadratic import nonnegative_quadratic
 
-MAX_WORKING = 1500  # values in a model of which all can be
+MAX_VALUES = 1500  # in a model of all
+MAX_WORKING = 500  # in a model of some
 FAST_ENOUGH = 3.3  # a sampled curvature serves again while the gap falls by this factor
 ROUNDING = 1e-13
 HALVINGS = 30
+FIRST_VALUES = 400
+EM_STEPS, NEAR = 100, 0.5
 
 
 class NewtonStep:
@@ -43,7 +47,7 @@ class NewtonStep:
             return point.curvature(working)
         fast, self._gap = point.gap < self._gap / FAST_ENOUGH, point.gap
         if not fast or not np.isin(working, self._among).all():
-            self._among = np.arange(point.operator.inputs) if point.operator.inputs <= MAX_WORKING else working
+            self._among = np.arange(point.operator.inputs) if point.operator.inputs <= MAX_VALUES else working
             self._hessian = point.curvature(self._among)
         place = np.searchsorted(self._among, working)
         return self._hessian[np.ix_(place, place)]
@@ -53,9 +57,9 @@ def _working(point: Point) -> NDArray[np.int64]:
     """Return the values that have a share or nearly deserve one."""
     wanted = (point.theta > 0) | (point.gradient > 1.0 - min(0.05, 10.0 * point.gap))
     size = len(wanted)
-    if wanted.sum() > 2 * size / 3 and size <= MAX_WORKING:
+    if wanted.sum() > 2 * size / 3 and size <= MAX_VALUES:
         return np.arange(size)
-    if wanted.sum() > MAX_WORKING:  # those with shares first
+    if wanted.sum() > MAX_WORKING and size > MAX_VALUES:  # those with shares first
         wanted[np.lexsort((-point.gradient, -point.theta))[MAX_WORKING:]] = False
     return np.flatnonzero(wanted)
 
@@ -68,3 +72,17 @@ def _backtracked(point: Point, move: Floats) -> Point:
         if ahead.phi <= point.phi + ROUNDING and moved.any():
             return ahead if halvings == 0 else ahead.em()
     return point.em()
+
+
+def thinned(point: Point) -> Point:
+    """Start with some of very many values, chosen without a pattern; the others come in where they are wanted."""
+    size = len(point.theta)
+    chosen = np.argsort(mixed(np.arange(size, dtype=np.uint64)))[:FIRST_VALUES]
+    theta = np.zeros(size)
+    theta[chosen] = point.theta[chosen]
+    point = point.at(theta)
+    for _ in range(EM_STEPS):  # a share that is far too small grows by g in a step of IBU, only twofold in one of Newton's
+        if point.gap < NEAR:
+            break
+        point = point.em()
+    return point

@@ -24,20 +24,30 @@ def clamped_plane(columns: int, rows: int, decay: float, points: int = 1) -> NDA
         InvalidParameter: where the noise reaches too far to be added up.
 
     """
+    return pairs(noise_tables(columns, rows, decay, points), np.arange(columns * rows))
+
+
+def noise_tables(columns: int, rows: int, decay: float, points: int) -> NDArray[np.float64]:
+    """Return the noise at each offset of columns and of rows: in that column only or there and beyond, and the same for rows.
+
+    Shape (2, 2, columns, rows).
+    """
     far = ceil(_FAR / decay)
     if (columns + far) * (rows + far) * points**2 > _MOST_POINTS:
         raise InvalidParameter("epsilon is too small for cells of this side", "use larger cells or a larger epsilon")
     single = _quadrant(columns + far, rows + far, decay, points)
-    # For both directions: the mass at an offset, and the mass at that offset or beyond.
     by_column = [single, single[::-1].cumsum(axis=0)[::-1]]
-    tables = np.array([[t[:columns, :rows], t[:, ::-1].cumsum(axis=1)[:, ::-1][:columns, :rows]] for t in by_column])
-    border_c, offset_c = _offsets(columns)
-    border_r, offset_r = _offsets(rows)
-    # Rows and columns of the table run over (row, column) of the value and of the report.
-    table = tables[
-        border_c[None, :, None, :], border_r[:, None, :, None], offset_c[None, :, None, :], offset_r[:, None, :, None]
-    ]
-    return table.reshape(rows * columns, rows * columns)
+    return np.array([[t[:columns, :rows], t[:, ::-1].cumsum(axis=1)[:, ::-1][:columns, :rows]] for t in by_column])
+
+
+def pairs(tables: NDArray[np.float64], values: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Lay out such tables for some values and all reports, both numbered row by row: shape (values, columns * rows)."""
+    columns, rows = tables.shape[2:]
+    row, column = np.divmod(values, columns)
+    at_border = [np.isin(np.arange(size), [0, size - 1]).astype(np.int64) for size in (columns, rows)]
+    apart = [np.abs(own[:, None] - np.arange(size)) for own, size in ((column, columns), (row, rows))]
+    table = tables[at_border[0][None, None, :], at_border[1][None, :, None], apart[0][:, None, :], apart[1][:, :, None]]
+    return table.reshape(len(values), columns * rows)
 
 
 def _quadrant(columns: int, rows: int, decay: float, points: int) -> NDArray[np.float64]:
@@ -51,11 +61,3 @@ def _quadrant(columns: int, rows: int, decay: float, points: int) -> NDArray[np.
         mass = np.exp(-decay * np.hypot(at[:, None], along)).sum(axis=0)
         out[i] = mass.reshape(rows, points).sum(axis=1)
     return out
-
-
-def _offsets(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for value and report in a row of cells whether the report is at the border, and how far they are apart."""
-    at = np.arange(count)
-    border = np.zeros((count, count), dtype=np.int64)
-    border[:, [0, -1]] = 1
-    return border, np.abs(at[:, None] - at)

@@ -26,11 +26,13 @@ from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
 from ldpsql.privacy import Epsilon
 
 _DIGITS = Context(prec=60)
-_NUMBER = re.compile(r"[+-]?[0-9]{1,17}(\.[0-9]{1,17})?(e[+-]?[0-9]{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,17}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def number(given: Any) -> Fraction:
     """Read a plain number, or its text: SQL hands over text so that decimals stay exact."""
+    if isinstance(given, Fraction):
+        return given
     readable = isinstance(given, str | int | float | Decimal) and not isinstance(given, bool)
     text = str(given).lower()
     if not readable or not _NUMBER.fullmatch(text):
@@ -102,6 +104,10 @@ class Spec(BaseModel):
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __eq__(self, other: object) -> bool:  # not by __dict__, which also holds what was computed from the parameters
+        names = type(self).model_fields
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     @model_validator(mode="wrap")
     @classmethod

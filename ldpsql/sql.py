@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,6 +79,19 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
 
     call.__name__, call.__doc__, call.__annotations__ = function.__name__, function.__doc__, {}
     return call
+
+
+_SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
+
+
+def struct_fields(result: type) -> str:
+    """Return names and SQL types of the plain fields of a dataclass."""
+    return ", ".join(f'"{f.name}" {_SQL_TYPES[str(f.type)]}' for f in fields(result))
+
+
+def struct_type(result: type) -> str:
+    """Return the SQL type of a dataclass of plain fields."""
+    return f"STRUCT({struct_fields(result)})"
 
 
 def struct_text(fields: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Squared extrapolation of IBU: steps that need no curvature, for channels with very many values.
+"""Squared extrapolation of IBU: steps that need no curvature.
 
 Source: Varadhan, Roland, "Simple and globally convergent methods for accelerating the convergence of any EM algorithm",
 Scandinavian Journal of Statistics 2008, scheme S3.
@@ -24,9 +24,3 @@ def squarem_step(point: Point, _stalled: int) -> Point:
     # A share that falls to zero could not come back: it keeps a hundredth.
     found = point.at(np.maximum(ahead, 0.01 * second.theta)).em()
     return found if found.phi < second.phi else second
-
-
-def thinned(point: Point) -> Point:
-    """Return the point without the values whose share is next to nothing and falling."""
-    kept = (point.theta > 1e-3 / len(point.theta)) | (point.gradient > 1.0)
-    return point.at(np.where(kept, point.theta, 0.0))

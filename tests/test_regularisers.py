@@ -194,7 +194,7 @@ def test_the_correction_vanishes_where_the_maximum_is_inside_and_reports_are_man
 
 
 def test_the_correction_counts_equal_reports_once_as_it_would_one_by_one() -> None:
-    error = import_module("ldpsql.plugins.estimators.corrected_em").error
+    error = import_module("ldpsql.plugins.estimators.corrected_em").error  # the paper's (28), not public
 
     op, counts = line(4, 0.8), np.array([[3.0, 0.0, 2.0, 4.0]])
     theta, n, ridge = np.array([[0.4, 0.1, 0.2, 0.3]]), 9.0, 1e-2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,9 @@ from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import certify
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.sql import Macros, Scalar, guarded, struct_type
 
-_SQL_TYPES = {"str": "VARCHAR", "float": "DOUBLE"}
 _CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHAR, probability DOUBLE)[]"
-
-
-def _struct(result: type) -> str:
-    return "STRUCT(" + ", ".join(f'"{f.name}" {_SQL_TYPES[str(f.type)]}' for f in fields(result)) + ")"
 
 
 @guarded
@@ -89,10 +84,10 @@ def _numbers(prior: pa.Scalar) -> np.ndarray:
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.channel``, ``ldp.audit``, and what reports tell: information, distortion, and their trade-off."""
     return [
-        Scalar("__ldp_audit", analytic, _struct(audit.AnalyticAudit)),
+        Scalar("__ldp_audit", analytic, struct_type(audit.AnalyticAudit)),
         Scalar("__ldp_channel", channel, _CELL),
         Scalar("__ldp_mutual_information", mutual_information, "DOUBLE"),
         Scalar("__ldp_average_distortion", average_distortion, "DOUBLE"),
-        Scalar("__ldp_rate_distortion", rate_distortion, _struct(audit.RateDistortion)),
+        Scalar("__ldp_rate_distortion", rate_distortion, struct_type(audit.RateDistortion)),
         Macros.beside(__file__),
     ]

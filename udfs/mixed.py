@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 
@@ -57,26 +59,36 @@ def _mixed(given: pa.Scalar) -> Mixed:
 def level_handle(levels: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return for each row the handle of the mechanism of its level, with which the row is to be perturbed."""
     given, by_row = plain(levels), plain(handles).to_numpy(zero_copy_only=False)
+    if not len(by_row):
+        return pa.array([], pa.int64())
+    if (by_row == by_row[0]).all():  # nearly always
+        return pa.array(_mechanisms(given, int(by_row[0])))
     out = np.empty(len(given), dtype=np.int64)
     for handle in np.unique(by_row):
         rows = np.flatnonzero(by_row == handle)
-        mixed = MIXTURES.thing(int(handle))
-        _same_reports(mixed)
-        places = mixed.places(given.take(pa.array(rows)))
-        if (places < 0).any():
-            raise OutsideDomain("a value to be perturbed has no level, or one without a mechanism", "give every user a level")
-        out[rows] = np.array([MECHANISMS.number(mechanism) for mechanism in mixed.mechanisms])[places]
+        out[rows] = _mechanisms(given.take(pa.array(rows)), int(handle))
     return pa.array(out)
 
 
-def _same_reports(mixed: Mixed) -> None:
-    """Refuse mechanisms whose reports do not fit into one column."""
+def _mechanisms(levels: pa.Array, handle: int) -> np.ndarray:
+    """Return the handle of the mechanism of each level under one mixture."""
+    mixed = MIXTURES.thing(handle)
+    places = mixed.places(levels)
+    if (places < 0).any():
+        raise OutsideDomain("a value to be perturbed has no level, or one without a mechanism", "give every user a level")
+    return _handles(mixed)[places]
+
+
+@lru_cache(maxsize=256)
+def _handles(mixed: Mixed) -> np.ndarray:
+    """Return the handles of the mechanisms; refuse those whose reports do not fit into one column."""
     alphabets = [certify(mechanism).reports for mechanism in mixed.mechanisms]
     alike = {alphabet if isinstance(alphabet, Domain) else type(alphabet) for alphabet in alphabets}
     if len(alike) > 1:
         raise InvalidParameter(
             "the mechanisms of the levels have different reports", "perturb each level by a statement of its own"
         )
+    return np.array([MECHANISMS.number(mechanism) for mechanism in mixed.mechanisms])
 
 
 @hookimpl

@@ -12,6 +12,7 @@ from ldpsql.domain import plain
 from ldpsql.errors import NotPrivate
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.reports import PairReports
 from ldpsql.sql import Macros, Scalar, guarded
 
 
@@ -36,6 +37,8 @@ def perturb_hashed(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Arra
 
 def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
     codes = mechanism.draw(column)
+    if isinstance(mechanism.reports, PairReports):
+        codes = mechanism.reports.told_apart(codes)
     codes += 1
     return pa.array(codes)
 
@@ -54,7 +57,9 @@ def _each(
     if len({mechanism.values for mechanism in mechanisms}) > 1:
         raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
     parts = [draw(mechanism, column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows))))
+    back = np.empty(len(column), dtype=np.int64)
+    back[np.concatenate(rows)] = np.arange(len(column))
+    return pa.concat_arrays(parts).take(pa.array(back))
 
 
 @hookimpl

@@ -2,7 +2,11 @@
 CREATE OR REPLACE MACRO ldp._report
     (x, handle, reports STRUCT(words INTEGER)) AS __ldp_perturb_words(x, handle),
     (x, handle, reports STRUCT(hashed INTEGER)) AS __ldp_perturb_hashed(x, handle),
-    (x, handle, reports) AS reports[__ldp_perturb(x, handle)];
+    -- Without the first branch a mechanism that is NULL, from a subquery without a row, would give NULL for every value.
+    (x, handle, reports) AS CASE
+        WHEN reports IS NULL THEN error('[LDP104] the mechanism is NULL. Hint: is there a row in the subquery that gives it?')
+        ELSE reports[__ldp_perturb(x, handle)]
+    END;
 CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, __ldp_mechanism(m), (m).reports);
 
 -- The level must not depend on the value: it is published as it is.

@@ -14,7 +14,7 @@ from ldpsql.errors import LdpError
 
 # One module of this package each, in the order in which --help shows them: it holds a function of its own name, or, where a
 # command has commands of its own, an `app`. Modules import what they need inside their functions, so that --help is quick.
-COMMANDS = ("demo", "doctor", "sql", "estimate", "report", "plan", "audit", "export_sql", "plugins")
+COMMANDS = ("demo", "doctor", "sql", "estimate", "report", "plan", "privic", "audit", "export_sql", "plugins")
 
 app = typer.Typer(
     name="ldpsql",

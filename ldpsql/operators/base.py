@@ -51,9 +51,9 @@ class Operator(ABC):
         return self.matrix()[among]
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights, shape (outputs,)."""
-        rows = self.rows(among)
-        return (rows * w) @ rows.T
+        """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights >= 0, shape (outputs,)."""
+        rows = self.rows(among) * np.sqrt(w)
+        return rows @ rows.T  # the product of a matrix with itself: BLAS computes half of it
 
     def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return the curvature, to about a hundredth where it would take long: for steps and errors, not for certificates."""
@@ -148,6 +148,11 @@ class Operator(ABC):
             parts.append((error, *score_ends(v, at, second, own, z**2 / size)))
         return _stacked(parts)
 
+    def plain_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return the same as ``z`` errors around the inversion: for those whose reports are not one sample of one channel."""
+        centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
+        return error, centre - z * error, centre + z * error
+
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share of each group, around the debiased estimate.
 
@@ -173,6 +178,14 @@ class Operator(ABC):
             # A share lies within 1 of anything on the simplex.
             parts.append(tuple(np.where(unknown, u, e) for u, e in zip((np.inf, -1.0, 2.0), (error, low, high), strict=True)))
         return _stacked(parts)
+
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:
+        """Return n times the covariance of the debiased shares of one group, shape (inputs, inputs): V of `interval`.
+
+        Rows and columns of shares that the reports say nothing about are infinite.
+        """
+        inverse, unknown = tangent_inverse(self.information(theta, shares))
+        return np.where(unknown[:, None] | unknown, np.inf, inverse)
 
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.
@@ -248,9 +261,38 @@ def wilson(shares: Floats, n: Floats, z: float) -> tuple[Floats, Floats]:
 
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Invert the information among directions that sum to zero; tell the values it says nothing about."""
+    size = len(information)
+    filled = _invertible(information)
+    if filled is not None:
+        inverse = np.linalg.inv(filled)
+        along = inverse.sum(axis=0)
+        return inverse - np.outer(along, along) / along.sum(), np.zeros(size, dtype=np.bool_)
     eigenvalues, vectors = _tangent_spectrum(information)
-    lost = np.eye(len(information)) - 1.0 / len(information) - vectors @ vectors.T
+    lost = np.eye(size) - 1.0 / size - vectors @ vectors.T
     return (vectors / eigenvalues) @ vectors.T, np.abs(lost).max(axis=1, initial=0.0) > 1e-6
+
+
+def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return V c for the columns of c, where V is `tangent_inverse`; tell those that the information says nothing about."""
+    filled = _invertible(information)
+    if filled is not None:
+        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(len(c))]))
+        moved, along = solved[:, :-1], solved[:, -1:]
+        return moved - along * (moved.sum(axis=0) / along.sum()), np.zeros(c.shape[1], dtype=np.bool_)
+    eigenvalues, vectors = _tangent_spectrum(information)
+    along, centred = vectors.T @ c, c - c.mean(axis=0)
+    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
+    return vectors @ (along / eigenvalues[:, None]), lost
+
+
+def _invertible(information: Floats) -> Floats | None:
+    """Give the information a curvature along (1, ..., 1) as well; None where Cholesky's factors show a lost direction."""
+    filled: Floats = information + information.trace() / len(information) ** 2
+    try:
+        pivots = np.linalg.cholesky(filled).diagonal() ** 2
+    except np.linalg.LinAlgError:
+        return None
+    return filled if pivots.min() > 1e-8 * pivots.max() else None
 
 
 def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
@@ -259,29 +301,6 @@ def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
     eigenvalues, vectors = np.linalg.eigh(centring @ information @ centring)
     kept = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
     return eigenvalues[kept], vectors[:, kept]
-
-
-def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return V c, where V inverts the information among directions that sum to zero; tell the columns it says nothing about.
-
-    By Cholesky's factors where these show no sign of a lost direction, which takes a tenth of the time of `tangent_inverse`.
-    """
-    size = len(information)
-    filled = information + information.trace() / size**2  # gives the direction (1, ..., 1) a curvature of its own
-    try:
-        pivots = np.linalg.cholesky(filled).diagonal() ** 2
-        safe = bool(pivots.min() > 1e-8 * pivots.max())
-    except np.linalg.LinAlgError:
-        safe = False
-    if safe:
-        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(size)]))
-        return solved[:, :-1] - solved[:, -1:] * (solved[:, :-1].sum(axis=0) / solved[:, -1].sum()), np.zeros(
-            c.shape[1], np.bool_
-        )
-    eigenvalues, vectors = _tangent_spectrum(information)
-    along, centred = vectors.T @ c, c - c.mean(axis=0)
-    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
-    return vectors @ (along / eigenvalues[:, None]), lost
 
 
 @singledispatch

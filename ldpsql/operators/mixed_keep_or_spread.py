@@ -2,76 +2,29 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 
 from ldpsql.operators.base import Ends, Floats, Operator
+from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.operators.stack import StackOperator
 
 _MAX_STEPS = 100
 _ROUNDING = 1e-15
 
 
-class MixedKeepOrSpreadOperator(Operator):
-    """Reports are pairs (level, value), laid out level by level: level e spreads ``spread[e]`` and keeps ``keep[e]``.
+class MixedKeepOrSpreadOperator(StackOperator):
+    """A stack of keep-or-spread channels: its maximum has a closed form where all keep more often than they spread."""
 
-    Counts of shape (groups, levels * values) go with it. ``weights`` are the shares of the levels among the reports: they are
-    known, and no estimate of theta depends on them.
-    """
-
-    def __init__(self, size: int, keep: Floats, spread: Floats, weights: Floats) -> None:
-        self.inputs, self.outputs = size, size * len(keep)
-        self._spread, self._lift, self._weights = spread, keep - spread, weights
+    def __init__(self, parts: Sequence[KeepOrSpreadOperator], weights: Floats) -> None:
+        super().__init__(parts, weights)
+        self._spread = np.array([part.spread for part in parts])
+        self._lift = np.array([part.keep - part.spread for part in parts])
         self.injective = bool((self._lift > 0).all())  # a value that nobody reported has g < 1
-
-    def forward(self, theta: Floats) -> Floats:
-        """Return P(level and report) under theta."""
-        spread, lift = (self._weights * part for part in (self._spread, self._lift))
-        total = theta.sum(axis=-1)[..., None, None]
-        out: Floats = spread[:, None] * total + lift[:, None] * theta[..., None, :]
-        return out.reshape(*theta.shape[:-1], self.outputs)
-
-    def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
-        levels = self._levels(w) * self._weights[:, None]
-        spread: Floats = (levels.sum(axis=-1) @ self._spread)[..., None]
-        return spread + np.einsum("e,...ex->...x", self._lift, levels)
 
     def _levels(self, w: Floats) -> Floats:
         return w.reshape(*w.shape[:-1], len(self._lift), self.inputs)
-
-    def matrix(self) -> Floats:
-        """Return P(level and report | value)."""
-        return self.forward(np.eye(self.inputs))
-
-    @cached_property
-    def condition(self) -> float:
-        """A A' is a constant and a multiple of the identity."""
-        identity = (self._weights * self._lift) ** 2
-        constant = self._weights**2 * self._spread * (self.inputs * self._spread + 2 * self._lift)
-        return float(np.sqrt(1.0 + self.inputs * constant.sum() / identity.sum()))
-
-    @cached_property
-    def influence(self) -> float:
-        """One report moves one share up and another down, most at the level that keeps least."""
-        return float(1.0 / np.abs(self._lift).min())
-
-    def invert(self, shares: Floats) -> Floats:
-        """Return the inversions of all levels, each counting for its share of the reports."""
-        expected = (self._weights * self._spread)[:, None]
-        return np.einsum("e,...ex->...x", 1.0 / self._lift, self._levels(shares) - expected)
-
-    inverse = None
-
-    def scatter(self, theta: Floats) -> Floats:
-        """Return n times the variance of every share that `invert` gives: the mean over the levels."""
-        chance = self._spread[:, None] + self._lift[:, None] * theta[..., None, :]
-        return np.asarray(np.einsum("e,...ex->...x", self._weights / self._lift**2, chance * (1.0 - chance)))
-
-    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
-        v, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
-        return error, v - z * error, v + z * error
 
     def maximum(self, shares: Floats) -> Floats | None:
         """Return the exact maximum for each group: it separates into one equation for each value and one for all."""
@@ -79,16 +32,32 @@ class MixedKeepOrSpreadOperator(Operator):
             return None
         return np.stack([_separable_maximum(one, self._spread / self._lift) for one in self._levels(shares)])
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high around the debiased estimate: the information is a diagonal but for constants."""
-        expected = self._levels(self.forward(theta))
-        diagonal = np.einsum("e,...ex->...x", (self._weights * self._lift) ** 2, 1.0 / expected)
-        inverse = 1.0 / diagonal
+        inverse, slope = self._inverse_information(shares, theta)
         total = inverse.sum(axis=-1, keepdims=True)
-        slope = self.adjoint(shares / expected.reshape(shares.shape)) - 1.0
         centre = theta + inverse * (slope - (inverse * slope).sum(axis=-1, keepdims=True) / total)
         error = np.sqrt((inverse - inverse**2 / total) / n[:, None])
         return error, centre - z * error, centre + z * error
+
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:
+        """Return n times the covariance of the debiased shares of one group, from the same diagonal."""
+        inverse, _ = self._inverse_information(shares, theta)
+        return np.diag(inverse) - np.outer(inverse, inverse) / inverse.sum()
+
+    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and n times its variance, with the same diagonal."""
+        inverse, slope = self._inverse_information(shares, theta)
+        shifted = c - (inverse[:, None] @ c) / inverse.sum(axis=-1)[:, None, None]
+        moved = inverse[..., None] * shifted
+        centre = theta[:, None] @ c + slope[:, None] @ moved
+        return centre[:, 0], (shifted * moved).sum(axis=1)
+
+    def _inverse_information(self, shares: Floats, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the inverse of the diagonal of the information, and g - 1."""
+        expected = self._levels(self.forward(theta))
+        diagonal = np.einsum("e,...ex->...x", (self.weights * self._lift) ** 2, 1.0 / expected)
+        return 1.0 / diagonal, self.adjoint(shares / expected.reshape(shares.shape)) - 1.0
 
 
 def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:
@@ -123,3 +92,9 @@ def _shares_at(c: float, shares: Floats, offsets: Floats) -> tuple[Floats, float
             break
     theta[active] = np.maximum(at, 0.0)
     return theta, float((1.0 / steepness).sum())
+
+
+def stacked(parts: Sequence[Operator], weights: Floats) -> StackOperator:
+    """Return the stack of some operators, with a closed form where there is one."""
+    alike = [part for part in parts if isinstance(part, KeepOrSpreadOperator)]
+    return MixedKeepOrSpreadOperator(alike, weights) if len(alike) == len(parts) else StackOperator(parts, weights)

@@ -22,6 +22,7 @@ class StackOperator(Operator):
         self.parts, self.weights = tuple(parts), weights
         self.inputs, self.outputs = parts[0].inputs, sum(part.outputs for part in parts)
         self.complete = all(part.complete for part in parts)
+        self.sampled = any(part.sampled for part in parts)
         self._ends = np.cumsum([0, *(part.outputs for part in parts)])
 
     def _each(self) -> Iterator[tuple[Operator, float, slice]]:
@@ -41,9 +42,17 @@ class StackOperator(Operator):
         """Return P(channel, report | value)."""
         return np.concatenate([weight * part.matrix() for part, weight, _ in self._each()], axis=1)
 
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(channel, report | value) of some values."""
+        return np.concatenate([weight * part.rows(among) for part, weight, _ in self._each()], axis=1)
+
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``: the sum of the parts'."""
         return np.asarray(sum(weight**2 * part.curvature(w[at], among) for part, weight, at in self._each()))
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the sum of the parts' rough curvatures."""
+        return np.asarray(sum(weight**2 * part.rough_curvature(w[at], among) for part, weight, at in self._each()))
 
     @cached_property
     def condition(self) -> float:
@@ -87,5 +96,4 @@ class StackOperator(Operator):
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
-        v, error = self.invert(shares), np.sqrt(np.maximum(self.scatter(theta), 0.0) / n[:, None])
-        return error, v - z * error, v + z * error
+        return self.plain_interval(shares, n, theta, z)

@@ -7,7 +7,7 @@ partial sums, and a sum over the sets that hold a value one histogram an octet: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import TypeAlias
 
 import numpy as np
@@ -65,6 +65,12 @@ class SupportOperator(Operator):
         self._scale = 1.0 if scale is None else scale
         self._lift = float(channel.ratio - 1)
         self._size_law = channel.size_law
+        self._range = min(self._miss, self._hit), max(self._miss, self._hit)
+
+    @classmethod
+    def observed(cls, channel: SetChannel, drawn: Drawn) -> SupportOperator:
+        """Return the operator of these distinct reports."""
+        return cls(channel, packed(channel, drawn))
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta, up to the factor."""
@@ -179,12 +185,17 @@ class SupportOperator(Operator):
 
         Whatever the distribution, a value is supported by between miss and hit of the reports.
         """
-        inside = self.forward(np.ones(self.inputs)) / self._scale - self.inputs
-        supported = np.rint(inside / self._lift).astype(np.int64)
+        supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
         sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
         statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
-        log_q = within(self.supported(shares), n, *sorted((self._miss, self._hit)))
+        log_q = within(self.supported(shares), n, *self._range)
         return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """What every report adds to `invert`, shape (outputs, inputs)."""
+        held = np.concatenate([members for _, members in self._unpacked()], axis=1).T
+        return (held - self._miss) / (self._hit - self._miss)
 
     def invert(self, shares: Floats) -> Floats:
         """Return (share of the reports that support x - miss)/(hit - miss)."""
@@ -199,6 +210,12 @@ class SupportOperator(Operator):
         if not self.complete and (n < FEW_REPORTS * self.inputs).any():
             return self.inverted_interval(shares, n, theta, z)
         return super().interval(shares, n, theta, z)
+
+
+@singledispatch
+def observed(channel: SetChannel, octets: Octets) -> SupportOperator:
+    """Return the operator of these sets of a channel, as `packed` returns them."""
+    return SupportOperator(channel, octets)
 
 
 @operator.register

@@ -4,35 +4,26 @@ Blahut, "Computation of channel capacity and rate-distortion functions", IEEE Tr
 Palamidessi, "PRIVIC: a privacy-preserving method for incremental collection of location data", PETS 2024, algorithm 2.
 """
 
-from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import Field
 
-from ldpsql import Channel, Domain, DomainField, Epsilon, Mechanism, MetricMechanism, hookimpl
+from ldpsql import Channel, Domain, DomainField, Epsilon, Mechanism, hookimpl
 from ldpsql.audit import RateDistortion, rate_distortion
 from ldpsql.certificate import tight_epsilon
 from ldpsql.channels import MARGIN, from_doubles
-from ldpsql.errors import InvalidParameter
-from ldpsql.families import nearest, numbers
+from ldpsql.families import PriorField, PriorMechanism, nearest
 from ldpsql.operators import Floats
 from ldpsql.privacy import MetricLdp
-from ldpsql.spec import EpsilonField, NumberField, WholeField, decimal_text
+from ldpsql.spec import EpsilonField, NumberField, WholeField
 
 _RARE = 2.0**-40
 _TINY = 1e-300
 
 
-def _prior(given: Any) -> tuple[Fraction, ...]:
-    weights = numbers(given)
-    if any(w < 0 for w in weights) or not any(weights):
-        raise ValueError("must hold numbers that are not negative, and not all zero")
-    return tuple(weights)
-
-
-class BlahutArimoto(MetricMechanism):
+class BlahutArimoto(PriorMechanism):
     """Blahut-Arimoto mechanism: C(y|x) ~ c(y) e^(-beta d(x,y)), where c is iterated towards the distribution of the reports.
 
     It protects isolated values more (elastic privacy). In theory values at distance d keep 2 * beta * d; claimed is what this
@@ -46,26 +37,20 @@ class BlahutArimoto(MetricMechanism):
     name = "blahut_arimoto"
     beta: EpsilonField = Field(description="loss parameter per unit of distance: the slope of the rate-distortion curve")
     domain: DomainField = Field(description="the values that may occur, in a fixed order; on a grid, its cells row by row")
-    prior: Annotated[
-        tuple[Fraction, ...], BeforeValidator(_prior), PlainSerializer(lambda prior: [decimal_text(p) for p in prior])
-    ] = Field(description="shares or counts of the values, public: for example an earlier estimate")
+    prior: PriorField = Field(description="shares or counts of the values, public: for example an earlier estimate")
     iterations: Annotated[WholeField, Field(ge=1, le=1_000_000)] = Field(
         100, description="most iterations, from the uniform start"
     )
     tolerance: Annotated[NumberField, Field(ge=0, lt=1)] = Field(
         0.0, description="stop where this close to the rate-distortion curve"
     )
+    mixing: Annotated[NumberField, Field(ge=0, lt=1)] = Field(
+        0.0, description="share of the uniform distribution in the final c, so that no report dies out"
+    )
 
     def values(self) -> Domain:
         """Return the declared domain."""
         return self.domain
-
-    @cached_property
-    def shares(self) -> Floats:
-        """The prior as a distribution."""
-        if len(self.prior) != len(self.domain):
-            raise InvalidParameter("the prior must have one number for each value of the domain", self.signature())
-        return np.array([float(p / sum(self.prior)) for p in self.prior])
 
     @cached_property
     def _logs(self) -> Floats:
@@ -79,12 +64,17 @@ class BlahutArimoto(MetricMechanism):
             if np.log(ratio.max()) - following @ np.log(np.where(ratio > 0, ratio, 1.0)) <= self.tolerance:
                 break
             c = following
+        c = (1.0 - self.mixing) * c + self.mixing / len(c)
         logs = np.where(c >= _RARE, far + np.log(np.maximum(c, _TINY)), -np.inf)
         return np.asarray(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True), dtype=np.float64)
 
+    @cached_property
+    def _tight(self) -> float:
+        return tight_epsilon(self._logs[:, np.isfinite(self._logs[0])], self.metric().matrix())
+
     def tight(self) -> float:
         """Return the epsilon per unit of distance that the channel keeps before it is rounded to whole numbers."""
-        return tight_epsilon(self._logs[:, np.isfinite(self._logs[0])], self.metric().matrix())
+        return self._tight
 
     def claim(self) -> MetricLdp:
         """Return metric privacy with the epsilon of the channel itself, rounded up."""

@@ -1,0 +1,226 @@
+"""Speed of certified maximum likelihood, as ratios against plain IBU with the same kernels in the same run, one thread.
+
+``python benchmarks/estimation.py [large]``: CPU seconds to a certified gap of 1e-9, next to what IBU would take to the same
+gap: its steps are timed and, from its gap after 100 of them, extrapolated at the rate at which it converges in the end. That
+is 1 - min(l, 1 - g), with l the smallest eigenvalue of D^1/2 H D^1/2, D = diag(theta) and H the curvature among the values with
+shares, and g the largest one of the others. ``large`` adds ten million reports of support sets over 1,000 values (about 4 GB
+and some minutes) and 60,000 random problems. Prints a table and writes ``benchmarks/estimation.json``.
+"""
+
+from __future__ import annotations
+
+import os
+
+for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[threads] = "1"  # before NumPy is imported
+
+import json  # noqa: E402
+import platform  # noqa: E402
+import resource  # noqa: E402
+import sys  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
+from importlib.metadata import version  # noqa: E402
+from pathlib import Path  # noqa: E402
+from time import process_time  # noqa: E402
+
+import numpy as np  # noqa: E402
+
+from ldpsql import Fit, Likelihood, Status  # noqa: E402
+from ldpsql.channels import SetChannel  # noqa: E402
+from ldpsql.estimation import operator_of  # noqa: E402
+from ldpsql.mechanism import certify  # noqa: E402
+from ldpsql.mle import em_step, maximum_likelihood, uniform  # noqa: E402
+from ldpsql.objective import Point  # noqa: E402
+from ldpsql.operators import (  # noqa: E402
+    DenseOperator,
+    Floats,
+    KeepOrSpreadOperator,
+    Operator,
+    PlaneOperator,
+    SupportOperator,
+    collapsed,
+    packed,
+    stacked,
+)
+from ldpsql.registry import registry  # noqa: E402
+
+TOLERANCE = 1e-9
+STEPS = 100  # of IBU that are timed
+MOST_ACTIVE = 2000  # values with shares of which eigenvalues are taken
+RNG = np.random.default_rng(7)
+
+
+def zipf(size: int, power: float = 1.3) -> Floats:
+    """Return shares that fall like 1/rank^power."""
+    shares = np.arange(1, size + 1) ** -power
+    return np.asarray(shares / shares.sum())
+
+
+def bumps(columns: int, rows: int) -> Floats:
+    """Return three places where people are on a grid."""
+    column, row = np.arange(columns * rows) % columns / columns, np.arange(columns * rows) // columns / rows
+    places = ((1, 0.3, 0.4, 0.005), (2, 0.7, 0.6, 0.01), (0.5, 0.2, 0.8, 0.002))
+    shares = sum(a * np.exp(-((column - x) ** 2 + (row - y) ** 2) / s) for a, x, y, s in places)
+    return np.asarray(shares / np.sum(shares))
+
+
+def listed(op: Operator, theta: Floats, n: int) -> Likelihood:
+    """Return the likelihood of n reports that can be listed."""
+    chances = np.maximum(op.forward(theta), 0.0)
+    return Likelihood(op, RNG.multinomial(n, chances / chances.sum())[None].astype(np.float64))
+
+
+def sets(text: str, size: int, n: int) -> Likelihood:
+    """Return the likelihood of n reports that support sets, of a mechanism over 0 .. size-1."""
+    channel = certify(registry().mechanism(text.replace("DOMAIN", str(list(range(size)))))).channel
+    assert isinstance(channel, SetChannel)
+    drawn = channel.draw(RNG.choice(size, n, p=zipf(size)).astype(np.int32))
+    octets, counts = collapsed(packed(channel, drawn), np.ones(n))
+    return Likelihood(SupportOperator(channel, octets), counts[None])
+
+
+def orthogonal(epsilon: float, size: int, n: int) -> Likelihood:
+    """Return the likelihood of n reports of local hashing with public seeds."""
+    return listed(operator_of(registry().mechanism(f"olh({epsilon}, {list(range(size))})")), zipf(size), n)
+
+
+def several_epsilons(size: int, levels: int, n: int) -> Likelihood:
+    """Return the likelihood of k-RR with a different epsilon for each level."""
+    grown = np.exp(np.linspace(0.1, 4, levels))
+    parts = [KeepOrSpreadOperator(size, g / (g + size - 1), 1 / (g + size - 1)) for g in grown]
+    return listed(stacked(parts, np.full(levels, 1 / levels)), zipf(size), n)
+
+
+def problems() -> Iterator[tuple[str, Callable[[], Likelihood], float]]:
+    """Yield what is solved, how it is made, and the seconds asked for."""
+    for epsilon in (0.75, 1, 2, 3):
+        yield (
+            f"OLH private seeds, eps {epsilon}, K=300, n=3e5",
+            lambda e=epsilon: sets(f"olh({e}, DOMAIN, seeds='private')", 300, 300_000),
+            2.0,
+        )
+    for epsilon in (0.75, 1, 2, 3):
+        yield f"OLH orthogonal, eps {epsilon}, K=300, n=3e5", lambda e=epsilon: orthogonal(e, 300, 300_000), 0.1
+    planar = "planar_geometric(0.2, 24, 16)"
+    yield (
+        "planar geometric 24x16, eps 0.2",
+        lambda: listed(operator_of(registry().mechanism(planar)), bumps(24, 16), 200_000),
+        0.05,
+    )
+    yield "grid 100x100, eps 0.2 a cell", lambda: listed(PlaneOperator(100, 100, 0.2), bumps(100, 100), 200_000), 3.0
+    for epsilon in (0.1, 1):
+        text = f"truncated_geometric({epsilon}, 1, 10000)"
+        yield (
+            f"truncated geometric K=10,000, eps {epsilon}",
+            lambda t=text: listed(operator_of(registry().mechanism(t)), bumps(10_000, 1), 100_000),
+            0.1,
+        )
+    wave = "square_wave(1, 0, 1)"
+    yield "square wave, 1024 bins", lambda: listed(operator_of(registry().mechanism(wave)), bumps(1024, 1), 100_000), 0.5
+    yield "RAPPOR K=100, n=1e5", lambda: sets("rappor(1, DOMAIN)", 100, 100_000), 0.3
+    yield (
+        "k-RR K=1,000,000",
+        lambda: listed(KeepOrSpreadOperator(10**6, 1e-3, (1 - 1e-3) / (10**6 - 1)), zipf(10**6), 10**7),
+        0.5,
+    )
+    yield "k-RR K=415, 20 epsilons", lambda: several_epsilons(415, 20, 10**5), 0.05
+
+
+def steps_of_ibu(likelihood: Likelihood, best: Floats) -> tuple[float, float]:
+    """Return seconds a step, and how many more steps the gap would take from the 100th to 1e-9."""
+    theta, start = uniform(likelihood), process_time()
+    for _ in range(STEPS):
+        theta = em_step(likelihood, theta)
+    each, reached = (process_time() - start) / STEPS, float(likelihood.gap(theta)[0])
+    point = Point(likelihood, best[0])
+    active = np.flatnonzero(best[0] > 1e-9)
+    if len(active) > MOST_ACTIVE:
+        return each, float("nan")
+    roots = np.sqrt(best[0, active])
+    slowest = float(np.linalg.eigvalsh(point.curvature(active) * roots * roots[:, None])[0])
+    slack = 1.0 - point.gradient[best[0] <= 1e-9]
+    slowest = min(slowest, float(slack[slack > TOLERANCE].min(initial=1.0)))
+    return each, np.log(max(reached / TOLERANCE, 1.0)) / max(slowest, 1e-15)
+
+
+def solved(likelihood: Likelihood) -> tuple[float, float, Fit]:
+    """Return CPU seconds, the median of three where that is quick, the gap and the fit."""
+    times = []
+    while len(times) < 3 and sum(times) < 5.0:
+        start = process_time()
+        fit = maximum_likelihood(likelihood, TOLERANCE)
+        times.append(process_time() - start)
+    return float(np.median(times)), float(likelihood.gap(fit.theta)[0]), fit
+
+
+def groups() -> list[dict[str, object]]:
+    """Return milliseconds a group, for many groups of one channel."""
+    out = []
+    for size, count, asked in ((10, 5000, 0.06), (32, 2000, 0.2), (100, 200, 1.0)):
+        table = np.exp(-0.5 * np.abs(np.arange(size)[:, None] - np.arange(size)))
+        op = DenseOperator(table / table.sum(axis=1, keepdims=True))
+        counts = RNG.multinomial(1000, RNG.dirichlet(np.full(size, 0.3), count) @ op.matrix()).astype(np.float64)
+        start = process_time()
+        fit = maximum_likelihood(Likelihood(op, counts))
+        took = (process_time() - start) / count * 1e3
+        certified = sum(status is Status.CERTIFIED for status in fit.status)
+        out.append(
+            {"what": f"{count} groups, K={size}, dense", "ms_each": took, "asked": asked, "certified": certified / count}
+        )
+    counts = RNG.poisson(10, (100_000, 100)).astype(np.float64)
+    start = process_time()
+    maximum_likelihood(Likelihood(KeepOrSpreadOperator(100, 0.03, 0.97 / 99), counts))
+    took = (process_time() - start) / 100
+    out.append({"what": "100,000 groups, K=100, k-RR", "ms_each": took / 1e3, "asked": 0.01, "certified": 1.0})
+    return out
+
+
+def random_problems(count: int) -> float:
+    """Return the share of random and degenerate problems that end certified."""
+    from tests.test_solver import KINDS, problem  # noqa: PLC0415
+
+    done = 0
+    for i in range(count):
+        sizes = RNG.choice([2, 3, 5, 12, 20, 33, 40, 60], 2)
+        done += maximum_likelihood(problem(KINDS[i % len(KINDS)], *map(int, sizes))).status == (Status.CERTIFIED,)
+    return done / count
+
+
+def main(*, large: bool) -> None:
+    """Measure, print and write."""
+    rows: list[dict[str, object]] = []
+    heads = ("seconds", "asked", "gap", "steps", "IBU step", "IBU steps", "ratio")
+    print(f"{'certified gap 1e-9, one thread':<44}", *(f"{head:>9}" for head in heads))
+    for what, make, asked in problems():
+        likelihood = make()
+        took, gap, fit = solved(likelihood)
+        steps, status = fit.iterations[0], fit.status[0]
+        each, needed = steps_of_ibu(likelihood, fit.theta)
+        rows.append(
+            {"what": what, "seconds": took, "asked": asked, "gap": gap, "status": status.value, "ratio": each * needed / took}
+        )
+        shown = (f"{took:.4f}", asked, f"{gap:.0e}", steps, f"{each:.5f}", f"{needed:.0e}", f"{each * needed / took:.0e}")
+        print(f"{what:<44}", *(f"{figure:>9}" for figure in shown), flush=True)
+    for row in groups():
+        rows.append(row)
+        print(
+            f"{row['what']:<44} {row['ms_each']:>8.4f} ms a group, asked {row['asked']}, certified {row['certified']}",
+            flush=True,
+        )
+    if large:
+        took, gap, fit = solved(sets("olh(1, DOMAIN, seeds='private')", 1000, 10_000_000))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        rows.append(
+            {"what": "OLH K=1000, n=1e7", "seconds": took, "asked": 180, "gap": gap, "status": fit.status[0].value, "GiB": peak}
+        )
+        print(f"OLH K=1000, n=1e7: {took:.0f} s, gap {gap:.0e}, {fit.iterations[0]} steps, peak {peak:.1f} GiB", flush=True)
+        print(f"random and degenerate problems certified: {random_problems(60_000):.6f} of 60,000", flush=True)
+    versions = {name: version(name) for name in ("ldpsql", "numpy", "scipy")}
+    about = {"python": platform.python_version(), "machine": platform.machine(), **versions}
+    Path(__file__).with_suffix(".json").write_text(
+        json.dumps({"about": about, "rows": rows}, indent=2) + "\n", encoding="utf-8"
+    )
+
+
+if __name__ == "__main__":
+    main(large="large" in sys.argv[1:])

@@ -1,0 +1,119 @@
+"""Speed of reports of several mechanisms and of numbers about distributions: CPU time, as ratios within one run.
+
+``python benchmarks/mixed.py [MILLIONS]``: so many million rows (default 10), K = 100 values, three levels of epsilon.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from time import process_time
+
+import numpy as np
+import pyarrow as pa
+
+import ldpsql
+from ldpsql import Mechanism
+from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood, likelihoods, operator_of
+from ldpsql.functionals import Functional, Mean, Quantile, Variance
+from ldpsql.mechanism import certify
+from ldpsql.mixed import Mixed
+from ldpsql.operators import Floats, StackOperator
+from ldpsql.registry import registry
+
+REPEATS = 5
+GROUPS = 200
+
+
+def cpu(*calls: Callable[[], object]) -> list[float]:
+    """Return the median CPU seconds of each call, run in turns."""
+    rounds = []
+    for _ in range(REPEATS):
+        row = []
+        for call in calls:
+            start = process_time()
+            call()
+            row.append(process_time() - start)
+        rounds.append(row)
+    return [median(times) for times in zip(*rounds, strict=True)]
+
+
+def levels(millions: int) -> None:
+    """Measure ibu_mixed against plain grouping by level and report, and perturb_mixed against perturb."""
+    con = ldpsql.connect()
+    rows = millions * 1_000_000
+    con.execute("SET threads = 1")
+    con.execute(
+        """CREATE MACRO ms() AS
+           MAP {'low': ldp.krr(0.5, range(100)), 'mid': ldp.krr(1, range(100)), 'high': ldp.krr(3, range(100))}"""
+    )
+    con.execute(
+        f"CREATE TABLE p AS SELECT ['low', 'mid', 'high'][1 + i // 100 % 3] AS level, i % 100 AS x FROM range({rows}) t(i)"
+    )
+    con.execute("CREATE TABLE r AS SELECT level, ldp.perturb_mixed(x, level, ms()) AS x FROM p")
+    grouped, mixed = cpu(
+        lambda: con.execute("SELECT level, x, count(*) FROM r GROUP BY ALL").fetchall(),
+        lambda: con.execute("SELECT ldp.ibu_mixed(x, level, ms()) FROM r").fetchall(),
+    )
+    print(f"ibu_mixed: {rows / mixed / 1e6:.1f} M rows/s, {mixed / grouped:.2f} x GROUP BY level, report")
+    alone, drawn = cpu(
+        lambda: con.execute("SELECT count(ldp.perturb(x, ldp.krr(1, range(100)))) FROM p").fetchall(),
+        lambda: con.execute("SELECT count(ldp.perturb_mixed(x, level, ms())) FROM p").fetchall(),
+    )
+    print(f"perturb_mixed: {rows / drawn / 1e6:.1f} M rows/s, {drawn / alone:.2f} x perturb")
+
+
+def families() -> None:
+    """Certify the maximum for OUE, OLH, k-RR and the geometric mechanism together, 30,000 reports each."""
+    texts = ("oue(1, {})", "olh(1, {}, seeds='private')", "krr(1, {})", "truncated_geometric(0.1, 0, 99)")
+    made = [registry().mechanism(text.format(list(range(100)))) for text in texts]
+    values = np.minimum(np.random.default_rng().geometric(0.1, 30_000) - 1, 99)
+    parts = []
+    for mechanism in made:
+        reports = ldpsql.perturb(values.tolist(), mechanism)
+        one = np.ones(len(reports), dtype=np.int64)
+        parts.append(next(likelihoods(mechanism, reports, pa.array(one), np.zeros(len(reports), dtype=np.int64), 1))[1])
+    stack = StackOperator([part.operator for part in parts], np.full(4, 0.25))
+    whole = type(parts[0])(stack, np.concatenate([part.counts for part in parts], axis=1))
+    source = Mixed(certify(registry().mechanism("krr(1, [1, 2, 3, 4])")).values, tuple(made))
+    found = estimate_likelihood(source, whole, registry().estimator("ibu"))
+    (took,) = cpu(lambda: registry().estimator("ibu").fit(whole))
+    print(f"OUE + OLH + k-RR + geometric, n = 1.2e5, K = 100: {took:.3f} s, gap {whole.gap(found.fit.theta)[0]:.1e}")
+
+
+def numbers() -> None:
+    """Measure the numbers of groups of 2,000 reports, K = 100."""
+    for text in (f"krr(1, {list(range(100))})", "truncated_geometric(0.1, 0, 99)"):
+        mechanism = registry().mechanism(text)
+        truth = 0.9 ** np.arange(100)
+        expected = operator_of(mechanism).forward(truth / truth.sum())
+        estimate = partial(estimated, mechanism, np.random.default_rng().multinomial(2000, expected, GROUPS).astype(np.float64))
+        kinds: tuple[Functional, ...] = (Mean(), Variance(), Quantile(0.5))
+        calls = [partial(measured, estimate, kind) for kind in kinds]
+        took = cpu(estimate, partial(with_intervals, estimate), *calls)
+        names = ("ibu", "with intervals", "mean", "variance", "quantile")
+        shown = [f"{name} {seconds / GROUPS * 1e3:.3f}" for name, seconds in zip(names, took, strict=True)]
+        print(f"{mechanism.name}, milliseconds a group: {', '.join(shown)}")
+
+
+def estimated(mechanism: Mechanism, counts: Floats) -> Estimates:
+    """Estimate all groups."""
+    return estimate_counts(mechanism, counts, registry().estimator("ibu"))
+
+
+def with_intervals(estimate: Callable[[], Estimates]) -> object:
+    """Estimate all groups, with the intervals of all shares."""
+    return estimate().intervals
+
+
+def measured(estimate: Callable[[], Estimates], functional: Functional) -> object:
+    """Estimate all groups, and measure one number of each."""
+    return functional.measure(estimate())
+
+
+if __name__ == "__main__":
+    levels(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
+    families()
+    numbers()

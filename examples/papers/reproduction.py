@@ -1,0 +1,158 @@
+"""What the four reproductions share: data, pictures, and the table that says figure by figure what agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, Literal
+
+import altair as alt
+import duckdb
+import polars as pl
+
+import ldpsql
+from ldpsql import figures
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that may not be shipped
+
+
+class Missing(Exception):
+    """A file that may not be shipped is not there."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure of the paper beside ours; ``why`` where they differ, and what it shows where the paper has none."""
+
+    figure: str
+    paper: str
+    ours: str
+    verdict: Literal["agrees", "differs", "beyond the paper"]
+    why: str = ""
+
+    @classmethod
+    def checked(cls, figure: str, paper: str, ours: str, agrees: bool, why: str = "") -> Finding:
+        """Say whether a claim of the paper holds here."""
+        return cls(figure, paper, ours, "agrees" if agrees else "differs", why)
+
+
+@dataclass
+class Reproduction:
+    """One paper: what was run, its pictures and its findings."""
+
+    title: str
+    source: str
+    sql: str = ""
+    sections: list[figures.Section] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def picture(self, title: str, text: str, chart: Any) -> None:
+        """Add a picture."""
+        self.sections.append(figures.Section(title, text, figures.to_svg(chart)))
+
+    def write(self, folder: Path) -> Path:
+        """Write the page, the table of agreement first."""
+        table = figures.Section("Figure by figure", "What the paper reports and what was found here.", agreement(self.findings))
+        page = folder / f"{self.title.lower().replace(' ', '_')}.html"
+        page.write_text(figures.page(self.title, self.source, self.sql, [table, *self.sections]), "utf-8")
+        return page
+
+
+def agreement(findings: Sequence[Finding]) -> str:
+    """Return the findings as an HTML table."""
+    head = "".join(f"<th>{name}</th>" for name in ("figure", "paper", "here", "verdict", "why"))
+    rows = [[f.figure, f.paper, f.ours, f.verdict, f.why] for f in findings]
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def shared(name: str) -> Path:
+    """Return a file that may not be shipped.
+
+    Raises:
+        Missing: where it is not there.
+
+    """
+    path = SHARED / name
+    if not path.is_file():
+        raise Missing(f"{name} is not there: this part is skipped")
+    return path
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB connection with the functions on it."""
+    return ldpsql.connect()
+
+
+def frame(con: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
+    """Return the rows of a query."""
+    return con.sql(sql).pl()
+
+
+def boxes(rows: pl.DataFrame, x: str, y: str, colour: str, title: str = "") -> alt.Chart:
+    """Draw one box for each ``colour`` at each ``x``: whiskers from the smallest to the largest."""
+    return (
+        alt.Chart(rows)
+        .mark_boxplot(extent="min-max", size=9)
+        .encode(
+            x=alt.X(f"{x}:O", title=x),
+            xOffset=alt.XOffset(f"{colour}:N"),
+            y=alt.Y(f"{y}:Q", title=y),
+            color=alt.Color(f"{colour}:N", title=None),
+        )
+        .properties(width=460, height=220, title=title)
+    )
+
+
+def lines(rows: pl.DataFrame, x: str, y: str, colour: str, log: bool = False) -> alt.Chart:
+    """Draw one line for each ``colour``, the mean over the repeats."""
+    scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
+    return (
+        alt.Chart(rows)
+        .mark_line(point=True)
+        .encode(x=f"{x}:Q", y=alt.Y(f"mean({y}):Q", title=y, scale=scale), color=alt.Color(f"{colour}:N", title=None))
+        .properties(width=460, height=220)
+    )
+
+
+def bars(rows: pl.DataFrame) -> alt.FacetChart:
+    """Draw ``share`` over ``value`` (numbers), one panel for each ``panel``."""
+    return (
+        alt.Chart(rows)
+        .mark_bar(width=3)
+        .encode(x=alt.X("value:Q", title=None), y=alt.Y("share:Q", title=None))
+        .properties(width=210, height=110)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=None), columns=2)
+    )
+
+
+def maps(rows: pl.DataFrame, columns: int) -> alt.FacetChart:
+    """Draw ``share`` over the cells of a grid, ``value`` = row * columns + column, one map for each ``panel``."""
+    placed = rows.with_columns(column=pl.col("value") % columns, row=pl.col("value") // columns)
+    return (
+        alt.Chart(placed)
+        .mark_rect()
+        .encode(
+            x=alt.X("column:O", axis=None),
+            y=alt.Y("row:O", axis=None, sort="descending"),
+            color=alt.Color("share:Q", scale=alt.Scale(scheme="viridis", type="sqrt"), legend=None),
+        )
+        .properties(width=216, height=144)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=None), columns=2)
+    )
+
+
+Part = Callable[[duckdb.DuckDBPyConnection, Reproduction, bool], None]
+
+
+def run(reproduction: Reproduction, parts: Sequence[Part], full: bool) -> Reproduction:
+    """Run the parts of a paper one after the other; a part whose data is missing says so and is left out."""
+    for part in parts:
+        with connect() as con:
+            try:
+                part(con, reproduction, full)
+            except Missing as missing:
+                print(f"  {missing}")
+    return reproduction

@@ -1,0 +1,113 @@
+"""``ldpsql privic``: collect locations in cycles, each with the mechanism that the reports before it made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ldpsql.cli.output import Format, FormatOption, write_rows
+
+if TYPE_CHECKING:
+    from ldpsql.privic import Cycle
+
+
+def privic(
+    source: Annotated[str, typer.Argument(help="The locations: a Parquet, CSV or JSON file.", metavar="LOCATIONS")],
+    state: Annotated[Path, typer.Option("--state", "-s", help="A DuckDB file that keeps reports, mechanisms and estimates.")],
+    beta: Annotated[str, typer.Option(help="Loss parameter per cell: larger tells more.")],
+    columns: Annotated[int, typer.Option(min=1, help="Columns of the grid.")],
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the grid.")],
+    column: Annotated[str, typer.Option("--column", "-c", help="The column of cell numbers.")] = "cell",
+    bounds: Annotated[str, typer.Option(help="WEST,SOUTH,EAST,NORTH: cells from --lon and --lat instead of --column.")] = "",
+    lon: Annotated[str, typer.Option(help="The column of longitudes.")] = "lon",
+    lat: Annotated[str, typer.Option(help="The column of latitudes.")] = "lat",
+    nearest: Annotated[bool, typer.Option("--nearest", help="Take points outside the bounds to the nearest cell.")] = False,
+    cycles: Annotated[int, typer.Option(min=1, help="Cycles that are to be finished.")] = 8,
+    stop: Annotated[str, typer.Option(help="Steps of IBU in a cycle, or certified.")] = "5",
+    iterations: Annotated[int, typer.Option(min=1, help="Steps of Blahut-Arimoto in a cycle.")] = 5,
+    mixing: Annotated[str, typer.Option(help="Share of the uniform distribution mixed into the reports'.")] = "0",
+    pool: Annotated[bool, typer.Option("--pool", help="Estimate from the reports of all cycles.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Where to write a page with a picture of each cycle.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Run PRIVIC: everybody reports once a cycle, the reports give the estimate, the estimate the next mechanism.
+
+    Run again with the same options, it goes on after the last cycle that was finished. Every cycle spends privacy: the column
+    total adds up what one user's reports of all cycles spend.
+
+    Example: ldpsql privic places.parquet --state run.duckdb --beta 1 --columns 24 --rows 16 --page run.html
+    """
+    from ldpsql import privic as cycling
+    from ldpsql.report import needs_extra
+    from ldpsql.sql import quoted
+
+    if page:
+        needs_extra()
+    cell = _cell(bounds, columns, rows, lon, lat, nearest=nearest) if bounds else quoted(column)
+    mechanism = cycling.start(beta, range(columns * rows), columns=columns, iterations=iterations, mixing=mixing)
+    found = cycling.collect(source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_tell)
+    write_rows(_rows(found), form)
+    if page:
+        _write_page(page, found, columns)
+        typer.echo(f"Wrote {page}", err=True)
+
+
+def _cell(bounds: str, columns: int, rows: int, lon: str, lat: str, *, nearest: bool) -> str:
+    """Return the SQL that finds the cell of a point."""
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.named import text_literal
+    from ldpsql.sql import quoted
+
+    edges = bounds.split(",")
+    if len(edges) != 4:
+        raise InvalidParameter("--bounds must be four numbers: west,south,east,north", "for example -122.5,37.7,-122.3,37.8")
+    grid = ", ".join([*(text_literal(edge.strip()) for edge in edges), str(columns), str(rows)])
+    rule = "'nearest'" if nearest else "NULL"
+    return f"ldp.cell({quoted(lon)}, {quoted(lat)}, ldp.grid({grid}), outside := {rule})"
+
+
+def _tell(cycle: Cycle) -> None:
+    typer.echo(f"cycle {cycle.number} finished", err=True)
+
+
+def _rows(cycles: list[Cycle]) -> list[dict[str, Any]]:
+    from ldpsql import certify
+
+    out, total = [], 0.0
+    for cycle in cycles:
+        epsilon = certify(cycle.mechanism).epsilon
+        total += epsilon
+        summary = cycle.summary
+        out.append(
+            {
+                "cycle": cycle.number,
+                "reports": summary.reports,
+                "epsilon": round(epsilon, 6),
+                "total": round(total, 6),
+                "status": summary.status,
+                "gap": float(f"{summary.gap:.3g}"),
+                "next_epsilon": round(summary.realised_epsilon, 6),
+                "next_information": round(summary.mutual_information, 6),
+                "next_distortion": round(summary.average_distortion, 6),
+            }
+        )
+    return out
+
+
+def _write_page(page: Path, cycles: list[Cycle], columns: int) -> None:
+    from ldpsql import figures
+
+    sections = [
+        figures.Section(
+            f"Cycle {cycle.number}",
+            f"{cycle.summary.reports:,} reports, estimate {cycle.summary.status}. The next mechanism keeps epsilon "
+            f"{cycle.summary.realised_epsilon:.4g} per cell, tells {cycle.summary.mutual_information:.4g} nats, and moves a "
+            f"location by {cycle.summary.average_distortion:.4g} cells on average.",
+            figures.to_svg(figures.grid_chart({"estimate": cycle.theta}, columns, upward=True)),
+        )
+        for cycle in cycles
+    ]
+    lead = "Each cycle's reports gave the estimate below, and the estimate the mechanism of the next cycle."
+    page.write_text(figures.page("PRIVIC", lead, "", sections), "utf-8")

@@ -1,0 +1,9 @@
+"""PRIVIC: incremental collection of locations, where each cycle's reports give the next cycle's mechanism.
+
+Source: Biswas, Palamidessi, "PRIVIC: a privacy-preserving method for incremental collection of location data", PETS 2024.
+"""
+
+from ldpsql.privic.run import Cycle, collect, start
+from ldpsql.privic.step import STEPS, Step, Summary, full_prior, step
+
+__all__ = ["STEPS", "Cycle", "Step", "Summary", "collect", "full_prior", "start", "step"]

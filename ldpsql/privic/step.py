@@ -1,0 +1,179 @@
+"""PRIVIC: incremental collection, where each cycle's reports give the estimate that makes the next cycle's mechanism.
+
+Source: Biswas, Palamidessi, "PRIVIC: a privacy-preserving method for incremental collection of location data", PETS 2024,
+algorithm 1. A cycle draws everybody's report with a mechanism that is made for a prior, updates the prior from them by the
+iterative Bayesian update, and makes the mechanism anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldpsql.audit import AnalyticAudit, analytic, average_distortion, mutual_information
+from ldpsql.errors import InvalidParameter, NotReports
+from ldpsql.estimation import check_possible, operator_of
+from ldpsql.estimator import Status
+from ldpsql.families import PriorMechanism
+from ldpsql.likelihood import Likelihood
+from ldpsql.mechanism import Mechanism
+from ldpsql.mle import em_step, maximise
+from ldpsql.operators import Floats, StackOperator
+from ldpsql.uncertainty import suspicious
+
+STEPS = 5  # of IBU and of Blahut-Arimoto alike, as in the paper's tables for San Francisco
+_TOLERANCE = 1e-9
+_MAX_ITERATIONS = 10_000
+_PROBING = 50
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How the estimate of a cycle came about, and what the next mechanism keeps and tells.
+
+    ``gap`` bounds what theta lacks to the maximum of the likelihood, as in `Likelihood.gap`. ``mutual_information`` (nats) and
+    ``average_distortion`` (units of the metric) are those of the next mechanism under theta. ``tight_epsilon`` is the epsilon
+    per unit of distance of its channel in doubles, ``realised_epsilon`` that of the channel in whole numbers that draws.
+    """
+
+    reports: int
+    iterations: int
+    status: str
+    gap: float
+    mutual_information: float
+    average_distortion: float
+    tight_epsilon: float
+    realised_epsilon: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a cycle's reports gave: the estimate, shape (values,), and the next mechanism with the proof of its privacy."""
+
+    theta: Floats
+    next: PriorMechanism
+    summary: Summary
+    certificate: AnalyticAudit
+
+
+def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> Step:
+    """Update the estimate from the reports of a cycle, or of several together, and make the next mechanism.
+
+    IBU starts at the prior of the last cycle's mechanism. With several cycles their likelihoods are multiplied: the channels
+    are stacked, each with the share of its reports.
+
+    Args:
+        cycles: the mechanism of each cycle, oldest first, and the counts of its reports, shape (reports of the alphabet,).
+        stop: a number of steps of IBU, or 'certified' for the maximum of the likelihood.
+
+    Raises:
+        InvalidParameter: for a mechanism that is not made for a prior, or cycles over different values.
+        NoReports, ImpossibleReport, NotReports: where the counts cannot be those of the mechanisms' reports.
+
+    """
+    last = _made_for_prior(cycles[-1][0])
+    _check_one_run(cycles, last)
+    parts = [Likelihood(operator_of(mechanism), counts[None]) for mechanism, counts in cycles]
+    for part in parts:
+        check_possible(part)
+    pooled = parts[0] if len(parts) == 1 else _stacked(parts)
+    theta, iterations, status = _updated(pooled, last, stop)
+    if not all(_plausible(part, theta) for part in parts):
+        raise NotReports(
+            "these reports were not drawn by this cycle's mechanism: no distribution explains them",
+            "pass the reports of one cycle with the mechanism that drew them",
+        )
+    following = last.with_prior(theta[0])
+    audit = analytic(following)
+    summary = Summary(
+        reports=int(pooled.n[0]),
+        iterations=iterations,
+        status=status.value,
+        gap=max(0.0, float(pooled.gap(theta)[0])),
+        mutual_information=mutual_information(following, theta[0]),
+        average_distortion=average_distortion(following, theta[0]),
+        tight_epsilon=following.tight(),
+        realised_epsilon=audit.epsilon,
+    )
+    return Step(theta[0], following, summary, audit)
+
+
+def _made_for_prior(mechanism: Mechanism) -> PriorMechanism:
+    if not isinstance(mechanism, PriorMechanism):
+        raise InvalidParameter(f"{mechanism.name} is not made for a prior", "start with ldp.privic_start or blahut_arimoto")
+    return mechanism
+
+
+def _check_one_run(cycles: Sequence[tuple[Mechanism, Floats]], last: PriorMechanism) -> None:
+    """Refuse cycles whose mechanisms differ in more than their priors."""
+    earlier = [_made_for_prior(mechanism).with_prior(last.shares) for mechanism, _ in cycles[:-1]]
+    if earlier and set(earlier) != {last.with_prior(last.shares)}:
+        raise InvalidParameter("the mechanisms of the cycles differ in more than their priors", "pool the cycles of one run")
+
+
+def _stacked(parts: Sequence[Likelihood]) -> Likelihood:
+    """Return the likelihood of all reports: a report is its cycle and its value."""
+    totals = np.array([part.n[0] for part in parts])
+    stack = StackOperator([part.operator for part in parts], totals / totals.sum())
+    return Likelihood(stack, np.hstack([part.counts for part in parts]))
+
+
+def _updated(likelihood: Likelihood, mechanism: PriorMechanism, stop: str) -> tuple[Floats, int, Status]:
+    """Return theta, shape (1, values), the number of steps, and how they ended."""
+    theta = mechanism.shares[None]
+    if stop == "certified":
+        start = 0.999 * theta + 0.001 / theta.shape[1]  # a share of zero would stay zero
+        target = min(_TOLERANCE, max(1e-4 / float(likelihood.n[0]), 1e-12))
+        theta, iterations = maximise(likelihood, start, target, _MAX_ITERATIONS)
+        reached = bool(likelihood.gap(theta)[0] <= _TOLERANCE)
+        return theta, iterations, Status.CERTIFIED if reached else Status.OUT_OF_STEPS
+    steps = read_steps(stop)
+    if not theta.all():
+        raise InvalidParameter(
+            "the prior gives some value no chance, and steps of IBU from it never do", "start with a full prior"
+        )
+    for _ in range(steps):
+        theta = em_step(likelihood, theta)
+    return np.maximum(theta, _TINY), steps, Status.STOPPED  # rounding must not make a share zero
+
+
+def _plausible(likelihood: Likelihood, theta: Floats) -> bool:
+    """Tell whether some distribution explains the reports; a few more steps show it sooner than the maximum does."""
+    for _ in range(_PROBING):
+        theta = em_step(likelihood, theta)
+    return not suspicious(likelihood, theta).any()
+
+
+def read_steps(stop: str) -> int:
+    """Read a number of steps.
+
+    Raises:
+        InvalidParameter: for anything else.
+
+    """
+    if not (stop.isdecimal() and stop.isascii() and 1 <= len(stop) <= 6 and int(stop)):
+        raise InvalidParameter("stop must be 'certified' or a number of steps", f"the default is {STEPS}")
+    return int(stop)
+
+
+def full_prior(prior: Sequence[object] | None, size: int) -> list[float]:
+    """Return a prior for the first cycle: the uniform one, or the one given.
+
+    Raises:
+        InvalidParameter: unless it holds a positive share for each value, and they sum to 1.
+
+    """
+    if prior is None:
+        return [1.0 / size] * size
+    try:
+        shares = [float(share) for share in prior]  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        shares = []
+    if len(shares) != size or not all(share > 0 for share in shares) or not abs(sum(shares) - 1.0) <= 1e-9:
+        raise InvalidParameter(
+            f"the first prior must hold {size} positive shares that sum to 1", "leave it out for the uniform one"
+        )
+    return shares

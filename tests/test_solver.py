@@ -1,0 +1,279 @@
+"""The solver reaches what it certifies on problems of every kind, and every structure is the map that its table says."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import ldpsql
+from ldpsql import Likelihood, Status
+from ldpsql.budget import Budget
+from ldpsql.channels import SetChannel, TableChannel
+from ldpsql.estimation import operator_of
+from ldpsql.interior import interior_maximum
+from ldpsql.mechanism import certify
+from ldpsql.mle import maximise, maximum_likelihood, uniform
+from ldpsql.objective import Point
+from ldpsql.operators import (
+    DenseOperator,
+    Floats,
+    KeepOrSpreadOperator,
+    Operator,
+    PlaneOperator,
+    SquareGeometricOperator,
+    StackOperator,
+    SupportOperator,
+    collapsed,
+    packed,
+    stacked,
+)
+from ldpsql.plane import clamped_plane
+from ldpsql.registry import registry
+from ldpsql.squarem import squarem_step
+from ldpsql.uniqueness import unique
+
+RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+
+
+def mixture(inputs: int, outputs: int) -> Floats:
+    return RNG.dirichlet(np.full(outputs, RNG.choice([0.05, 0.3, 1, 5])), inputs) + 1e-12
+
+
+def decaying(inputs: int, outputs: int) -> Floats:
+    rate = 10 ** RNG.uniform(-2, 1.5)
+    return np.exp(-rate * np.abs(np.arange(inputs)[:, None] - np.linspace(0, inputs - 1, outputs)))
+
+
+def supporting(inputs: int, outputs: int) -> Floats:
+    return 1.0 + np.expm1(10 ** RNG.uniform(-2, 1.3)) * (RNG.random((inputs, outputs)) < 0.3)
+
+
+def with_equal_values(inputs: int, outputs: int) -> Floats:
+    table = mixture(inputs, outputs)
+    table[RNG.integers(0, inputs, inputs // 2)] = table[0]
+    return table
+
+
+def with_zeros(inputs: int, outputs: int) -> Floats:
+    table = RNG.dirichlet(np.full(outputs, 0.5), inputs)
+    table[table < 0.02] = 0.0
+    table[:, 0] += 0.01
+    return table
+
+
+def of_rank_two(inputs: int, outputs: int) -> Floats:
+    return RNG.dirichlet(np.ones(2), inputs) @ RNG.dirichlet(np.ones(outputs), 2)
+
+
+KINDS = [mixture, decaying, supporting, with_equal_values, with_zeros, of_rank_two]
+
+
+def problem(kind: object, inputs: int, outputs: int) -> Likelihood:
+    """A random channel of a kind, with 1 to 1e9 reports of a random distribution."""
+    table = kind(inputs, outputs)  # type: ignore[operator]
+    table = table / table.sum(axis=1, keepdims=True)
+    theta = np.eye(inputs)[0] if RNG.random() < 0.2 else RNG.dirichlet(np.full(inputs, RNG.choice([0.05, 0.3, 1])))
+    chances = theta @ table
+    counts = RNG.multinomial(int(10 ** RNG.uniform(0, 9)), chances / chances.sum())
+    return Likelihood(DenseOperator(table), counts[None].astype(np.float64))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_and_degenerate_problems_of_every_kind_are_certified(kind: object) -> None:
+    for _ in range(60):
+        likelihood = problem(kind, int(RNG.choice([2, 5, 20, 33, 50])), int(RNG.choice([2, 5, 30, 80])))
+        fit = maximum_likelihood(likelihood)
+        assert fit.status == (Status.CERTIFIED,)
+        assert likelihood.gap(fit.theta)[0] <= 1e-9
+        assert fit.theta.sum() == pytest.approx(1.0, abs=1e-12)
+        assert (fit.theta >= 0).all()
+
+
+def test_every_way_to_the_maximum_finds_the_same_height() -> None:
+    for kind in KINDS:
+        one = problem(kind, 12, 20)
+        newton = maximise(one, uniform(one), 1e-9)[0]
+        warm = maximise(one, RNG.dirichlet(np.ones(12))[None], 1e-9)[0]
+        seen = one.counts[0] > 0
+        inside = interior_maximum(one.operator.matrix()[:, seen], one.shares[:, seen], np.array([1e-9]))[0]
+        heights = [float(one.log_likelihood(theta)[0] / one.n[0]) for theta in (newton, warm, inside)]
+        assert max(heights) - min(heights) <= 2e-9
+
+
+def test_squarem_never_falls_and_comes_near() -> None:
+    one = problem(decaying, 40, 40)
+    point = Point(one, np.full(40, 1 / 40))
+    for _ in range(300):
+        moved = squarem_step(point, 0)
+        assert moved.phi <= point.phi + 1e-13
+        point = moved
+    assert point.gap < 1e-2
+
+
+def test_where_the_maximum_is_not_unique_the_estimate_is_in_the_middle() -> None:
+    for repeated in (4, 40):  # one of the small ones that are solved together, one by Newton steps
+        table = np.vstack([np.tile([0.7, 0.2, 0.1], (repeated, 1)), [[0.1, 0.2, 0.7]]])
+        likelihood = Likelihood(DenseOperator(table), np.array([[500.0, 200.0, 300.0]]))
+        theta = maximum_likelihood(likelihood).theta
+        assert not unique(likelihood, theta)
+        assert theta[0, :repeated] == pytest.approx(np.full(repeated, theta[0, 0]), rel=1e-3)
+        assert theta[0, 0] > 0.5 / repeated
+
+
+def test_a_deadline_and_a_budget_of_steps_end_a_solve_with_an_honest_status() -> None:
+    likelihood = problem(decaying, 60, 80)
+    late = maximum_likelihood(likelihood, budget=Budget(seconds=0.0))
+    assert late.status == (Status.OUT_OF_TIME,)
+    assert "deadline" in late.status[0].remedy
+    short = maximum_likelihood(likelihood, tolerance=1e-15, budget=Budget(1))
+    assert short.iterations[0] <= 1
+    found = ldpsql.estimate([0, 1, 1], "krr(epsilon=0.1, domain=[0, 1])", "ibu(stop=1000000, deadline=0.2)").diagnosis
+    assert found.status == "out of time"
+    assert 0 < found.iterations < 1_000_000
+
+
+def test_a_deadline_in_sql_ends_a_solve_in_time() -> None:
+    con = ldpsql.connect()
+    con.execute("CREATE TABLE r AS SELECT range % 50 AS x FROM range(1000)")
+    started = time.monotonic()
+    con.execute("SELECT ldp.ibu(x, ldp.krr(1, range(50)), stop := 9000000, deadline := 0.5, misfit := 'allow') FROM r")
+    assert time.monotonic() - started < 5.0
+
+
+def test_the_certificate_is_taken_over_all_values() -> None:
+    one = problem(mixture, 50, 80)
+    corner = np.eye(50)[0]
+    assert Point(one, corner).gap == pytest.approx(one.gap(corner[None])[0])
+
+
+# --- structures ---
+
+
+def sets_of(mechanism: dict[str, object]) -> SetChannel:
+    channel = certify(registry().mechanism(mechanism)).channel
+    assert isinstance(channel, SetChannel)
+    return channel
+
+
+def same_map(op: Operator, table: Floats, *, rel: float = 1e-10) -> None:
+    dense = DenseOperator(table)
+    theta, w = RNG.dirichlet(np.ones(op.inputs), 3), RNG.random((3, op.outputs))
+    few = np.array([0, op.inputs - 1])
+    for groups in (slice(0, 1), slice(None)):
+        assert op.forward(theta[groups]) == pytest.approx(dense.forward(theta[groups]), rel=rel, abs=1e-15)
+        assert op.adjoint(w[groups]) == pytest.approx(dense.adjoint(w[groups]), rel=rel)
+    assert op.matrix() == pytest.approx(table, rel=1e-9, abs=1e-15)
+    assert op.rows(few) == pytest.approx(table[few], rel=1e-9, abs=1e-15)
+    assert op.curvature(w[0], few) == pytest.approx(dense.curvature(w[0], few), rel=1e-9)
+
+
+def same_errors(op: Operator, table: Floats, counts: Floats) -> None:
+    own, dense = Likelihood(op, counts), Likelihood(DenseOperator(table), counts)
+    theta = RNG.dirichlet(np.ones(op.inputs), 1)
+    c = RNG.random((op.inputs, 2))
+    for mine, theirs in (
+        (op.interval(own.shares, own.n, theta, 2.0), dense.operator.interval(dense.shares, dense.n, theta, 2.0)),
+        (op.functionals(own.shares, theta, c), dense.operator.functionals(dense.shares, theta, c)),
+    ):
+        for a, b in zip(mine, theirs, strict=True):
+            assert a == pytest.approx(b, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("size", [3, 9, 20, 100])
+def test_support_sets_in_octets_are_the_same_map(size: int) -> None:
+    channel = sets_of({"mechanism": "oue", "epsilon": 1, "domain": list(range(size))})
+    drawn = channel.draw(RNG.integers(0, size, 500).astype(np.int32))
+    op = SupportOperator(channel, packed(channel, drawn))
+    same_map(op, np.where(channel.supports(drawn).T, float(channel.ratio), 1.0))
+    many = RNG.dirichlet(np.ones(size), 20)  # more groups than look-ups are worth
+    assert op.forward(many) == pytest.approx(np.stack([op.forward(one) for one in many]))
+    back = RNG.random((20, 500))
+    assert op.adjoint(back) == pytest.approx(np.stack([op.adjoint(one) for one in back]))
+
+
+def test_equal_sets_are_counted_together_and_the_estimate_stays() -> None:
+    channel = sets_of({"mechanism": "olh", "epsilon": 1, "domain": [1, 2, 3, 4, 5], "seeds": "private"})
+    drawn = channel.draw(RNG.integers(0, 2, 20_000).astype(np.int32))
+    octets, counts = packed(channel, drawn), np.ones(20_000)
+    few, added = collapsed(octets, counts)
+    assert few.shape[1] <= 32
+    assert added.sum() == 20_000
+    whole, small = (Likelihood(SupportOperator(channel, o), c[None]) for o, c in ((octets, counts), (few, added)))
+    assert maximum_likelihood(whole).theta == pytest.approx(maximum_likelihood(small).theta, abs=1e-6)
+
+
+def test_a_sampled_curvature_changes_the_way_and_not_the_certificate() -> None:
+    channel = sets_of({"mechanism": "oue", "epsilon": 1, "domain": list(range(40))})
+    drawn = channel.draw((RNG.geometric(0.1, 60_000) % 40).astype(np.int32))
+    likelihood = Likelihood(SupportOperator(channel, packed(channel, drawn)), np.ones((1, 60_000)))
+    assert likelihood.operator.sampled
+    first, again = (maximum_likelihood(likelihood) for _ in range(2))
+    assert first.status == (Status.CERTIFIED,)
+    assert (first.theta == again.theta).all()
+    weights = 1.0 / likelihood.operator.forward(first.theta[0]) ** 2
+    rough, exact = likelihood.operator.rough_curvature(weights), likelihood.operator.curvature(weights)
+    # each entry is a mean over 30,000 of 60,000 reports, of weights that vary by less than their size
+    assert rough == pytest.approx(exact, rel=0.1)
+
+
+@pytest.mark.parametrize("epsilon", ["0.01", "0.3", "3"])
+@pytest.mark.parametrize("name", ["truncated_geometric", "geometric"])
+def test_geometric_noise_in_linear_time_is_the_same_map(name: str, epsilon: str) -> None:
+    mechanism = registry().mechanism(f"{name}(epsilon={epsilon}, low=0, high=30)")
+    op, channel = operator_of(mechanism), certify(mechanism).channel
+    assert isinstance(channel, TableChannel)
+    table = channel.probabilities()
+    same_map(op, table)
+    if isinstance(op, SquareGeometricOperator):
+        assert op.condition == pytest.approx(DenseOperator(table).condition, rel=1e-2)
+        assert op.influence == pytest.approx(DenseOperator(table).influence)
+        if op.condition < 1e4:
+            same_errors(op, table, RNG.integers(1, 1000, (1, 31)).astype(np.float64))
+
+
+@pytest.mark.parametrize("epsilon", ["0.02", "0.3", "3"])
+@pytest.mark.parametrize("size", [3, 40, 2000])
+def test_the_maximum_under_geometric_noise_is_certified_with_exact_zeros(size: int, epsilon: str) -> None:
+    op = operator_of(registry().mechanism(f"truncated_geometric(epsilon={epsilon}, low=1, high={size})"))
+    assert isinstance(op, SquareGeometricOperator)
+    for n in (1, 10, 10_000):
+        shares = RNG.multinomial(n, op.forward(RNG.dirichlet(np.full(size, 0.3))), 1) / n
+        theta = op.maximum(shares)
+        assert theta is not None
+        assert Likelihood(op, shares * n).gap(theta)[0] <= 1e-9
+        if size == 40 and n == 10:
+            assert (theta == 0).any()
+
+
+def test_k_rr_with_several_epsilons_has_a_closed_form_that_the_solver_agrees_with() -> None:
+    for size, levels, n in ((2, 1, 10), (7, 3, 1), (7, 3, 500), (60, 20, 10**5)):
+        keep = RNG.uniform(1.2 / size, 1.0, levels)
+        parts = [KeepOrSpreadOperator(size, k, (1 - k) / (size - 1)) for k in keep]
+        op = stacked(parts, RNG.dirichlet(np.ones(levels)))
+        counts = RNG.multinomial(n, op.forward(RNG.dirichlet(np.full(size, 0.2))))[None].astype(np.float64)
+        likelihood, solved = Likelihood(op, counts), Likelihood(DenseOperator(op.matrix()), counts)
+        theta = op.maximum(likelihood.shares)
+        assert theta is not None
+        assert likelihood.gap(theta)[0] <= 1e-13
+        other = maximum_likelihood(solved).theta
+        assert likelihood.log_likelihood(theta)[0] >= solved.log_likelihood(other)[0] - 1e-9 * n
+        assert isinstance(op, StackOperator)
+        same_errors(op, op.matrix(), counts + 1.0)
+
+
+@pytest.mark.parametrize(("columns", "rows", "points"), [(2, 2, 1), (5, 9, 1), (12, 7, 3)])
+def test_noise_on_the_plane_by_transforms_is_the_same_map(columns: int, rows: int, points: int) -> None:
+    table = clamped_plane(columns, rows, 0.7, points)
+    same_map(PlaneOperator(columns, rows, 0.7, points), table / table.sum(axis=1, keepdims=True), rel=1e-9)
+
+
+def test_many_small_groups_are_solved_together_and_certified() -> None:
+    table = mixture(10, 12)
+    table /= table.sum(axis=1, keepdims=True)
+    counts = RNG.multinomial(1000, RNG.dirichlet(np.ones(10), 3000) @ table).astype(np.float64)
+    likelihood = Likelihood(DenseOperator(table), counts)
+    fit = maximum_likelihood(likelihood)
+    assert (likelihood.gap(fit.theta) <= 1e-9).all()
+    assert set(fit.status) == {Status.CERTIFIED}

@@ -1,0 +1,76 @@
+"""Longitudes and latitudes to the cells of a grid, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql import hookimpl
+from ldpsql.domain import plain
+from ldpsql.errors import InvalidParameter, InvalidSpec, WrongType
+from ldpsql.handles import GRIDS
+from ldpsql.region import Region
+from ldpsql.sql import Macros, Scalar, guarded
+
+
+@guarded
+def grid_handle(grids: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each grid, given as the STRUCT that ``ldp.grid`` makes."""
+    return pa.array([GRIDS.number(_region(grid)) for grid in plain(grids).to_pylist()], pa.int64())
+
+
+def _region(grid: Any) -> Region:
+    if not isinstance(grid, dict) or grid.keys() != Region.model_fields.keys():
+        raise InvalidSpec("this is not a grid", "make one with ldp.grid(west, south, east, north, columns, rows)")
+    return Region(**grid)
+
+
+@guarded
+def cell(lon: pa.ChunkedArray, lat: pa.ChunkedArray, grids: pa.ChunkedArray, outside: pa.ChunkedArray) -> pa.Array:
+    """Return the cell of each point; NULL where longitude or latitude is NULL."""
+    lon, lat = plain(lon), plain(lat)
+    known = lon.is_valid().to_numpy(zero_copy_only=False) & lat.is_valid().to_numpy(zero_copy_only=False)
+    nearest = [_rule(rule) for rule in plain(outside).unique().to_pylist()]
+    found = np.zeros(len(lon), dtype=np.int64)
+    if known.any():
+        kept = pa.array(known)
+        found[known] = _only(grids).cells(lon.filter(kept), lat.filter(kept), nearest=all(nearest))
+    return pa.array(found, mask=~known)
+
+
+def _rule(given: Any) -> bool:
+    if given not in (None, "nearest"):
+        raise InvalidParameter("outside must be 'nearest' or NULL", "NULL refuses points outside the grid")
+    return given == "nearest"
+
+
+@guarded
+def cell_centre(cells: pa.ChunkedArray, grids: pa.ChunkedArray) -> pa.Array:
+    """Return the centre of each cell; NULL for NULL."""
+    column = plain(cells)
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise WrongType("a cell must be a whole number", "as ldp.cell returns it")
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    numbers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) if len(column) else np.zeros(0, np.int64)
+    lon, lat = _only(grids).centres(numbers) if len(column) else (np.zeros(0), np.zeros(0))
+    return pa.StructArray.from_arrays([pa.array(lon), pa.array(lat)], ["lon", "lat"], mask=pa.array(missing))
+
+
+def _only(grids: pa.ChunkedArray) -> Region:
+    handles = plain(grids).unique().to_pylist()
+    if len(handles) > 1:
+        raise InvalidParameter("the grid changes from row to row", "use one grid for one column")
+    return GRIDS.thing(handles[0])
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.grid``, ``ldp.cell``, ``ldp.cells`` and ``ldp.cell_centre``."""
+    return [
+        Scalar("__ldp_grid", grid_handle, "BIGINT"),
+        Scalar("__ldp_cell", cell, "BIGINT"),
+        Scalar("__ldp_cell_centre", cell_centre, "STRUCT(lon DOUBLE, lat DOUBLE)"),
+        Macros.beside(__file__),
+    ]

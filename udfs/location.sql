@@ -1,0 +1,13 @@
+-- Bounds travel as text, so that decimals stay exact.
+CREATE OR REPLACE MACRO ldp.grid(west, south, east, north, "columns", "rows") AS {
+    'west': west::VARCHAR, 'south': south::VARCHAR, 'east': east::VARCHAR, 'north': north::VARCHAR,
+    'columns': "columns", 'rows': "rows"
+};
+CREATE OR REPLACE MACRO ldp.cell(lon, lat, grid, outside := NULL) AS __ldp_cell(lon, lat, __ldp_grid(grid), outside);
+CREATE OR REPLACE MACRO ldp.cells(grid) AS range((grid)."columns"::BIGINT * (grid)."rows"::BIGINT);
+CREATE OR REPLACE MACRO ldp.cell_centre(cell, grid) AS __ldp_cell_centre(cell, __ldp_grid(grid));
+
+COMMENT ON MACRO ldp.grid IS 'a rectangle of longitudes and latitudes cut into cells, a value';
+COMMENT ON MACRO ldp.cell IS 'the cell of a point, exactly; outside := ''nearest'' takes points beyond the edge to the nearest cell';
+COMMENT ON MACRO ldp.cells IS 'the cells of a grid, row by row: the domain of a mechanism';
+COMMENT ON MACRO ldp.cell_centre IS 'longitude and latitude of the centre of a cell';

@@ -1,0 +1,72 @@
+"""PRIVIC in SQL: the first mechanism, and the step from a cycle's reports to the next one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql import Mechanism, hookimpl
+from ldpsql.audit import AnalyticAudit
+from ldpsql.domain import Domain, plain
+from ldpsql.errors import BadCounts, InvalidParameter
+from ldpsql.estimation import align
+from ldpsql.handles import MECHANISMS
+from ldpsql.mechanism import certify
+from ldpsql.operators import Floats
+from ldpsql.privic.step import Step, Summary, full_prior, step
+from ldpsql.sql import Macros, Scalar, guarded, struct_fields, struct_type
+
+_FOUND = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'
+
+
+@guarded
+def prior(given: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
+    """Return each first prior as checked; the uniform one for NULL."""
+    rows = zip(plain(given).to_pylist(), plain(sizes).to_pylist(), strict=True)
+    return pa.array([full_prior(shares, size or 0) for shares, size in rows], pa.list_(pa.float64()))
+
+
+@guarded
+def advance(counts: pa.ChunkedArray, handles: pa.ChunkedArray, stops: pa.ChunkedArray) -> pa.Array:
+    """Return for each group of cycles, lists of counts and of mechanisms, its step; NULL where there is no report."""
+    groups = plain(counts)
+    kind = groups.type.value_type if pa.types.is_list(groups.type) else groups.type
+    if not (pa.types.is_map(kind) or pa.types.is_null(kind)):
+        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
+    rows = zip(groups, plain(handles).to_pylist(), plain(stops).to_pylist(), strict=True)
+    return pa.array([_advanced(maps, numbers, stop) for maps, numbers, stop in rows])
+
+
+def _advanced(maps: pa.ListScalar, handles: list[int] | None, stop: str | None) -> dict[str, Any] | None:
+    if not maps.is_valid or handles is None or not sum(len(counted) for counted in maps.values if counted.is_valid):
+        return None
+    mechanisms = [MECHANISMS.thing(handle) for handle in handles]
+    cycles = [(mechanism, _counts(mechanism, counted)) for mechanism, counted in zip(mechanisms, maps.values, strict=True)]
+    return _row(step(cycles, stop or ""))
+
+
+def _counts(mechanism: Mechanism, counted: pa.MapScalar) -> Floats:
+    reports = certify(mechanism).reports
+    if not isinstance(reports, Domain):
+        raise InvalidParameter(f"{mechanism.name} is not made for a prior", "start with ldp.privic_start")
+    if not counted.is_valid:
+        return np.zeros(len(reports))
+    entries = counted.values
+    return align(entries.field(0), entries.field(1), np.zeros(len(entries), np.int64), 1, reports)[0]
+
+
+def _row(found: Step) -> dict[str, Any]:
+    return {"theta": found.theta.tolist(), **asdict(found.summary), "certificate": asdict(found.certificate)}
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.privic_start``, ``ldp.privic_step`` and its sisters over counts and over several cycles."""
+    return [
+        Scalar("__ldp_prior", prior, "DOUBLE[]"),
+        Scalar("__ldp_privic", advance, _FOUND),
+        Macros.beside(__file__),
+    ]
