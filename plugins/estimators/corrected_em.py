@@ -21,7 +21,8 @@ class CorrectedEm(Estimator):
     """Bias-corrected EM: the maximum of the likelihood less alpha times an estimate of its error, for few reports.
 
     The estimate of the error is the paper's (28), with ``ridge`` added to the information; alpha is what does best on reports
-    simulated from the shares of the observed ones, where these are values of the domain, else from the maximum itself. Then
+    simulated from the maximum. ``simulate := 'observed'`` simulates from the shares of the reports, as the paper does, where
+    these are values of the domain: they are flatter than any truth, so alpha comes out larger, at times too large. Then
     negative shares become zero and the rest is scaled to sum to one. Users with different mechanisms need no special care:
     equal pairs of mechanism and report are counted once.
 
@@ -33,6 +34,9 @@ class CorrectedEm(Estimator):
 
     name = "corrected_em"
     ridge: Annotated[float, Field(gt=0, le=10)] = Field(1e-3, description="lambda, added to the information of a report")
+    simulate: Annotated[str, Field(pattern="^(maximum|observed)$")] = Field(
+        "maximum", description="what reports are simulated from to find alpha: 'maximum' or 'observed'"
+    )
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Correct every group."""
@@ -45,7 +49,7 @@ class CorrectedEm(Estimator):
 
     def _alpha(self, one: Likelihood, theta: Floats) -> float:
         """Return the weight that brings an estimate from simulated reports closest to what they were simulated from."""
-        observed = one.named_shares()
+        observed = one.named_shares() if self.simulate == "observed" else None
         truth = theta if observed is None else observed
         simulated = redrawn(one, truth, generator(one.counts))
         found = maximum_likelihood(simulated).theta
