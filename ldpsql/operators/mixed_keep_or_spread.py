@@ -32,17 +32,6 @@ class MixedKeepOrSpreadOperator(StackOperator):
             return None
         return np.stack([_separable_maximum(one, self._spread / self._lift) for one in self._levels(shares)])
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
-        """Return standard error, low and high around the debiased estimate: the information is a diagonal but for constants."""
-        expected = self._levels(self.forward(theta))
-        diagonal = np.einsum("e,...ex->...x", (self.weights * self._lift) ** 2, 1.0 / expected)
-        inverse = 1.0 / diagonal
-        total = inverse.sum(axis=-1, keepdims=True)
-        slope = self.adjoint(shares / expected.reshape(shares.shape)) - 1.0
-        centre = theta + inverse * (slope - (inverse * slope).sum(axis=-1, keepdims=True) / total)
-        error = np.sqrt((inverse - inverse**2 / total) / n[:, None])
-        return error, centre - z * error, centre + z * error
-
 
 def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:
     """Maximise sum_ex q_ex log(theta_x + b_e) over the simplex; ``shares`` has shape (levels, values).
