@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from ldpsql.estimation import Estimate
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
-    from ldpsql.frames import estimate, perturb
+    from ldpsql.frames import estimate, key_value, perturb
     from ldpsql.hookspecs import hookimpl
     from ldpsql.likelihood import Likelihood
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
+    from ldpsql.pair_families import KeyValueMechanism, SignMechanism
     from ldpsql.privacy import Epsilon
-    from ldpsql.reports import HashReports, SetReports
+    from ldpsql.reports import HashReports, PairReports, SetReports
 
 __version__ = "0.1.0"
 
@@ -38,12 +39,13 @@ _HOMES = {
     "estimation": ["Estimate"],
     "estimator": ["Estimator", "Fit", "Status"],
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
-    "frames": ["estimate", "perturb"],
+    "frames": ["estimate", "key_value", "perturb"],
     "hookspecs": ["hookimpl"],
+    "pair_families": ["KeyValueMechanism", "SignMechanism"],
     "likelihood": ["Likelihood"],
     "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
     "privacy": ["Epsilon"],
-    "reports": ["HashReports", "SetReports"],
+    "reports": ["HashReports", "PairReports", "SetReports"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -63,19 +65,23 @@ __all__ = [
     "IntervalMechanism",
     "InvalidParameter",
     "KeepOrSpread",
+    "KeyValueMechanism",
     "LdpError",
     "Likelihood",
     "Mechanism",
     "MetricMechanism",
     "NotPrivate",
+    "PairReports",
     "RangeMechanism",
     "SetReports",
+    "SignMechanism",
     "Status",
     "attach",
     "certify",
     "connect",
     "estimate",
     "hookimpl",
+    "key_value",
     "perturb",
 ]
 

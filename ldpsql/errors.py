@@ -142,6 +142,12 @@ class NotReports(PrivacyError):
     code = "LDP305"
 
 
+class DuplicateKey(PrivacyError):
+    """A set of key-value pairs to perturb holds a key twice."""
+
+    code = "LDP306"
+
+
 class DataError(LdpError):
     """The reports do not allow the estimate that was asked for."""
 

@@ -17,11 +17,12 @@ from ldpsql.errors import BadCounts, ImpossibleReport, NoReports, NotReports
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, Operator, SupportOperator, collapsed, operator, packed
+from ldpsql.operators import Floats, Operator, collapsed, observed, operator, packed
 from ldpsql.reports import HashReports, SetReports, distinct, impossible
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
+    best_fit,
     goodness_of_fit,
     intervals,
     suspicious,
@@ -35,7 +36,7 @@ _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw c
 @lru_cache(maxsize=256)
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; the last 256 are kept."""
-    return operator(certify(mechanism).channel)
+    return operator(certify(mechanism).channel.estimated)
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,15 @@ class Estimate:
         """Upper end of every interval."""
         return self.of.intervals.high[self.group]
 
+    @property
+    def covariance(self) -> Floats:
+        """Covariance of the debiased shares, shape (values, values): the error of c'theta is the root of c' covariance c.
+
+        It is that of one step from the maximum of the likelihood, whatever the estimator is; see `Operator.interval`.
+        """
+        one = self.likelihood
+        return one.operator.covariance(one.shares[0], best_fit(one)[0]) / float(one.n[0])
+
     @cached_property
     def identified(self) -> tuple[Floats, Floats]:
         """Smallest and largest share of every value among all maxima of the likelihood: equal where it is unique."""
@@ -164,7 +174,7 @@ class Estimate:
         misfit, log_p = goodness_of_fit(model)
         variance = float((self.std_error**2).sum())
         return Diagnosis(
-            reports=int(model.n[0]),
+            reports=round(float(model.n[0])),
             iterations=int(fit.iterations[self.group]),
             log_likelihood=float(model.log_likelihood(theta)[0]),
             gap=max(0.0, float(model.gap(theta)[0])),
@@ -256,13 +266,23 @@ def check_possible(likelihood: Likelihood) -> None:
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
     """Estimate from a column of reports; NULL reports are left out."""
+    return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]
+
+
+def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism) -> Likelihood:
+    """Return the likelihood of a column of reports; NULL reports are left out.
+
+    Raises:
+        NoReports, ImpossibleReport: where there is none, or one that cannot occur.
+
+    """
     known = plain(column).drop_null()
     if not len(known):
         raise NoReports("there is not a single report to estimate from", "perturb some values first")
     first, number = distinct(known)
     counted = known.take(pa.array(first)), pa.array(np.bincount(number))
     _, likelihood = next(likelihoods(mechanism, *counted, np.zeros(len(first), dtype=np.int64), 1))
-    return estimate_likelihood(mechanism, likelihood, estimator)[0]
+    return likelihood
 
 
 def likelihoods(
@@ -289,19 +309,18 @@ def _likelihoods(
         counts = align(reports, numbers, group, groups, known.reports)
         yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout, known.named)
         return
-    weights = whole_numbers(numbers)
-    if isinstance(known.reports, HashReports) and known.reports.listed is not None:
-        cells = group * len(known.reports) + known.reports.positions(reports)
-        counts = np.bincount(cells, weights=weights, minlength=groups * len(known.reports)).astype(np.float64)
-        yield np.arange(groups), Likelihood(operator_of(mechanism), counts.reshape(groups, -1), known.layout)
+    weights, alphabet, channel = whole_numbers(numbers), known.reports, known.channel.estimated
+    if not isinstance(alphabet, SetReports) and not (isinstance(alphabet, HashReports) and alphabet.listed is None):
+        counts = alphabet.counts(reports, weights, group, groups)
+        yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout)
         return
-    words, channel = known.reports.read(reports), known.channel
+    words = alphabet.read(reports)
     if not isinstance(channel, SetChannel) or not channel.possible(words).all():
         raise impossible()
     for i in range(groups):
         at = np.flatnonzero(group == i) if groups > 1 else slice(None)
         octets, added = collapsed(packed(channel, words[at]), weights[at])
-        yield np.array([i]), Likelihood(SupportOperator(channel, octets), added[None], known.layout)
+        yield np.array([i]), Likelihood(observed(channel, octets), added[None], known.layout)
 
 
 def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:
@@ -320,8 +339,9 @@ def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]
         at = positions.fill_null(0).to_numpy(zero_copy_only=False)
         return positions.is_valid().to_numpy(zero_copy_only=False) & chance[at]
     fits = known.reports.possible(reports)
-    if isinstance(known.channel, SetChannel) and isinstance(known.reports, SetReports):
-        fits[fits] = known.channel.possible(known.reports.read(reports.filter(pa.array(fits))))
+    channel = known.channel.estimated
+    if isinstance(channel, SetChannel) and isinstance(known.reports, SetReports):
+        fits[fits] = channel.possible(known.reports.read(reports.filter(pa.array(fits))))
     return fits
 
 

@@ -9,10 +9,12 @@ import polars as pl
 import pyarrow as pa
 
 from ldpsql.domain import plain
-from ldpsql.errors import WrongType
-from ldpsql.estimation import Estimate, estimate_column
+from ldpsql.errors import InvalidParameter, WrongType
+from ldpsql.estimation import Estimate, column_likelihood, estimate_column
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import Mechanism, certify
+from ldpsql.pair_estimation import KeyValueEstimate, estimate_key_value, named
+from ldpsql.pair_families import KeyValueMechanism
 from ldpsql.registry import registry
 from ldpsql.sql import guarded
 
@@ -39,6 +41,16 @@ def estimate(reports: Column, mechanism: Mechanism | str, estimator: Estimator |
     return _estimate(reports, mechanism, estimator)
 
 
+def key_value(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str = "unbiased") -> KeyValueEstimate:
+    """Estimate frequency and mean of every key from a column of reports of sets of pairs; NULL reports are left out.
+
+    Raises:
+        ImpossibleReport, NotReports, NoReports: where the column cannot hold reports of the mechanism.
+
+    """
+    return _key_value(reports, mechanism, estimator)
+
+
 @guarded
 def _perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series:
     reports = certify(registry().mechanism(mechanism)).perturb(_arrow(column))
@@ -47,7 +59,16 @@ def _perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series
 
 @guarded
 def _estimate(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str) -> Estimate:
-    return estimate_column(_arrow(reports), registry().mechanism(mechanism), registry().estimator(estimator))
+    known = registry().mechanism(mechanism)
+    if isinstance(known, KeyValueMechanism):
+        raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
+    return estimate_column(_arrow(reports), known, registry().estimator(estimator))
+
+
+@guarded
+def _key_value(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str) -> KeyValueEstimate:
+    known = registry().mechanism(mechanism)
+    return estimate_key_value(known, column_likelihood(_arrow(reports), known), named(estimator))[0]
 
 
 def _arrow(column: Column) -> pa.Array:

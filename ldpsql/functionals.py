@@ -59,7 +59,11 @@ class Mean(Functional):
     def measure(self, found: Estimates) -> Measure:
         """Return the mean of every group."""
         scale = scale_of(found.source.values)
-        return _shifted(_linear(found, scale - scale.min()), float(scale.min()))
+        least, width = float(scale.min()), float(np.ptp(scale))
+        told = _linear(found, (scale - least) / width)
+        return Measure(
+            least + width * told.estimate, width * told.std_error, least + width * told.low, least + width * told.high
+        )
 
 
 @dataclass(frozen=True)
@@ -96,14 +100,16 @@ class Variance(Functional):
     def measure(self, found: Estimates) -> Measure:
         """Return the variance of every group: its derivative is (x - mean)^2, up to a constant."""
         scale = scale_of(found.source.values)
-        x = scale - scale.mean()
+        unit = float(np.ptp(scale))
+        x = (scale - scale.min()) / unit
         theta = _normalised(found.fit.theta)
         mean, _ = _debiased(found, x)
         mean = np.clip(mean, x.min(), x.max())[:, None]
         centre, error = _debiased(found, (x - mean) ** 2)
         reach = _reach(found) * error
-        measure = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
-        return _cut(measure, 0.0, float(np.ptp(x)) ** 2 / 4)  # Popoviciu's inequality
+        told = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
+        told = _cut(told, 0.0, 0.25)  # Popoviciu's inequality
+        return Measure(*(unit**2 * end for end in (told.estimate, told.std_error, told.low, told.high)))
 
 
 @dataclass(frozen=True)
@@ -216,10 +222,6 @@ def _cut(measure: Measure, least: float, most: float) -> Measure:
     return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
 
 
-def _shifted(measure: Measure, by: float) -> Measure:
-    return Measure(measure.estimate + by, measure.std_error, measure.low + by, measure.high + by)
-
-
 def _reach(found: Estimates) -> float:
     return NormalDist().inv_cdf(0.5 + found.estimator.confidence / 2)
 
@@ -244,12 +246,8 @@ def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 
 def _likeliest(found: Estimates) -> Floats:
     """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
-    if all(status is Status.CERTIFIED for status in found.fit.status):
-        return found.fit.theta
-    exact = found.likelihood.operator.maximum(found.likelihood.shares)
-    if exact is not None:
-        return exact
-    return np.concatenate([best_fit(found.likelihood.group(i)) for i in range(len(found.fit.theta))])
+    certified = all(status is Status.CERTIFIED for status in found.fit.status)
+    return found.fit.theta if certified else best_fit(found.likelihood)
 
 
 def _first(holds: np.ndarray) -> np.ndarray:

@@ -10,10 +10,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.domain import plain
-from ldpsql.errors import BadCounts
+from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.estimation import Estimates, Source, estimate_likelihood, likelihoods, possible, whole_numbers
 from ldpsql.estimator import Estimator
+from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism
+from ldpsql.operators import Floats
+from ldpsql.pair_families import KeyValueMechanism
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,15 @@ class Groups:
 
     def estimates(self, source: Mechanism | Source, estimator: Estimator) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
         """Yield rows and their estimates; rows without a report are left out."""
+        if isinstance(source, KeyValueMechanism):
+            raise InvalidParameter("these are reports of sets of pairs", "use ldp.key_value or ldp.key_value_diagnose")
+        for rows, likelihood in self.likelihoods(source):
+            yield rows, estimate_likelihood(source, likelihood, estimator)
+
+    def likelihoods(self, source: Mechanism | Source) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+        """Yield rows and their likelihoods; rows without a report are left out."""
         for part, likelihood in likelihoods(source, self.reports, self.numbers, self.group, len(self.rows)):
-            yield self.rows[part], estimate_likelihood(source, likelihood, estimator)
+            yield self.rows[part], likelihood
 
     def without_impossible(self, source: Mechanism | Source) -> tuple[Groups, NDArray[np.int64]]:
         """Leave out the reports that cannot occur, and rows of nothing else; return also how many they were in each row."""
@@ -58,3 +68,16 @@ def groups_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator
         taken = maps.take(pa.array(rows))
         group = np.repeat(np.arange(len(rows)), np.diff(taken.offsets.to_numpy()))
         yield int(handle), Groups(rows, taken.keys, taken.items, group)
+
+
+def listed(parts: list[tuple[NDArray[np.int64], Floats]], count: int, names: tuple[str, ...]) -> pa.Array:
+    """Lay numbers of shape (rows, list, names) out as ``count`` lists of structs; NULL for the rows that are not there."""
+    sizes = np.zeros(count, dtype=np.int32)
+    for rows, cells in parts:
+        sizes[rows] = cells.shape[1]
+    ends = np.concatenate([[0], sizes.cumsum()]).astype(np.int32)
+    out = np.empty((int(ends[-1]), len(names)))
+    for rows, cells in parts:
+        out[ends[rows][:, None] + np.arange(cells.shape[1])] = cells
+    structs = pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], names)
+    return pa.ListArray.from_arrays(pa.array(ends), structs, mask=pa.array(sizes == 0))

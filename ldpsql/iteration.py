@@ -82,7 +82,7 @@ class IterativeEstimator(Estimator):
             numbers = [int(self.stop)] * len(theta)
         steps = np.array(numbers, dtype=np.int64)
         theta, taken = self._after(likelihood, theta, steps, budget)
-        return Fit(theta, taken, tuple(np.where(taken == steps, status, Status.OUT_OF_TIME).tolist()))
+        return Fit(theta, taken, tuple(status if done else Status.OUT_OF_TIME for done in taken == steps))
 
     def _after(
         self, likelihood: Likelihood, theta: Floats, steps: NDArray[np.int64], budget: Budget

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from ldpsql.certificate import Certificate, certificate
-from ldpsql.channels import Channel, Drawn, OrthogonalHash, SetChannel, TableChannel
+from ldpsql.channels import Channel, Drawn, KeepOrWindow, OrthogonalHash, SetChannel, TableChannel
 from ldpsql.domain import Domain, DomainField
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PluginError
 from ldpsql.privacy import Claim, Epsilon, PureLdp
@@ -165,15 +165,16 @@ def certify(mechanism: Mechanism) -> CertifiedMechanism:
 
 def _belongs(reports: Alphabet, channel: Channel) -> bool:
     """Tell whether these are the reports of the channel."""
+    channel = channel.estimated
     if isinstance(reports, SetReports):
         return isinstance(channel, SetChannel) and reports.size == channel.inputs
     if isinstance(reports, HashReports) and reports.listed is None:
         return isinstance(channel, SetChannel)
-    return isinstance(channel, TableChannel | OrthogonalHash) and channel.outputs == len(reports)
+    return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow) and channel.outputs == len(reports)
 
 
 def _position(values: Domain, rule: str | None) -> int | None:
-    if rule is None or rule == "clip":  # ranges clip by themselves
+    if rule is None or rule in ("clip", "drop"):  # ranges clip and sets drop by themselves
         return None
     position = values.position(rule.removeprefix("as:"))
     if position is None:

@@ -16,9 +16,11 @@ from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Operator, ProductOperator, SupportOperator, packed, stacked
-from ldpsql.reports import HashReports, impossible
+from ldpsql.pairs import PairSets
+from ldpsql.reports import HashReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
+_PAIRS = ("key-value mechanisms cannot be mixed or repeated", "declare one mechanism, and use ldp.key_value")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Mixed:
     def __post_init__(self) -> None:
         if not self.mechanisms or len(self.levels) != len(self.mechanisms):
             raise InvalidParameter("there must be one mechanism for each level", "for example MAP {'low': ldp.krr(1, ...)}")
+        if isinstance(self.values, PairSets):
+            raise InvalidParameter(*_PAIRS)
         if any(certify(mechanism).values != self.values for mechanism in self.mechanisms):
             raise InvalidDomain("the mechanisms of the levels have different domains", "declare one domain for all of them")
 
@@ -97,6 +101,10 @@ class Repeated:
     """One mechanism that draws several reports of the same value for each user: every report spends its epsilon."""
 
     mechanism: Mechanism
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, PairSets):
+            raise InvalidParameter(*_PAIRS)
 
     @property
     def name(self) -> str:
@@ -198,7 +206,7 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
         return operator_of(mechanism), known.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
     if isinstance(known.reports, HashReports) and known.reports.listed is not None:
         return operator_of(mechanism), known.reports.positions(reports)
-    if not isinstance(known.channel, SetChannel):
+    if not isinstance(known.channel, SetChannel) or not isinstance(known.reports, WordReports):
         raise impossible()
     words, number = np.unique(known.reports.read(reports), axis=0, return_inverse=True)
     return SupportOperator(known.channel, packed(known.channel, words)), number.ravel()

@@ -48,7 +48,7 @@ class Numbers(Domain, ABC):
             return direct
         if null_code is None and column.null_count:
             raise MissingValue(*MISSING)
-        at, inside = self._places(_doubles(column))
+        at, inside = self._places(doubles(column))
         if not column.null_count and inside.all():
             return at.astype(np.int32)
         missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -118,7 +118,7 @@ class Bins(Numbers):
         return None
 
 
-def _doubles(column: pa.Array) -> NDArray[np.float64]:
+def doubles(column: pa.Array) -> NDArray[np.float64]:
     """Return a column of numbers in double precision, 0 for NULL."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column))

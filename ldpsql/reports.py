@@ -19,6 +19,8 @@ from ldpsql.channels import Drawn, Weights
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import ImpossibleReport
 
+Floats: TypeAlias = NDArray[np.float64]
+
 
 class WordReports(ABC):
     """Reports made of unsigned 64-bit words."""
@@ -133,7 +135,11 @@ class HashReports(WordReports):
     def _words(self, column: pa.Array) -> Weights:
         return np.stack([_unsigned(column.field(name).fill_null(0)) for name in ("seed", "y")], axis=1)
 
-    def positions(self, column: pa.Array) -> np.ndarray:
+    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
+        """Count the reports of each group, shape (groups, reports): for listed seeds."""
+        return _counted(group * len(self) + self.positions(column), numbers, groups, len(self))
+
+    def positions(self, column: pa.Array) -> NDArray[np.int64]:
         """Return the numbers of reports with listed seeds."""
         words = self.read(column).astype(np.int64)
         return words[:, 0] * self.symbols + words[:, 1]
@@ -144,7 +150,131 @@ class HashReports(WordReports):
         return f"{{'seed': {seed}, 'y': {y}}}"
 
 
-Alphabet: TypeAlias = Domain | SetReports | HashReports
+@dataclass(frozen=True)
+class PairReports:
+    """A key and what is said of its value, ``told``: its sign or the number of a bin. STRUCT(key, sign) in SQL.
+
+    Both are NULL in the report of a dummy; it is not told which of the ``dummies`` it was.
+    """
+
+    keys: Domain
+    dummies: int
+    cells: int
+    told: str
+
+    def __len__(self) -> int:
+        return (len(self.keys) + self.dummies) * self.cells
+
+    def told_apart(self, drawn: Drawn) -> Drawn:
+        """Return draws of the channel as positions among the reports that differ: those of all dummies are the last one."""
+        return np.minimum(drawn, np.int32(len(self.keys) * self.cells))
+
+    def parts(self, drawn: Drawn) -> tuple[pa.Array, pa.Array]:
+        """Return the positions of the keys, and what is told, NULL for dummies."""
+        key, cell = np.divmod(drawn.astype(np.int32), np.int32(self.cells))
+        dummy = key >= len(self.keys)
+        said = 1 - 2 * cell if self.told == "sign" else cell
+        return pa.array(key, mask=dummy), pa.array(said.astype(np.int8 if self.told == "sign" else np.int16), mask=dummy)
+
+    def to_arrow(self, drawn: Drawn) -> pa.Array:
+        """Return draws of the channel as a column."""
+        key, said = self.parts(drawn)
+        return pa.StructArray.from_arrays([self.keys.values.take(key), said], ["key", self.told])
+
+    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
+        """Count the symbols of each group, shape (groups, symbols); dummies are spread evenly, for nothing tells them apart.
+
+        Raises:
+            ImpossibleReport: where the column cannot hold such reports.
+
+        """
+        dummy, at, cell, fits = self._read(column)
+        if not fits.all():
+            raise impossible()
+        real = len(self.keys) * self.cells
+        symbol = np.where(dummy, real, at * self.cells + cell)
+        counted = _counted(group * (real + 1) + symbol, numbers, groups, real + 1)
+        spread = self.dummies * self.cells
+        return np.concatenate([counted[:, :real], np.repeat(counted[:, real:] / spread, spread, axis=1)], axis=1)
+
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Tell which rows hold a declared key and something that can be told of it, or are those of a dummy.
+
+        Raises:
+            ImpossibleReport: where the column's type cannot hold reports.
+
+        """
+        return self._read(column)[3]
+
+    def _read(self, column: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return which reports are those of dummies, the positions of keys and symbols, and which can occur."""
+        if not pa.types.is_struct(column.type) or {field.name for field in column.type} != {"key", self.told}:
+            raise impossible()
+        fields = dict(zip([field.name for field in column.type], column.flatten(), strict=True))
+        key, said = plain(fields["key"]), fields[self.told]
+        if not pa.types.is_integer(said.type) and not pa.types.is_null(said.type):
+            raise impossible()
+        located = self.keys.locate(key)
+        at = located.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        told = said.cast(pa.int64(), safe=False).fill_null(1).to_numpy(zero_copy_only=False)
+        cell = (1 - told) // 2 if self.told == "sign" else told
+        known = np.isin(told, [-1, 1]) if self.told == "sign" else (told >= 0) & (told < self.cells)
+        missing = [part.is_null().to_numpy(zero_copy_only=False) for part in (column, key, said)]
+        dummy: NDArray[np.bool_] = missing[1] & missing[2] & ~missing[0]
+        whole = located.is_valid().to_numpy(zero_copy_only=False) & ~missing[2] & known
+        return dummy, at, cell, dummy | whole
+
+    def text(self, report: int) -> str:
+        """Return one report, given as a number, as SQL writes it."""
+        key, said = (part[0].as_py() for part in self.parts(np.array([report])))
+        shown = ["NULL", "NULL"] if key is None else [repr(self.keys.texts[key]), str(said)]
+        return f"{{'key': {shown[0]}, '{self.told}': {shown[1]}}}"
+
+
+@dataclass(frozen=True)
+class SymbolReports:
+    """Reports as numbers, each in a list of one word: for a mechanism that may report words or symbols, UBIGINT[] in SQL."""
+
+    symbols: int
+    marker: ClassVar[str] = SetReports.marker
+
+    def __len__(self) -> int:
+        return self.symbols
+
+    def to_arrow(self, drawn: Drawn) -> pa.Array:
+        """Return draws of the channel as a column."""
+        return pa.ListArray.from_arrays(pa.array(np.arange(len(drawn) + 1, dtype=np.int32)), pa.array(drawn.astype(np.uint64)))
+
+    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
+        """Count the symbols of each group, shape (groups, symbols).
+
+        Raises:
+            ImpossibleReport: where the column cannot hold such reports.
+
+        """
+        if not self.possible(column).all():
+            raise impossible()
+        symbol = SetReports(64).read(column)[:, 0]
+        cells = group * self.symbols + symbol.astype(np.int64)
+        return _counted(cells, numbers, groups, self.symbols)
+
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Tell which rows hold the number of a symbol.
+
+        Raises:
+            ImpossibleReport: where the column's type cannot hold reports.
+
+        """
+        fits = SetReports(64).possible(column)
+        fits[fits] = SetReports(64).read(column.filter(pa.array(fits)))[:, 0] < np.uint64(self.symbols)
+        return fits
+
+    def text(self, report: int) -> str:
+        """Return one report as a list."""
+        return f"[{report}]"
+
+
+Alphabet: TypeAlias = Domain | SetReports | HashReports | PairReports | SymbolReports
 
 
 def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -164,6 +294,11 @@ def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return first, number.ravel()
 
 
+def _counted(cells: NDArray[np.int64], numbers: Floats, groups: int, outputs: int) -> Floats:
+    counted: Floats = np.bincount(cells, weights=numbers, minlength=groups * outputs).astype(np.float64)
+    return counted.reshape(groups, outputs)
+
+
 def _numbered(column: pa.Array) -> np.ndarray:
     """Number the distinct values of a flat column in the order of their appearance."""
     if pa.types.is_dictionary(column.type):
@@ -179,7 +314,7 @@ def _keys(column: pa.Array) -> Weights:
         codes = column.type_codes.to_numpy()
         active = [np.where((codes == i)[:, None], _keys(column.field(i)), 0) for i in range(column.type.num_fields)]
         return np.concatenate([codes.astype(np.uint64)[:, None], *active], axis=1)
-    if pa.types.is_list(column.type):
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         parts = _keys(column.flatten())
         longest = int(lengths.max(initial=0))

@@ -10,27 +10,43 @@ import hashlib
 import json
 import warnings
 from contextlib import suppress
+from fractions import Fraction
 from itertools import count
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Channel, Convolution, DenseChannel, SetChannel, TableChannel
+from ldpsql.channels import (
+    TOTAL,
+    Channel,
+    Convolution,
+    DenseChannel,
+    Drawn,
+    KeyValue,
+    SetChannel,
+    Sets,
+    SignedBits,
+    TableChannel,
+)
 from ldpsql.domain import Domain
 from ldpsql.duck import connect
 from ldpsql.errors import IllConditioned, NotApplicable, NotPrivate, PrivacyLeakWarning, UsageError
 from ldpsql.estimation import estimate_column
 from ldpsql.estimator import Estimator, Fit, Status
 from ldpsql.fit import log_fit_p_value
+from ldpsql.frames import key_value
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.operators import DenseOperator, KeepOrSpreadOperator
+from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
+from ldpsql.pair_families import KeyValueMechanism
 from ldpsql.privacy import Epsilon
 from ldpsql.randomness import Words
 from ldpsql.registry import registry
 from ldpsql.uncertainty import intervals
 
+Counts: TypeAlias = NDArray[np.int64]
 FALSE_ALARM = 1e-9  # chance that a correct sampler is refused, for each value
 _CELLS = 1 << 24  # supports that are unpacked at a time
 
@@ -91,7 +107,7 @@ def check_mechanism(mechanism: Mechanism, draws: int = 200_000) -> None:
     check_rows(known.channel)
     check_sampler(known.channel, draws)
     _check_round_trips(mechanism)
-    _check_sql(known)
+    _check_key_value_sql(known) if isinstance(mechanism, KeyValueMechanism) else _check_sql(known)
     _check_monotone(mechanism)
 
 
@@ -111,6 +127,10 @@ def check_rows(channel: Channel) -> None:
 
 def check_sampler(channel: Channel, draws: int) -> None:
     """Check for up to 20 values that draws follow the channel."""
+    if isinstance(channel, KeyValue):
+        for held in _some_sets(channel):
+            _check_set(channel, held, draws // 10)
+        return
     for value in np.unique(np.linspace(0, channel.inputs - 1, 20).astype(np.int32)):
         if isinstance(channel, TableChannel):
             _check_reports(channel, int(value), draws)
@@ -124,24 +144,56 @@ def _check_reports(channel: TableChannel, value: int, draws: int) -> None:
     assert len(drawn) == channel.outputs, "a report outside the alphabet was drawn"
     expected = channel.rows(np.array([value], dtype=np.int32))[0] / float(TOTAL)
     assert not drawn[expected == 0].any(), "a report of probability zero was drawn"
-    seen = drawn > 0
+    _check_frequencies(drawn, expected, f"value {value}")
+
+
+def _check_frequencies(drawn: Counts, expected: Floats, of: str) -> None:
+    seen, draws = drawn > 0, drawn.sum()
     statistic = 2 * np.sum(drawn[seen] * np.log(drawn[seen] / (draws * expected[seen])))
-    log_p = log_fit_p_value(np.array([statistic]), channel.outputs)[0]
-    assert log_p > np.log(FALSE_ALARM), f"draws for value {value} do not follow the channel (ln p < {log_p:.0f})"
+    log_p = log_fit_p_value(np.array([statistic]), len(expected))[0]
+    assert log_p > np.log(FALSE_ALARM), f"draws for {of} do not follow the channel (ln p < {log_p:.0f})"
 
 
 def _check_supports(channel: SetChannel, value: int, draws: int) -> None:
     """Check how often each value is supported, and each together with the true one, by Bernstein's inequality."""
     drawn = channel.draw(np.full(draws, value, dtype=np.int32))
     assert channel.possible(drawn).all(), "a report outside the alphabet was drawn"
-    counts = np.zeros(channel.inputs)
-    for part in np.array_split(drawn, 1 + draws * channel.inputs // _CELLS):
-        counts += channel.supports(part).sum(axis=0)
     expected = np.full(channel.inputs, float(channel.miss))
     expected[value] = float(channel.hit)
+    _check_shown(channel, drawn, expected, f"value {value}")
+
+
+def _check_shown(channel: SetChannel, drawn: Drawn, expected: Floats, of: str) -> None:
+    counts, draws = np.zeros(channel.inputs), len(drawn)
+    for part in np.array_split(drawn, 1 + draws * channel.inputs // _CELLS):
+        counts += channel.supports(part).sum(axis=0)
     limit = np.log(2 * channel.inputs / FALSE_ALARM)
     room = limit / 3 + np.sqrt(limit**2 / 9 + 2 * limit * draws * expected * (1 - expected))
-    assert (np.abs(counts - draws * expected) <= room).all(), f"draws for value {value} do not follow the channel"
+    assert (np.abs(counts - draws * expected) <= room).all(), f"draws for {of} do not follow the channel"
+
+
+def _some_sets(channel: KeyValue) -> list[Sets]:
+    """Return the empty set, one pair, as many as the padding, and all keys, with values over the whole range."""
+    sizes = {0, 1, min(channel.padding, channel.keys), channel.keys}
+    return [Sets(np.array([0, size]), np.arange(size, dtype=np.int32), np.linspace(1.0, 0.0, size)) for size in sorted(sizes)]
+
+
+def _check_set(channel: KeyValue, held: Sets, draws: int) -> None:
+    """Check that draws for one set follow what padding, sampling and response make of it, exactly."""
+    response, size = channel.response, len(held.keys)
+    chances = np.array([float(Fraction(weight, TOTAL**2)) for weight in channel.chances(held)])
+    assert abs(chances.sum() - 1.0) < 1e-12, "the chances of the symbols of a set do not sum to one"
+    many = Sets(np.arange(draws + 1) * size, np.tile(held.keys, draws), np.tile(held.places, draws))
+    drawn = channel.draw(many)
+    if isinstance(response, SignedBits):
+        assert response.possible(drawn).all(), "a report outside the alphabet was drawn"
+        swapped = chances.reshape(-1, 2)[:, ::-1].ravel()
+        expected = chances * float(response.hit) + swapped * float(response.crossed)
+        expected += (1 - chances - swapped) * float(response.miss)
+        _check_shown(response, drawn, expected, f"a set of {size}")
+    else:
+        expected = operator(response).forward(chances[None])[0]
+        _check_frequencies(np.bincount(drawn, minlength=len(expected)), expected, f"a set of {size}")
 
 
 def _check_round_trips(mechanism: Mechanism) -> None:
@@ -178,6 +230,32 @@ def _check_sql(known: CertifiedMechanism) -> None:
     assert [row[0] for row in found] == values.to_pylist(), "ldp.ibu does not return one row for each value"
     expected = estimate_column(drawn, mechanism, registry().estimator("ibu(stop=3, misfit='allow')")).estimate
     assert np.allclose([row[1] for row in found], expected, atol=1e-9), "SQL and Python do not estimate the same"
+
+
+def _check_key_value_sql(known: CertifiedMechanism) -> None:
+    """Check that SQL perturbs lists and maps of every type of key, and estimates frequencies and means as Python does."""
+    mechanism, keys = known.mechanism, known.values.values
+    assert isinstance(mechanism, KeyValueMechanism)
+    given = {**mechanism.given(), "keys": keys.to_pylist()}
+    named = ", ".join(f'"{name}" := ${name}' for name in given)
+    people = pa.table({"key": keys.take(pa.array(np.arange(max(4000, len(keys))) % len(keys)))})
+    with connect() as con:
+        con.execute(f"SET VARIABLE m = ldp.{mechanism.name}({named})", given)
+        con.register("people", people)
+        held = (f"[{{'key': key, 'value': {mechanism.high}}}]", f"MAP {{key: {mechanism.low}}}")
+        for pairs in held:
+            con.execute(f"CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb({pairs}, getvariable('m')) AS r FROM people")  # noqa: S608  # numbers
+            drawn = con.sql("SELECT r FROM reports").to_arrow_table()["r"].combine_chunks()
+            assert len(drawn) == len(people), "SQL did not draw one report for each set"
+            assert not drawn.null_count, "SQL drew NULL"
+            found = con.execute("SELECT unnest(ldp.key_value(r, getvariable('m')), recursive := true) FROM reports").fetchall()
+            expected = key_value(drawn, mechanism).to_arrow()
+            assert [row[0] for row in found] == keys.to_pylist(), "ldp.key_value does not return one row for each key"
+            there = (
+                np.array([row[1:] for row in found]),
+                np.stack([column.to_numpy() for column in expected.columns[1:]], axis=1),
+            )
+            assert np.allclose(*there, atol=1e-9), "SQL and Python do not estimate the same"
 
 
 def _check_monotone(mechanism: Mechanism) -> None:

@@ -27,6 +27,8 @@ TRUTH = np.array([0.3, 0.3, 0.15, 0.1, 0.1, 0.05, 0, 0])
 N, REPEATS = 20_000, 400
 # 95 % of 400 is 380. The claim is .915 or more: fewer than 337 has probability 4e-7 at .915.
 LEAST = 337
+EIGHT = "[0,1,2,3,4,5,6,7]"
+SPECS = [f"krr(1, {EIGHT})", "truncated_geometric(0.4, 0, 7)", f"oue(1, {EIGHT})", f"olh(1, {EIGHT})"]
 
 
 def mechanism(text: str) -> Mechanism:
@@ -80,7 +82,7 @@ def estimates(spec: str, repeats: int = REPEATS, options: str = "") -> Estimates
     return estimate_counts(made, drawn, ibu(options))
 
 
-@pytest.mark.parametrize("spec", ["krr(1, [0,1,2,3,4,5,6,7])", "truncated_geometric(0.4, 0, 7)", "oue(1, [0,1,2,3,4,5,6,7])"])
+@pytest.mark.parametrize("spec", SPECS)
 def test_intervals_of_numbers_cover_them(spec: str) -> None:
     found = estimates(spec)
     for functional in (*FUNCTIONALS, RangeShare(None, 0), RangeShare(6, None), Quantile(0.5)):
@@ -127,6 +129,15 @@ def test_errors_are_those_of_the_full_covariance(dense: bool) -> None:
     covariance, _ = tangent_inverse((op.matrix() / expected) @ op.matrix().T)
     for functional, c in ((Mean(), np.arange(8.0)), (RangeShare(2, 4), np.array([0, 0, 1, 1, 1, 0, 0, 0.0]))):
         assert functional.measure(found).std_error[0] == pytest.approx(np.sqrt(c @ covariance @ c / N), rel=1e-6)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_covariance_of_an_estimate_gives_the_error_of_any_number(spec: str) -> None:
+    found = estimates(spec, 2)
+    for i, error in enumerate(Mean().measure(found).std_error):
+        c = np.arange(8.0)
+        assert np.sqrt(c @ found[i].covariance @ c) == pytest.approx(error, rel=1e-6)
+        assert found[i].covariance.sum(axis=0) == pytest.approx(0, abs=1e-12)  # shares sum to one
 
 
 def test_groups_together_are_groups_alone() -> None:

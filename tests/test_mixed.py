@@ -14,7 +14,14 @@ from ldpsql.errors import ImpossibleReport
 from ldpsql.estimation import estimate_likelihood
 from ldpsql.likelihood import Likelihood
 from ldpsql.mle import maximise, uniform
-from ldpsql.operators import DenseOperator, KeepOrSpreadOperator, Operator, ProductOperator, StackOperator
+from ldpsql.operators import (
+    DenseOperator,
+    KeepOrSpreadOperator,
+    MixedKeepOrSpreadOperator,
+    Operator,
+    ProductOperator,
+    StackOperator,
+)
 from ldpsql.registry import registry
 
 ESTIMATORS = sorted(registry().estimators)
@@ -70,6 +77,30 @@ def test_a_stack_is_the_matrix_of_its_parts_side_by_side() -> None:
     among = np.array([0, 3])
     assert stack.curvature(w[0], among) == pytest.approx(table.curvature(w[0], among))
     assert stack.matrix() == pytest.approx(table.matrix())
+
+
+def test_k_rr_of_several_epsilons_in_closed_form_is_the_stack_of_its_levels() -> None:
+    keep, spread, weights = np.array([0.4, 0.7, 0.88]), np.array([0.15, 0.075, 0.03]), np.array([0.3, 0.5, 0.2])
+    levels = [KeepOrSpreadOperator(5, k, s) for k, s in zip(keep, spread, strict=True)]
+    closed, stack = MixedKeepOrSpreadOperator(levels, weights), StackOperator(levels, weights)
+    shares = RNG.dirichlet(np.ones(15), 3)
+    shares *= np.repeat(weights, 5) / np.repeat(shares.reshape(3, 3, 5).sum(axis=2), 5, axis=1).reshape(3, 15)
+    theta = closed.maximum(shares)
+    assert theta is not None
+    likelihood = Likelihood(stack, shares * 1000)
+    assert likelihood.gap(theta) == pytest.approx(0, abs=1e-10)
+    c = RNG.random((5, 4))
+    for one, other in (
+        (closed.functionals(shares, theta, c), stack.functionals(shares, theta, c)),
+        (
+            closed.interval(shares, likelihood.n, theta, 2.0)[:1],
+            (np.sqrt(stack.functionals(shares, theta, np.eye(5))[1] / 1000),),
+        ),
+        ((closed.invert(shares), closed.matrix()), (stack.invert(shares), stack.matrix())),
+        ((closed.scatter(theta),), (stack.scatter(theta),)),
+    ):
+        for a, b in zip(one, other, strict=True):
+            assert a == pytest.approx(b, rel=1e-6)
 
 
 def test_the_weights_of_a_stack_decide_on_no_estimate() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ldpsql import Channel, InvalidParameter, KeepOrSpread
 from ldpsql.channels import TOTAL, Convolution, IndependentBits, OrthogonalHash, PrivateHash, Subsets, coarse_above
-from ldpsql.channels.bits import _coins, bits_of, words_of
+from ldpsql.channels.bits import bits_of, coins, words_of
 from ldpsql.channels.galois import Field, prime_power
 from ldpsql.channels.hashed import hashed, mixed
 from ldpsql.errors import ImpossibleReport
@@ -61,7 +61,7 @@ def test_independent_bits_are_their_weights_over_all_bit_strings(own: int, other
 
 
 def forgets_to_reset(self: IndependentBits, values: np.ndarray, words: Words = random_words) -> np.ndarray:
-    bits = _coins(self.other, len(values), words)
+    bits = coins(self.other, len(values), words)
     own = (words(len(values)) < np.uint64(self.own)).astype(np.uint64) << values.astype(np.uint64)
     return ((bits & np.uint64(2**self.size - 1)) | own)[:, None]
 

@@ -12,7 +12,7 @@ from ldpsql import Estimator, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, UnknownName
 from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, whole_numbers
-from ldpsql.groups import groups_of
+from ldpsql.groups import groups_of, listed
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
 from ldpsql.reports import distinct
@@ -49,19 +49,11 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 @guarded
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
-    sizes = np.zeros(len(histograms), dtype=np.int32)
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    parts = []
     for rows, found in _estimates(histograms, plans):
         shown = found.intervals
-        cells = np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)
-        sizes[rows] = cells.shape[1]
-        parts.append((rows, cells))
-    ends = np.concatenate([[0], sizes.cumsum()]).astype(np.int32)
-    out = np.empty((int(ends[-1]), len(_ROW)))
-    for rows, cells in parts:
-        out[ends[rows][:, None] + np.arange(cells.shape[1])] = cells
-    shares = pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], _ROW)
-    return pa.ListArray.from_arrays(pa.array(ends), shares, mask=pa.array(sizes == 0))
+        parts.append((rows, np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)))
+    return listed(parts, len(histograms), _ROW)
 
 
 @guarded

@@ -12,6 +12,7 @@ from ldpsql.domain import plain
 from ldpsql.errors import NotPrivate
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.reports import PairReports
 from ldpsql.sql import Macros, Scalar, guarded
 
 
@@ -36,6 +37,8 @@ def perturb_hashed(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Arra
 
 def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
     codes = mechanism.draw(column)
+    if isinstance(mechanism.reports, PairReports):
+        codes = mechanism.reports.told_apart(codes)
     codes += 1
     return pa.array(codes)
 

@@ -10,9 +10,15 @@ from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, reduced
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
+from ldpsql.channels.keep_or_window import KeepOrWindow
+from ldpsql.channels.key_value import KeyValue, Sets
+from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 
-STRUCTURES = (DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash)
+STRUCTURES = (
+    *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
+    *(SignedBits, KeepOrWindow, KeyValue),
+)
 
 __all__ = [
     "MARGIN",
@@ -25,9 +31,13 @@ __all__ = [
     "Drawn",
     "IndependentBits",
     "KeepOrSpread",
+    "KeepOrWindow",
+    "KeyValue",
     "OrthogonalHash",
     "PrivateHash",
     "SetChannel",
+    "Sets",
+    "SignedBits",
     "Subsets",
     "TableChannel",
     "Weights",

@@ -49,6 +49,15 @@ class Channel(ABC):
     def draw(self, values: Codes, words: Words = random_words) -> Drawn:
         """Draw one report for each value, independently."""
 
+    @property
+    def estimated(self) -> Channel:
+        """The channel that estimation inverts: this one, unless something else is drawn from the value first."""
+        return self
+
+    def copies(self, value: int, count: int) -> Any:
+        """Return a value, given by its position, ``count`` times, as `draw` takes it."""
+        return np.full(count, value, dtype=np.int32)
+
 
 class TableChannel(Channel):
     """P(report y | value x) = ``weights[x, y] / TOTAL``: reports are positions too."""

@@ -94,7 +94,7 @@ class IndependentBits(SetChannel):
 
     def _draw(self, values: Codes, words: Words) -> Weights:
         width = -(-self.size // 64)
-        bits = _coins(self.other, len(values) * width, words).reshape(-1, width)
+        bits = coins(self.other, len(values) * width, words).reshape(-1, width)
         if self.size % 64:
             bits[:, -1] &= np.uint64((1 << self.size % 64) - 1)
         row, word = np.arange(len(values)), values >> 6
@@ -104,7 +104,7 @@ class IndependentBits(SetChannel):
         return bits
 
 
-def _coins(weight: int, count: int, words: Words) -> Weights:
+def coins(weight: int, count: int, words: Words) -> Weights:
     """Return words whose bits are all set with probability weight/2**64, independently.
 
     From the last nonzero binary digit of the probability to the first: a digit 1 ORs a random word in, a digit 0 ANDs one; each

@@ -148,6 +148,11 @@ class Operator(ABC):
             parts.append((error, *score_ends(v, at, second, own, z**2 / size)))
         return _stacked(parts)
 
+    def plain_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return the same as ``z`` errors around the inversion: for those whose reports are not one sample of one channel."""
+        centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
+        return error, centre - z * error, centre + z * error
+
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share of each group, around the debiased estimate.
 
@@ -173,6 +178,14 @@ class Operator(ABC):
             # A share lies within 1 of anything on the simplex.
             parts.append(tuple(np.where(unknown, u, e) for u, e in zip((np.inf, -1.0, 2.0), (error, low, high), strict=True)))
         return _stacked(parts)
+
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:
+        """Return n times the covariance of the debiased shares of one group, shape (inputs, inputs): V of `interval`.
+
+        Rows and columns of shares that the reports say nothing about are infinite.
+        """
+        inverse, unknown = tangent_inverse(self.information(theta, shares))
+        return np.where(unknown[:, None] | unknown, np.inf, inverse)
 
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.

@@ -75,6 +75,11 @@ class KeepOrSpreadOperator(Operator):
         """Return those of the inversion: no estimate knows more, and one step from any theta leads there."""
         return self.inverted_interval(shares, n, theta, z)
 
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:  # noqa: ARG002  # known without them
+        """Return the multinomial covariance of the reports over (keep - spread)^2."""
+        expected = self.forward(theta)
+        return (np.diag(expected) - np.outer(expected, expected)) / self._lift**2
+
     def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return c applied to the inversion, and the multinomial variance: V is (diag(P) - P P')/(keep - spread)^2."""
         expected, inverted = self.forward(theta)[:, None, :], self.invert(shares)[:, None, :]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ldpsql.operators.base import Floats, Operator
+from ldpsql.operators.base import Ends, Floats, Operator
 from ldpsql.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.operators.stack import StackOperator
 
@@ -31,6 +31,33 @@ class MixedKeepOrSpreadOperator(StackOperator):
         if not (self._lift > 0).all():
             return None
         return np.stack([_separable_maximum(one, self._spread / self._lift) for one in self._levels(shares)])
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high around the debiased estimate: the information is a diagonal but for constants."""
+        inverse, slope = self._inverse_information(shares, theta)
+        total = inverse.sum(axis=-1, keepdims=True)
+        centre = theta + inverse * (slope - (inverse * slope).sum(axis=-1, keepdims=True) / total)
+        error = np.sqrt((inverse - inverse**2 / total) / n[:, None])
+        return error, centre - z * error, centre + z * error
+
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:
+        """Return n times the covariance of the debiased shares of one group, from the same diagonal."""
+        inverse, _ = self._inverse_information(shares, theta)
+        return np.diag(inverse) - np.outer(inverse, inverse) / inverse.sum()
+
+    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and n times its variance, with the same diagonal."""
+        inverse, slope = self._inverse_information(shares, theta)
+        shifted = c - (inverse[:, None] @ c) / inverse.sum(axis=-1)[:, None, None]
+        moved = inverse[..., None] * shifted
+        centre = theta[:, None] @ c + slope[:, None] @ moved
+        return centre[:, 0], (shifted * moved).sum(axis=1)
+
+    def _inverse_information(self, shares: Floats, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the inverse of the diagonal of the information, and g - 1."""
+        expected = self._levels(self.forward(theta))
+        diagonal = np.einsum("e,...ex->...x", (self.weights * self._lift) ** 2, 1.0 / expected)
+        return 1.0 / diagonal, self.adjoint(shares / expected.reshape(shares.shape)) - 1.0
 
 
 def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:

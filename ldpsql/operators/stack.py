@@ -96,5 +96,4 @@ class StackOperator(Operator):
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
-        v, error = self.invert(shares), np.sqrt(np.maximum(self.scatter(theta), 0.0) / n[:, None])
-        return error, v - z * error, v + z * error
+        return self.plain_interval(shares, n, theta, z)

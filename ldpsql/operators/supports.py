@@ -7,7 +7,7 @@ partial sums, and a sum over the sets that hold a value one histogram an octet: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import TOTAL, Drawn, OrthogonalHash, SetChannel
 from ldpsql.channels.hashed import mixed
 from ldpsql.fit import known_law, within
-from ldpsql.operators.base import Floats, Operator, operator
+from ldpsql.operators.base import Ends, Floats, Operator, operator
 
 Octets: TypeAlias = NDArray[np.uint8]
 
@@ -24,6 +24,7 @@ _BLOCK = 1 << 16  # reports at a time, so that what is added up stays in the cac
 _CELLS = 1 << 20  # cells unpacked at a time
 _CACHED = 1 << 17  # cells packed at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
+FEW_REPORTS = 100  # for each value
 _MANY_REPORTS = 50_000  # above, `rough_curvature` takes a sample
 _SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  # the members of every octet
 
@@ -64,6 +65,7 @@ class SupportOperator(Operator):
         self._scale = 1.0 if scale is None else scale
         self._lift = float(channel.ratio - 1)
         self._size_law = channel.size_law
+        self._range = min(self._miss, self._hit), max(self._miss, self._hit)
 
     @classmethod
     def observed(cls, channel: SetChannel, drawn: Drawn) -> SupportOperator:
@@ -186,12 +188,34 @@ class SupportOperator(Operator):
         supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
         sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
         statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
-        log_q = within(self.supported(shares), n, *sorted((self._miss, self._hit)))
+        log_q = within(self.supported(shares), n, *self._range)
         return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """What every report adds to `invert`, shape (outputs, inputs)."""
+        held = np.concatenate([members for _, members in self._unpacked()], axis=1).T
+        return (held - self._miss) / (self._hit - self._miss)
 
     def invert(self, shares: Floats) -> Floats:
         """Return (share of the reports that support x - miss)/(hit - miss)."""
         return (self.supported(shares) - self._miss) / (self._hit - self._miss)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return those around the debiased estimate; where only few reports are known, those of the inversion.
+
+        The shares of observed reports stand for their probabilities only where there are many: with 20 reports a value at
+        epsilon 4 the intervals held the truth 7 times in 10, with 200 as often as they say.
+        """
+        if not self.complete and (n < FEW_REPORTS * self.inputs).any():
+            return self.inverted_interval(shares, n, theta, z)
+        return super().interval(shares, n, theta, z)
+
+
+@singledispatch
+def observed(channel: SetChannel, octets: Octets) -> SupportOperator:
+    """Return the operator of these sets of a channel, as `packed` returns them."""
+    return SupportOperator(channel, octets)
 
 
 @operator.register

@@ -1,0 +1,57 @@
+"""Key-value data in SQL: where the planes of 2013 flew from New York, and how late they arrived there.
+
+``python examples/key_value.py``. A plane's set of pairs holds its destinations with their mean arrival delays. A plane tells
+one noisy pair of it; the reports of all give for each destination the share of planes that fly there, and their mean delay.
+"""
+
+from pathlib import Path
+
+import ldpsql
+
+FLIGHTS = Path(__file__).parent / "data" / "flights.parquet"
+
+PLANES = """
+CREATE TABLE planes AS
+    SELECT tailnum, list({'key': dest, 'value': delay}) AS pairs
+    FROM (SELECT tailnum, dest, avg(arr_delay) AS delay FROM flights WHERE arr_delay IS NOT NULL GROUP BY ALL)
+    GROUP BY tailnum;
+"""
+
+# The destinations are public. Nine planes in ten have at most 25 of them: a shorter padding would make every share too low.
+# Delays beyond the range count as its nearer end.
+MECHANISM = """
+SET VARIABLE destinations = (SELECT list(DISTINCT dest ORDER BY dest) FROM flights);
+CREATE MACRO visits() AS
+    ldp.pckv_grr(4, getvariable('destinations'), padding := 25, low := -30, high := 60, clip := true);
+"""
+
+# Perturb once, into a table: one report for each plane, and nothing else of it.
+PERTURB = "CREATE TABLE reports AS SELECT ldp.perturb(pairs, visits()) AS visit FROM planes;"
+
+ESTIMATE = """
+WITH found AS (SELECT unnest(ldp.key_value(visit, visits(), estimator := 'ibu'), recursive := true) FROM reports),
+     truth AS (
+         SELECT pair.key, count(*) / (SELECT count(*) FROM planes) AS planes, avg(greatest(-30, least(60, pair.value))) AS delay
+         FROM (SELECT unnest(pairs) AS pair FROM planes) GROUP BY ALL
+     )
+SELECT key AS dest, round(frequency, 3) AS share, round(frequency_error, 3) AS "+-", round(planes, 3) AS true_share,
+       round(mean, 1) AS delay, round(mean_low, 1) AS low, round(mean_high, 1) AS high, round(delay, 1) AS true_delay
+FROM found JOIN truth USING (key) ORDER BY frequency DESC LIMIT 10
+"""
+
+# How many pairs were padding, and does it seem too short?
+SETS = "SELECT unnest(ldp.key_value_diagnose(visit, visits())) FROM reports"
+
+
+def main() -> None:
+    """Perturb the planes and print what their reports tell."""
+    with ldpsql.connect() as con:
+        con.read_parquet(str(FLIGHTS)).create_view("flights")
+        for statement in (PLANES, MECHANISM, PERTURB):
+            con.execute(statement)
+        con.sql(ESTIMATE).show()
+        con.sql(SETS).select("dummies", "dummies_error", "mean_set_size", "warning").show()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Signed bits: a unary encoding with +, - or nothing at every key. Reports are 64-bit words, two bits a key, + below -."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
+from ldpsql.channels.bits import bits_of, coarse_above, coins
+from ldpsql.errors import InvalidParameter
+from ldpsql.randomness import Words, random_words
+
+_BLOCK = 1 << 15  # reports at a time, so that the words stay in the cache
+_PLUS = np.uint64(0x5555555555555555)  # the lower bit of every key
+
+
+@dataclass(frozen=True)
+class SignedBits(SetChannel):
+    """Symbol 2k is + at key k, symbol 2k + 1 is - there; each report has at most one of the two at each of ``keys`` keys.
+
+    Out of 2**64, the key of the symbol shows its sign with weight ``same``, the other sign with weight ``opposite``, else
+    nothing; every other key shows either sign with weight ``spread``. Reports without the symbol's own sign are equally likely
+    whatever the symbol is up to a factor, so a report supports the symbols that it shows.
+
+    Raises:
+        InvalidParameter: unless the weights are whole and positive, and nothing and the opposite sign at the own key are both
+            rarer than elsewhere by the same factor.
+
+    """
+
+    keys: int
+    same: int
+    opposite: int
+    spread: int
+
+    def __post_init__(self) -> None:
+        whole = all(type(n) is int and 0 < n < TOTAL for n in (self.keys, self.same, self.opposite, self.spread))
+        nothing = TOTAL - self.same - self.opposite
+        if not whole or nothing <= 0 or 2 * self.spread >= TOTAL:
+            raise InvalidParameter("the weights of signed bits must be whole, positive and sum to less than 2**64")
+        if self.opposite * (TOTAL - 2 * self.spread) != nothing * self.spread:
+            raise InvalidParameter("signed bits must lose the opposite sign and nothing by the same factor")
+
+    @classmethod
+    def within(cls, keys: int, ratio: Fraction) -> SignedBits:
+        """Return nearly the best channel whose ratio is at most ``ratio``: + or - elsewhere with probability 2/(ratio + 3).
+
+        Source: Gu, Li, Cheng, Xiong, Cao, "PCKV", USENIX Security 2020, section 5.2.
+        """
+        spread = coarse_above(2 / (ratio + 3)) // 2
+        nothing = TOTAL - 2 * spread
+        unit = gcd(spread, nothing)
+        # same = TOTAL - scale (spread + nothing)/unit is at most ratio * opposite, opposite = scale * spread/unit.
+        scale = -(-TOTAL * unit // ((ratio + 1) * spread + nothing))
+        opposite = int(scale) * spread // unit
+        return cls(keys, TOTAL - opposite - int(scale) * nothing // unit, opposite, spread)
+
+    @property
+    def inputs(self) -> int:
+        """Number of symbols."""
+        return 2 * self.keys
+
+    @property
+    def ratio(self) -> Fraction:
+        """P(own sign | symbol) / P(own sign | the opposite symbol): every other comparison of supports comes to the same."""
+        return Fraction(self.same, self.opposite)
+
+    @property
+    def hit(self) -> Fraction:
+        """Probability that the symbol is shown."""
+        return Fraction(self.same, TOTAL)
+
+    @property
+    def miss(self) -> Fraction:
+        """Probability that a given symbol of another key is shown."""
+        return Fraction(self.spread, TOTAL)
+
+    @property
+    def crossed(self) -> Fraction:
+        """Probability that the opposite symbol of the same key is shown."""
+        return Fraction(self.opposite, TOTAL)
+
+    def witness(self) -> int:
+        """Return the report that shows + at key 0 only."""
+        return 1
+
+    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return the bits."""
+        return bits_of(drawn, self.inputs)
+
+    def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Tell which show at most one sign at every key."""
+        return ~(drawn & (drawn >> np.uint64(1)) & _PLUS).any(axis=1)
+
+    def size_law(self) -> NDArray[np.float64]:
+        """Return the probabilities that a report shows 0 .. 2 keys signs: one key with its own chance, each other with another.
+
+        The last half is never reached: a key shows one sign at most.
+        """
+        shown, other = float(self.hit + self.crossed), 2 * float(self.miss)
+        law = np.array([1 - shown, shown])
+        taken, others = np.arange(1, self.keys), self.keys - 1
+        logs = np.concatenate([[0.0], np.cumsum(np.log((others - taken + 1) / taken * other / (1 - other)))])
+        law = np.convolve(np.exp(logs + others * np.log1p(-other)), law)
+        return np.concatenate([law, np.zeros(self.keys)])
+
+    def draw(self, values: Codes, words: Words = random_words) -> Weights:
+        """Draw all keys as if they were others, 32 at a time, then the own key anew."""
+        out = np.empty((len(values), -(-self.inputs // 64)), dtype=np.uint64)
+        for start in range(0, len(values), _BLOCK):
+            block = values[start : start + _BLOCK]
+            out[start : start + _BLOCK] = self._draw(block, words)
+        return out
+
+    def _draw(self, values: Codes, words: Words) -> Weights:
+        width = -(-self.inputs // 64)
+        shown = coins(2 * self.spread, len(values) * width, words) & _PLUS
+        plus = shown & words(len(shown))
+        bits = (plus | (shown ^ plus) << np.uint64(1)).reshape(-1, width)
+        if self.inputs % 64:
+            bits[:, -1] &= np.uint64((1 << self.inputs % 64) - 1)
+        row, word, place = np.arange(len(values)), values >> 6, (values & 63).astype(np.uint64)
+        drawn, own = words(len(values)), np.uint64(1) << place
+        other = np.uint64(1) << (place ^ np.uint64(1))
+        kept = np.select([drawn < np.uint64(self.same), drawn < np.uint64(self.same + self.opposite)], [own, other], 0)
+        bits[row, word] = bits[row, word] & ~(own | other) | kept.astype(np.uint64)
+        return bits

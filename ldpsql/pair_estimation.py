@@ -1,0 +1,334 @@
+"""Frequency and mean of every key, from the reports of key-value mechanisms.
+
+What is estimated is how often each symbol is drawn, by any estimator of the registry; a key is in ``padding`` times as many
+sets as it is drawn from, as long as no set is larger than the padding. Standard errors and intervals are those of the unbiased
+estimate: they hold for the truth, whichever estimator is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.channels import KeepOrWindow, KeyValue
+from ldpsql.errors import InvalidParameter, NotApplicable
+from ldpsql.estimation import Diagnosis, Estimates, estimate_likelihood
+from ldpsql.estimator import Estimator, Status
+from ldpsql.likelihood import Likelihood
+from ldpsql.mechanism import Mechanism, certify
+from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
+from ldpsql.pair_families import KeyValueMechanism
+from ldpsql.registry import registry
+
+ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
+FEW_DUMMIES = 0.05
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the reports show of every key and dummy, each of shape (groups, keys).
+
+    ``share`` is the share of reports that show the key; ``score`` and ``square`` are the means over all reports of what they
+    tell of its value, and of the square of that. The expectations of ``share`` and ``score`` are other + lift * drawn and
+    apart * drawn * value, with ``drawn`` the share of users of whom this key was drawn, and their mean value on [-1, 1].
+    """
+
+    share: Floats
+    score: Floats
+    square: Floats
+    other: float
+    lift: float
+    apart: float
+    typical: float = 1.0  # square of a score
+
+    @property
+    def drawn(self) -> Floats:
+        """The unbiased estimate of how often each key is drawn."""
+        return (self.share - self.other) / self.lift
+
+    @property
+    def total(self) -> Floats:
+        """The unbiased estimate of the sum of its values, over all users."""
+        return self.score / self.apart
+
+    def drawn_error(self, n: Floats, drawn: Floats) -> Floats:
+        """Return the standard error of ``drawn``, where this is how often each key is drawn."""
+        expected = np.clip(self.other + self.lift * drawn, 0.0, 1.0)
+        return np.sqrt(expected * (1.0 - expected) / n) / self.lift
+
+    def drawn_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
+        """Return Wilson's interval of the share, inverted."""
+        middle = self.share + z**2 / (2 * n)
+        reach = z * np.sqrt(self.share * (1 - self.share) / n + (z / (2 * n)) ** 2)
+        low, high = ((end / (1 + z**2 / n) - self.other) / self.lift for end in (middle - reach, middle + reach))
+        return low, high
+
+    def moments(self, n: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the variances of ``drawn`` and ``total`` and their covariance.
+
+        As if two more reports had shown the key, one with each sign: so few reports that agree do not seem certain.
+        Source: Agresti, Coull, "Approximate is better than exact for interval estimation of binomial proportions", 1998.
+        """
+        share, square = np.minimum(self.share + 2 / n, 1.0), self.square + 2 * self.typical / n
+        drawn = share * (1.0 - share) / n / self.lift**2
+        total = (square - self.score**2) / n / self.apart**2
+        both = self.score * (1.0 - share) / n / (self.lift * self.apart)
+        return drawn, total, both
+
+    def mean_error(self, n: Floats, drawn: Floats, mean: Floats) -> Floats:
+        """Return the standard error of the mean, by the delta method; infinite where the key seems never to be drawn."""
+        of_drawn, of_total, both = self.moments(n)
+        variance = of_total - 2 * mean * both + mean**2 * of_drawn
+        error = np.sqrt(np.maximum(variance, 0.0))
+        return np.divide(error, drawn, out=np.full_like(error, np.inf), where=drawn > 0)
+
+    def mean_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
+        """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all where none is ruled out.
+
+        Source: Fieller, "Some problems in interval estimation", JRSS B 1954.
+        """
+        of_drawn, of_total, both = self.moments(n)
+        a = self.drawn**2 - z**2 * of_drawn
+        b = self.drawn * self.total - z**2 * both
+        c = self.total**2 - z**2 * of_total
+        bounded = (a > 0) & (self.drawn > 0)
+        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+        scale = np.where(bounded, a, 1.0)
+        low, high = np.where(bounded, (b - root) / scale, -1.0), np.where(bounded, (b + root) / scale, 1.0)
+        return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+
+
+def _means(total: Floats, drawn: Floats) -> Floats:
+    """Return the mean value of every key on [-1, 1]; 0 where the key seems never to be drawn."""
+    return np.clip(np.divide(total, drawn, out=np.zeros_like(total), where=drawn > 0), -1.0, 1.0)
+
+
+def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
+    """Return what the reports of each group show of every key."""
+    model, shares, cells = likelihood.operator, likelihood.shares, _channel(mechanism).cells
+    if isinstance(model, KeepOrWindowOperator):
+        by_key, scores = shares.reshape(len(shares), -1, cells), mechanism.scores()
+        share, score, square = (by_key @ scores**power for power in range(3))
+        return Shown(share, score, square, model.anything * cells, model.kept, model.kept, float((scores**2).mean()))
+    if isinstance(model, SignedOperator):
+        signs, other, lift, apart = model.supported(shares), 2 * model.miss, model.lifted, model.apart
+    else:
+        rr = cast("KeepOrSpreadOperator", model)
+        signs, other, lift, apart = shares, 2 * rr.spread, rr.keep - rr.spread, rr.keep - rr.spread
+    by_key = signs.reshape(len(shares), -1, 2)
+    either = by_key.sum(axis=-1)
+    return Shown(either, by_key[..., 0] - by_key[..., 1], either, other, lift, apart)
+
+
+def _channel(mechanism: Mechanism) -> KeyValue:
+    """Return the channel of a key-value mechanism.
+
+    Raises:
+        InvalidParameter: for any other mechanism.
+
+    """
+    channel = certify(mechanism).channel
+    if not isinstance(channel, KeyValue) or not isinstance(mechanism, KeyValueMechanism):
+        raise InvalidParameter(f"{mechanism.name} does not perturb sets of key-value pairs", "use ldp.ibu and its sisters")
+    return channel
+
+
+@dataclass(frozen=True)
+class KeyValueEstimates:
+    """The estimates of several groups: how often keys are drawn, (groups, keys and dummies), and their means on [-1, 1]."""
+
+    mechanism: KeyValueMechanism
+    symbols: Estimates
+    shown: Shown
+    drawn: Floats
+    means: Floats
+
+    def rows(self) -> Floats:
+        """Return the numbers of `ROW` for each group and key, in the units of the values: shape (groups, keys, 8)."""
+        z = NormalDist().inv_cdf(0.5 + self.symbols.estimator.confidence / 2)
+        n = self.symbols.likelihood.n[:, None]
+        padding, middle = self.mechanism.padding, (self.mechanism.low + self.mechanism.high) / 2
+        half = (self.mechanism.high - self.mechanism.low) / 2
+        low, high = (np.clip(padding * end, 0.0, 1.0) for end in self.shown.drawn_interval(n, z))
+        frequency = padding * self.drawn
+        mean_low, mean_high = self.shown.mean_interval(n, z)
+        shares = [frequency, padding * self.shown.drawn_error(n, self.drawn)]
+        shares += [np.minimum(low, frequency), np.maximum(high, frequency)]
+        error = self.shown.mean_error(n, self.drawn, self.means)
+        ends = np.minimum(mean_low, self.means), np.maximum(mean_high, self.means)
+        values = [middle + half * self.means, half * error, *(middle + half * end for end in ends)]
+        return np.stack([*shares, *values], axis=-1)[:, : len(self.mechanism.keys)]
+
+    def __getitem__(self, group: int) -> KeyValueEstimate:
+        return KeyValueEstimate(self, group)
+
+
+@dataclass(frozen=True)
+class SetDiagnosis:
+    """What the reports say of the sets, and of the estimate: see `KeyValueEstimate.sets` and `Diagnosis`.
+
+    ``dummies`` is the share of users of whom a dummy was drawn, ``mean_set_size`` the mean number of pairs, no set counting for
+    more than the padding; ``warning`` is empty, or says that the padding seems too short.
+    """
+
+    reports: int
+    dummies: float
+    dummies_error: float
+    mean_set_size: float
+    warning: str
+    status: str
+    remedy: str
+    gap: float
+    fit_p_value: float
+    realised_epsilon: float
+
+
+@dataclass(frozen=True)
+class KeyValueEstimate:
+    """The estimate of one group: for every key the share of users who have it, and the mean of its values."""
+
+    of: KeyValueEstimates
+    group: int
+
+    def to_arrow(self) -> pa.Table:
+        """Return the estimate as a table: key, and the columns of `ROW`."""
+        keys = self.of.mechanism.keys.values
+        return pa.table([keys, *self.of.rows()[self.group].T], ["key", *ROW])
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """How far the estimate of the symbols can be trusted."""
+        return self.of.symbols[self.group].diagnosis
+
+    @property
+    def sets(self) -> SetDiagnosis:
+        """What the reports say of the size of the sets.
+
+        A set larger than the padding looks like one of that size, and its keys are counted too rarely, by padding/size. No
+        report can tell; but where next to nothing was padded, many sets are probably larger.
+        """
+        mechanism, seen = self.of.mechanism, self.of.shown
+        keys, n = len(mechanism.keys), self.of.symbols.likelihood.n[self.group]
+        drawn, share = seen.drawn[self.group, keys:].sum(), seen.share[self.group, keys:]
+        exclusive = not isinstance(self.of.symbols.likelihood.operator, SignedOperator)
+        variance = share.sum() * (1 - share.sum()) if exclusive else (share * (1 - share)).sum()
+        error = float(np.sqrt(max(variance, 0.0) / n)) / seen.lift
+        told = self.diagnosis
+        return SetDiagnosis(
+            reports=told.reports,
+            dummies=float(drawn),
+            dummies_error=error,
+            mean_set_size=mechanism.padding * (1 - float(drawn)),
+            warning=_TOO_SHORT if drawn + 2 * error < FEW_DUMMIES else "",
+            status=told.status,
+            remedy=told.remedy,
+            gap=told.gap,
+            fit_p_value=told.fit_p_value,
+            realised_epsilon=told.realised_epsilon,
+        )
+
+    def __repr__(self) -> str:
+        head = f"{self.of.symbols.estimator.name} of {int(self.of.symbols.likelihood.n[self.group])} key-value reports"
+        numbers = self.of.rows()[self.group]
+        lines = [
+            f"  {key:<16} {row[0]:8.4f} +- {row[1]:.4f}   mean {row[4]:.4g} +- {row[5]:.2g}"
+            for key, row in zip(self.of.mechanism.keys.texts, numbers, strict=True)
+        ]
+        return "\n".join([head, *lines])
+
+
+_TOO_SHORT = (
+    "next to nothing was padded: sets are probably larger than the padding, and frequencies too low; use a longer padding"
+)
+
+
+def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
+    """Estimate frequency and mean of every key in every group.
+
+    Means are cut to the range. With bins the frequencies are estimated first, and the values of each key are then a mixture of
+    its own and a known share of anything.
+
+    Raises:
+        InvalidParameter: for a mechanism over anything else than sets of pairs.
+        NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
+
+    """
+    channel = _channel(mechanism)
+    known = cast("KeyValueMechanism", mechanism)
+    seen, cells = shown(known, likelihood), channel.cells
+    keyed = _by_key(likelihood, seen, cells) if isinstance(channel.response, KeepOrWindow) else likelihood
+    found = estimate_likelihood(mechanism, keyed, estimator)
+    theta = found.fit.theta
+    inverted = Status.INVERSION in found.fit.status
+    if keyed is likelihood:
+        pairs = theta.reshape(len(theta), -1, cells)
+        drawn = pairs.sum(axis=-1)
+        means = _means(pairs[..., 0] - pairs[..., 1], drawn)
+    else:
+        drawn = theta
+        means = _means(seen.total, seen.drawn) if inverted else densities(likelihood, theta, estimator) @ _centres(cells)
+    # Nobody has a key more than once, which only an unbiased estimate need not know.
+    return KeyValueEstimates(known, found, seen, drawn if inverted else np.minimum(drawn, 1.0 / known.padding), means)
+
+
+def _by_key(likelihood: Likelihood, seen: Shown, cells: int) -> Likelihood:
+    """Return the likelihood of the keys alone: k-RR."""
+    counts = likelihood.counts.reshape(len(likelihood.counts), -1, cells).sum(axis=-1)
+    return Likelihood(KeepOrSpreadOperator(counts.shape[1], seen.other + seen.lift, seen.other), counts)
+
+
+def _centres(bins: int) -> Floats:
+    return (2 * np.arange(bins) + 1) / bins - 1
+
+
+def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> tuple[Floats, Floats]:
+    """Return the centres of the bins in the units of the values, and the shares of each key, shape (groups, keys, bins).
+
+    The estimator is asked for the values only; how often keys are drawn is the maximum of the likelihood.
+
+    Raises:
+        InvalidParameter: for a mechanism that does not report bins.
+        NotApplicable, IllConditioned: where the estimator does not suit such reports.
+
+    """
+    channel = _channel(mechanism)
+    known = cast("KeyValueMechanism", mechanism)
+    if not isinstance(channel.response, KeepOrWindow):
+        raise InvalidParameter(f"the reports of {mechanism.name} tell means only", "use ldp.pckv_pm for distributions")
+    keyed = _by_key(likelihood, shown(known, likelihood), channel.cells)
+    drawn = np.asarray(keyed.operator.maximum(keyed.shares))
+    shares = densities(likelihood, drawn, estimator)[:, : len(known.keys)]
+    return known.low + (known.high - known.low) * (_centres(channel.cells) + 1) / 2, shares
+
+
+def named(given: Estimator | str) -> Estimator:
+    """Return an estimator from itself or its text, where 'unbiased' is the plain inversion.
+
+    Raises:
+        InvalidSpec, UnknownName: where there is none.
+
+    """
+    return registry().estimator("inv" if given == "unbiased" else given)
+
+
+def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Floats:
+    """Return the distribution of the values of each key over the bins, shape (groups, keys, bins), from how often it is drawn.
+
+    Of the reports that show a key, a known share shows any bin: those of other keys. A key without reports, or that is never
+    drawn, has the uniform distribution. Source: Ye et al., NDSS 2025, section V-C.
+    """
+    operator = cast("KeepOrWindowOperator", likelihood.operator)
+    bins = operator.bins
+    counts = likelihood.counts.reshape(len(likelihood.counts), -1, bins)
+    out = np.full(counts.shape, 1.0 / bins)
+    for group, key in np.argwhere((drawn > 0) & (counts.sum(axis=-1) > 0)):
+        table = operator.anything + operator.kept * drawn[group, key] * operator.window
+        conditional = DenseOperator(table / table.sum(axis=1, keepdims=True))
+        out[group, key] = estimator.fit(Likelihood(conditional, counts[group, key][None], (bins,))).theta[0]
+    if not np.isfinite(out).all():
+        raise NotApplicable(f"{estimator.name} finds no distribution of so noisy values", "use ibu or em_mr")
+    return out

@@ -1,0 +1,65 @@
+"""PCKV with the better of its two responses.
+
+Gu, Li, Cheng, Xiong, Cao, "PCKV: locally differentially private correlated key-value data collection with optimized utility",
+USENIX Security 2020, section 5.4.
+"""
+
+from fractions import Fraction
+from typing import Annotated
+
+from pydantic import Field
+
+from ldpsql import KeepOrSpread, Mechanism, SetReports, SignMechanism, hookimpl
+from ldpsql.channels import TOTAL, SignedBits
+from ldpsql.reports import SymbolReports
+from ldpsql.spec import WholeField
+
+
+class Pckv(SignMechanism):
+    """PCKV with unary encoding or generalised randomised response, whichever has the smaller variance.
+
+    It is compared for frequencies, where each key is in ``set_size`` of as many sets as there are keys. Randomised response
+    wins with few keys, much privacy budget or long padding. Reports are UBIGINT[] in both cases: bits, or the number of one.
+
+    >>> chosen = [type(Pckv(epsilon=1, keys=range(n)).response()).__name__ for n in (4, 400)]
+    >>> chosen
+    ['KeepOrSpread', 'SignedBits']
+    """
+
+    name = "pckv"
+    sql_reports = SetReports.marker
+    set_size: Annotated[WholeField, Field(ge=1)] | None = Field(
+        None, description="how many pairs a user typically has; by default as many as the padding"
+    )
+
+    def alphabet(self) -> SetReports | SymbolReports:
+        """Return the sets of symbols, or their numbers."""
+        symbols = 2 * self.symbol_keys(2)
+        return SymbolReports(symbols) if isinstance(self.response(), KeepOrSpread) else SetReports(symbols)
+
+    def response(self) -> KeepOrSpread | SignedBits:
+        """Return the better response."""
+        total = self.symbol_keys(2)
+        grr = KeepOrSpread.within(2 * total, self.ratio(2))
+        ue = SignedBits.within(total, self.epsilon.exp_below())
+        return grr if self._variance(*_shown(grr)) <= self._variance(*_shown(ue)) else ue
+
+    def _variance(self, own: Fraction, other: Fraction) -> Fraction:
+        """Return the variance of a frequency, times what both responses share: (section 5.4, theorem 3)."""
+        size = self.set_size or self.padding
+        drawn = Fraction(min(size, self.padding), self.padding * len(self.keys))
+        shown = other + drawn * (own - other)
+        return shown * (1 - shown) / (own - other) ** 2
+
+
+def _shown(response: KeepOrSpread | SignedBits) -> tuple[Fraction, Fraction]:
+    """Return the probabilities that the report shows the key that was drawn, and that it shows another one."""
+    if isinstance(response, KeepOrSpread):
+        return Fraction(response.keep + response.spread, TOTAL), Fraction(2 * response.spread, TOTAL)
+    return response.hit + response.crossed, 2 * response.miss
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer PCKV."""
+    return [Pckv]

@@ -1,0 +1,38 @@
+"""PCKV-GRR: key-value pairs through generalised randomised response.
+
+Gu, Li, Cheng, Xiong, Cao, "PCKV: locally differentially private correlated key-value data collection with optimized utility",
+USENIX Security 2020, section 5.3.
+"""
+
+from ldpsql import KeepOrSpread, Mechanism, PairReports, SignMechanism, hookimpl
+
+
+class PckvGrr(SignMechanism):
+    """PCKV-GRR: one pair of the padded set, its value rounded to + or -; kept, else another key or sign is reported.
+
+    k-RR over the two signs of all keys and dummies with ratio 1 + padding (e^epsilon - 1): padding to several pairs makes each
+    less likely to be drawn, and the response may be that much bolder. Reports are STRUCT(key, sign), both NULL for a dummy.
+
+    >>> mechanism = PckvGrr(epsilon=1, keys=["book", "film", "song"], padding=2)
+    >>> round(mechanism.channel().response.keep / 2**64, 3)
+    0.33
+    """
+
+    name = "pckv_grr"
+    sql_reports = """list_concat(
+        flatten(list_transform("keys", lambda k: [{'key': k, 'sign': 1::TINYINT}, {'key': k, 'sign': -1::TINYINT}])),
+        [{'key': NULL, 'sign': NULL}])"""
+
+    def alphabet(self) -> PairReports:
+        """Return keys with signs."""
+        return PairReports(self.keys, self.padding, 2, "sign")
+
+    def response(self) -> KeepOrSpread:
+        """Return k-RR over the symbols."""
+        return KeepOrSpread.within(2 * self.symbol_keys(2), self.ratio(2))
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer PCKV-GRR."""
+    return [PckvGrr]

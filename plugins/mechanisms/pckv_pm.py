@@ -1,0 +1,64 @@
+"""PCKV-PM: key-value pairs whose values go through the piecewise mechanism.
+
+Ye, Wang, Zhang, Feng, "Revisiting EM-based estimation for locally differentially private protocols", NDSS 2025, section V-C and
+appendix D, put it in place of the sign of PCKV (Gu et al., USENIX Security 2020); the split of the budget is derived here.
+"""
+
+from fractions import Fraction
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from ldpsql import KeyValueMechanism, Mechanism, PairReports, hookimpl
+from ldpsql.channels import KeepOrWindow, from_doubles
+from ldpsql.families import window
+from ldpsql.spec import WholeField
+
+
+class PckvPm(KeyValueMechanism):
+    """PCKV-PM: one pair of the padded set; its key with a number near its value, else any key with any number.
+
+    With R = 1 + padding (e^epsilon - 1), the window is that of the piecewise mechanism for ln R, and anything is reported so
+    often that the top of the window is R times likelier than from another key: together e^epsilon, whatever the sets. Reports
+    are STRUCT(key, bin), both NULL for a dummy. They tell the distribution of the values of every key.
+
+    >>> mechanism = PckvPm(epsilon=1, keys=["book", "film", "song"], bins=8)
+    >>> round(mechanism.channel().response.kept / 2**64, 3)
+    0.14
+    """
+
+    name = "pckv_pm"
+    sql_reports = """list_concat(
+        flatten(list_transform("keys", lambda k:
+            list_transform(range("bins"::BIGINT), lambda b: {'key': k, 'bin': b::SMALLINT}))),
+        [{'key': NULL, 'bin': NULL}])"""
+    bins: Annotated[WholeField, Field(ge=2, le=1024)] = Field(
+        64, description="number of bins of the values, and of the reports"
+    )
+
+    def alphabet(self) -> PairReports:
+        """Return keys with bins."""
+        return PairReports(self.keys, self.padding, self.bins, "bin")
+
+    def response(self) -> KeepOrWindow:
+        """Return the kept key with a bin near the value."""
+        keys, ratio = self.symbol_keys(self.bins), self.ratio(self.bins)
+        root = float(ratio) ** 0.5
+        reach = (root + 1) / (root - 1)  # C: numbers are reported on [-C, C]
+        at = (2 * np.arange(self.bins) + 1) / self.bins - 1
+        left = (reach + 1) / 2 * at - (reach - 1) / 2
+        near = window((left + reach) / (2 * reach), (reach - 1) / (2 * reach), self.bins)
+        return KeepOrWindow.within(keys, from_doubles(near, Fraction(1)), ratio)
+
+    def scores(self) -> np.ndarray:
+        """Return for every bin reported with a kept key the number whose expectation is the value, on [-1, 1]."""
+        root = float(self.ratio(self.bins)) ** 0.5
+        reach = (root + 1) / (root - 1)
+        return np.asarray(((2 * np.arange(self.bins) + 1) / self.bins - 1) * reach * 2 / (reach + 1))
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer PCKV-PM."""
+    return [PckvPm]

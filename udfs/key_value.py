@@ -1,0 +1,104 @@
+"""Key-value data: frequency and mean of every key as an aggregate, and what the reports say of the sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
+from ldpsql.domain import plain
+from ldpsql.errors import InvalidParameter, UnknownName
+from ldpsql.groups import groups_of, listed
+from ldpsql.handles import MECHANISMS, PLANS
+from ldpsql.pair_estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, named
+from ldpsql.sql import Macros, Scalar, guarded
+
+_SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR"}
+_DENSITY = ("position", "value", "share")
+
+
+@guarded
+def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each pair of mechanism and estimator, where 'unbiased' is an estimator too."""
+    rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(confidences).to_pylist(), strict=True)
+    try:
+        return pa.array([_plan(name, handle, confidence) for name, handle, confidence in rows], pa.int64())
+    except UnknownName as error:  # in SQL a name may come from a column
+        raise error.unnamed() from None
+
+
+def _plan(name: str, handle: int, confidence: float | None) -> int:
+    estimator = named(name)
+    if confidence is not None:
+        estimator = type(estimator)(**{**estimator.given(), "confidence": confidence})
+    return PLANS.number((MECHANISMS.thing(handle), estimator))
+
+
+def _counted(
+    histograms: pa.ChunkedArray, plans: pa.ChunkedArray
+) -> Iterator[tuple[np.ndarray, Mechanism, Estimator, Likelihood]]:
+    """Yield the rows of all groups that hold reports, with their mechanism, estimator and likelihood."""
+    for handle, groups in groups_of(histograms, plans):
+        source, estimator = PLANS.thing(handle)
+        if not isinstance(source, KeyValueMechanism):
+            raise InvalidParameter("these are not reports of sets of pairs", "use ldp.ibu and its sisters")
+        for rows, likelihood in groups.likelihoods(source):
+            yield rows, source, estimator, likelihood
+
+
+@guarded
+def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+    """Return for each group the list of frequencies and means in the order of the keys; NULL if it is empty."""
+    parts = [
+        (rows, estimate_key_value(mechanism, likelihood, estimator).rows())
+        for rows, mechanism, estimator, likelihood in _counted(histograms, plans)
+    ]
+    return listed(parts, len(histograms), ROW)
+
+
+@guarded
+def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+    """Return for each group the share of dummies, a warning, and how the estimate came about; NULL if it is empty."""
+    out: list[dict[str, object] | None] = [None] * len(histograms)
+    for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
+        found = estimate_key_value(mechanism, likelihood, estimator)
+        for place, row in enumerate(rows):
+            out[row] = asdict(found[place].sets)
+    return pa.array(out, pa.struct([(f.name, _ARROW_TYPES[str(f.type)]) for f in fields(SetDiagnosis)]))
+
+
+_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+
+
+@guarded
+def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+    """Return for each group the position of each key, counted from 1, with the centre and the share of each of its bins."""
+    parts = []
+    for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
+        centres, shares = estimate_densities(mechanism, likelihood, estimator)
+        keys, bins = shares.shape[1:]
+        place = np.broadcast_to(np.arange(1, keys + 1)[:, None], (keys, bins)).ravel()
+        beside = np.broadcast_to(np.stack([place, np.tile(centres, keys)], axis=-1), (len(rows), keys * bins, 2))
+        parts.append((rows, np.concatenate([beside, shares.reshape(len(rows), -1, 1)], axis=-1)))
+    return listed(parts, len(histograms), _DENSITY)
+
+
+def _struct(columns: list[tuple[str, str]]) -> str:
+    return "STRUCT(" + ", ".join(f'"{name}" {kind}' for name, kind in columns) + ")"
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.key_value``, its sisters over counts, ``ldp.key_value_diagnose`` and ``ldp.key_value_density``."""
+    return [
+        Scalar("__ldp_key_value_plan", plan_handle, "BIGINT"),
+        Scalar("__ldp_key_value", estimate, _struct([(name, "DOUBLE") for name in ROW]) + "[]"),
+        Scalar(
+            "__ldp_key_value_diagnose", diagnose, _struct([(f.name, _SQL_TYPES[str(f.type)]) for f in fields(SetDiagnosis)])
+        ),
+        Scalar("__ldp_key_value_density", density, _struct([(name, "DOUBLE") for name in _DENSITY]) + "[]"),
+        Macros.beside(__file__),
+    ]

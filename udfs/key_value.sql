@@ -1,0 +1,35 @@
+-- `estimator` is 'unbiased' or any estimator, with its options: 'ibu', 'em_mr(minimum=10)'.
+CREATE OR REPLACE MACRO ldp._key_value_plan(estimator, m, confidence) AS
+    __ldp_key_value_plan(estimator, __ldp_mechanism(m), confidence::DOUBLE);
+CREATE OR REPLACE MACRO ldp._keyed(keys, found) AS list_transform(found, lambda s, i: struct_concat({'key': keys[i]}, s));
+CREATE OR REPLACE MACRO ldp._densities(keys, found) AS list_transform(
+    found, lambda d: {
+        'key': keys[struct_extract(d, 'position')::BIGINT], 'value': struct_extract(d, 'value'), 'share': struct_extract(d, 'share')
+    }
+);
+
+CREATE OR REPLACE MACRO ldp.key_value(report, m, estimator := 'unbiased', confidence := NULL, keep := true) AS ldp._keyed(
+    (m)."domain",
+    __ldp_key_value(histogram(report) FILTER (WHERE keep), ldp._key_value_plan(estimator, m, confidence))
+);
+CREATE OR REPLACE MACRO ldp.key_value_counts(counts, m, estimator := 'unbiased', confidence := NULL) AS
+    ldp._keyed((m)."domain", __ldp_key_value(counts, ldp._key_value_plan(estimator, m, confidence)));
+
+CREATE OR REPLACE MACRO ldp.key_value_diagnose(report, m, estimator := 'unbiased', keep := true) AS
+    __ldp_key_value_diagnose(histogram(report) FILTER (WHERE keep), ldp._key_value_plan(estimator, m, NULL));
+CREATE OR REPLACE MACRO ldp.key_value_diagnose_counts(counts, m, estimator := 'unbiased') AS
+    __ldp_key_value_diagnose(counts, ldp._key_value_plan(estimator, m, NULL));
+
+CREATE OR REPLACE MACRO ldp.key_value_density(report, m, estimator := 'ibu', keep := true) AS ldp._densities(
+    (m)."domain",
+    __ldp_key_value_density(histogram(report) FILTER (WHERE keep), ldp._key_value_plan(estimator, m, NULL))
+);
+CREATE OR REPLACE MACRO ldp.key_value_density_counts(counts, m, estimator := 'ibu') AS
+    ldp._densities((m)."domain", __ldp_key_value_density(counts, ldp._key_value_plan(estimator, m, NULL)));
+
+COMMENT ON MACRO ldp.key_value IS 'aggregate: frequency and mean of every key, with errors and intervals';
+COMMENT ON MACRO ldp.key_value_counts IS 'the same from counts';
+COMMENT ON MACRO ldp.key_value_diagnose IS 'aggregate: share of dummies, whether sets seem larger than the padding, fit';
+COMMENT ON MACRO ldp.key_value_diagnose_counts IS 'the same from counts';
+COMMENT ON MACRO ldp.key_value_density IS 'aggregate: distribution of the values of every key, for pckv_pm';
+COMMENT ON MACRO ldp.key_value_density_counts IS 'the same from counts';
