@@ -171,7 +171,7 @@ def groups() -> list[dict[str, object]]:
     start = process_time()
     maximum_likelihood(Likelihood(KeepOrSpreadOperator(100, 0.03, 0.97 / 99), counts))
     took = (process_time() - start) / 100
-    out.append({"what": "100,000 groups, K=100, k-RR", "ms_each": took / 1e3, "asked": 0.01, "certified": 1.0})
+    out.append({"what": "100,000 groups, K=100, k-RR", "ms_each": took, "asked": 0.01, "certified": 1.0})
     return out
 
 

@@ -235,7 +235,7 @@ def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
     return error, low, high
 
 
-def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrink: float) -> tuple[Floats, Floats]:
+def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrink: float | Floats) -> tuple[Floats, Floats]:
     """Return the ends of the score interval of one group's shares: the t for which the centre lies z errors away.
 
     ``second`` is the second moment of what a report contributes to the centre, ``own`` the same among reports of the value

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Convolution
 from ldpsql.errors import InternalError
-from ldpsql.operators.base import MAX_CONDITION, DenseOperator, Floats, Operator, ill_conditioned, operator
+from ldpsql.operators.base import MAX_CONDITION, DenseOperator, Floats, Operator, ill_conditioned, operator, score_ends
 from ldpsql.operators.tridiagonal import tridiagonal_maximum
 
 _EXACT = 1e-12  # how far rounded weights may be from the formula, in total variation: an error of g, far below any tolerance
@@ -116,15 +116,21 @@ class SquareGeometricOperator(GeometricOperator):
         return self._inverse(shares)
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
-        """Return the multinomial error of the inverted shares and ``z`` errors around these, which are the debiased centre."""
-        expected = self.forward(theta)
+        """Return the multinomial error of the inverted shares, which are the debiased centre, and the ends of `score_ends`."""
+        expected, n = self.forward(theta), n[:, None]
         # The inverse B of the channel gives Var(v_x) = (sum_z B_zx^2 P(z) - theta_x^2)/n.
-        squares = self.diagonal**2 * (part := expected / self._ends**2)
-        squares[..., 1:] += self.decay**2 * part[..., :-1]
-        squares[..., :-1] += self.decay**2 * part[..., 1:]
-        error = np.sqrt(np.maximum(squares / self._fall**4 - theta**2, 0.0) / n[:, None])
-        centre = self._inverse(shares)
-        return error, centre - z * error, centre + z * error
+        second = self._squared(expected / self._ends**2) / self._fall**4
+        alone = self.decay**3 * np.convolve(1.0 / self._ends, [1.0, 0.0, 1.0], mode="same") + self.diagonal**2 / self._ends
+        own = alone / (self._fall**3 * (1.0 + self.decay))  # sum_z P(z|x) B_zx^2
+        error = np.sqrt(np.maximum(second - theta**2, 0.0) / n)
+        return error, *score_ends(self._inverse(shares), theta, second, own, z**2 / n)
+
+    def _squared(self, at: Floats) -> Floats:
+        """Return the products with the squares of the entries of M."""
+        out = self.diagonal**2 * at
+        out[..., 1:] += self.decay**2 * at[..., :-1]
+        out[..., :-1] += self.decay**2 * at[..., 1:]
+        return out
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
         """Return the same: the debiased estimate is the inversion."""
