@@ -29,8 +29,6 @@ from ldpsql import Fit, Likelihood, Status  # noqa: E402
 from ldpsql.channels import SetChannel  # noqa: E402
 from ldpsql.estimation import operator_of  # noqa: E402
 from ldpsql.mechanism import certify  # noqa: E402
-from ldpsql.mle import em_step, maximum_likelihood, uniform  # noqa: E402
-from ldpsql.objective import Point  # noqa: E402
 from ldpsql.operators import (  # noqa: E402
     DenseOperator,
     Floats,
@@ -43,6 +41,8 @@ from ldpsql.operators import (  # noqa: E402
     stacked,
 )
 from ldpsql.registry import registry  # noqa: E402
+from ldpsql.solver.mle import em_step, maximum_likelihood, uniform  # noqa: E402
+from ldpsql.solver.objective import Point  # noqa: E402
 
 TOLERANCE = 1e-9
 STEPS = 100  # of IBU that are timed

@@ -22,8 +22,8 @@ from ldpsql.channels import KeyValue, Sets, SignedBits
 from ldpsql.estimation import operator_of
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import observed, packed
-from ldpsql.pair_estimation import Shown, estimate_key_value, shown
-from ldpsql.pair_families import KeyValueMechanism
+from ldpsql.pairs.estimation import Shown, estimate_key_value, shown
+from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.registry import registry
 
 Floats = NDArray[np.float64]

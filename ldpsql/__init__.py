@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ldpsql.batches import perturb_batches
-    from ldpsql.bulk import Charge, perturb_copy, perturb_table
+    from ldpsql.bulk.batches import perturb_batches
+    from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
+    from ldpsql.bulk.many_groups import estimate_groups
+    from ldpsql.bulk.run import Charge, perturb_copy, perturb_table
     from ldpsql.certificate import Certificate
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
-    from ldpsql.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.domain import Domain, DomainField
     from ldpsql.duck import attach, connect
     from ldpsql.errors import InvalidParameter, LdpError, NotPrivate
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.frames import estimate, key_value, perturb
-    from ldpsql.guard import release
     from ldpsql.hookspecs import hookimpl
     from ldpsql.ledger import Ledger, Policy
+    from ldpsql.ledger.guard import release
+    from ldpsql.ledger.permanent import Key
     from ldpsql.likelihood import Likelihood
-    from ldpsql.many_groups import estimate_groups
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
-    from ldpsql.pair_families import KeyValueMechanism, SignMechanism
-    from ldpsql.permanent import Key
+    from ldpsql.pairs.families import KeyValueMechanism, SignMechanism
     from ldpsql.privacy import Epsilon
     from ldpsql.reports import HashReports, PairReports, SetReports
 
@@ -38,11 +38,12 @@ __version__ = "0.1.0"
 
 # Names are loaded at first use: `ldpsql --version` needs none of them.
 _HOMES = {
-    "batches": ["perturb_batches"],
-    "bulk": ["Charge", "perturb_copy", "perturb_table"],
+    "bulk.batches": ["perturb_batches"],
+    "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
+    "bulk.many_groups": ["estimate_groups"],
+    "bulk.run": ["Charge", "perturb_copy", "perturb_table"],
     "certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
-    "counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "domain": ["Domain", "DomainField"],
     "duck": ["attach", "connect"],
     "errors": ["InvalidParameter", "LdpError", "NotPrivate"],
@@ -50,14 +51,13 @@ _HOMES = {
     "estimator": ["Estimator", "Fit", "Status"],
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "key_value", "perturb"],
-    "guard": ["release"],
-    "many_groups": ["estimate_groups"],
     "hookspecs": ["hookimpl"],
     "ledger": ["Ledger", "Policy"],
-    "pair_families": ["KeyValueMechanism", "SignMechanism"],
+    "ledger.guard": ["release"],
+    "ledger.permanent": ["Key"],
     "likelihood": ["Likelihood"],
     "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
-    "permanent": ["Key"],
+    "pairs.families": ["KeyValueMechanism", "SignMechanism"],
     "privacy": ["Epsilon"],
     "reports": ["HashReports", "PairReports", "SetReports"],
 }

@@ -13,9 +13,9 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from ldpsql import lint, named
 from ldpsql.errors import ConnectionRefused
-from ldpsql.guard import GUARDS, Guard, guard_of
 from ldpsql.ledger import Ledger
-from ldpsql.permanent import Key
+from ldpsql.ledger.guard import GUARDS, Guard, guard_of
+from ldpsql.ledger.permanent import Key
 from ldpsql.registry import registry
 from ldpsql.sql import Macros, Scalar, quoted
 

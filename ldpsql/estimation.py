@@ -19,6 +19,7 @@ from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Floats, Operator, collapsed, observed, operator, packed
 from ldpsql.reports import HashReports, SetReports, distinct, impossible
+from ldpsql.solver.uniqueness import identified, unique
 from ldpsql.uncertainty import (
     FALSE_ALARM,
     Intervals,
@@ -27,7 +28,6 @@ from ldpsql.uncertainty import (
     intervals,
     suspicious,
 )
-from ldpsql.uniqueness import identified, unique
 
 MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"

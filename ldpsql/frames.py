@@ -8,15 +8,15 @@ from typing import Any, TypeAlias, overload
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.counts import Counts, partial_counts
+from ldpsql.bulk.counts import Counts, partial_counts
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, WrongType
 from ldpsql.estimation import Estimate, column_likelihood, counted_likelihood, estimate_likelihood
 from ldpsql.estimator import Estimator
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.pair_estimation import KeyValueEstimate, estimate_key_value, named
-from ldpsql.pair_families import KeyValueMechanism
+from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, named
+from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.registry import registry
 from ldpsql.sql import guarded
 

@@ -16,7 +16,7 @@ from ldpsql.estimator import Estimator
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism
 from ldpsql.operators import Floats
-from ldpsql.pair_families import KeyValueMechanism
+from ldpsql.pairs.families import KeyValueMechanism
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from ldpsql.budget import Budget
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimator import Estimator, Fit, Status
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import em_step, maximum_likelihood, uniform
 from ldpsql.operators import Floats
 from ldpsql.resampling import folds
+from ldpsql.solver.limits import Limits
+from ldpsql.solver.mle import em_step, maximum_likelihood, uniform
 
 RULES = ("certified", "paper", "held_out")
 PATIENCE = 100  # steps that held-out reports are given to speak for more
@@ -62,48 +62,48 @@ class IterativeEstimator(Estimator):
             raise InvalidParameter("start must have one share for each value of the domain", self.signature())
         return np.broadcast_to(np.array(self.start) / sum(self.start), theta.shape)
 
-    def budget(self) -> Budget:
+    def limits(self) -> Limits:
         """Return how long all groups together may take."""
-        return Budget(self.max_iterations, self.deadline)
+        return Limits(self.max_iterations, self.deadline)
 
     def stepped(self, likelihood: Likelihood, status: Status) -> Fit:
         """Take steps until the rule says stop; ``status`` is what the outcome is then."""
-        theta, budget = self.started(likelihood), self.budget()
+        theta, limits = self.started(likelihood), self.limits()
         if self.stop == "certified":
-            return maximum_likelihood(likelihood, self.tolerance, budget, theta)
+            return maximum_likelihood(likelihood, self.tolerance, limits, theta)
         if self.stop == "paper":
-            return self._until_still(likelihood, theta, status, budget)
+            return self._until_still(likelihood, theta, status, limits)
         if self.stop == "held_out":
             numbers = [
-                self.held_out_steps(*folds(likelihood.group(i)), theta[i : i + 1], budget)[0]
+                self.held_out_steps(*folds(likelihood.group(i)), theta[i : i + 1], limits)[0]
                 for i in range(len(likelihood.counts))
             ]
         else:
             numbers = [int(self.stop)] * len(theta)
         steps = np.array(numbers, dtype=np.int64)
-        theta, taken = self._after(likelihood, theta, steps, budget)
+        theta, taken = self._after(likelihood, theta, steps, limits)
         return Fit(theta, taken, tuple(status if done else Status.OUT_OF_TIME for done in taken == steps))
 
     def _after(
-        self, likelihood: Likelihood, theta: Floats, steps: NDArray[np.int64], budget: Budget
+        self, likelihood: Likelihood, theta: Floats, steps: NDArray[np.int64], limits: Limits
     ) -> tuple[Floats, NDArray[np.int64]]:
         """Return theta after so many steps of each group, or as many as there is time for, and their numbers."""
         theta, taken = theta.copy(), np.zeros_like(steps)
         for target in np.unique(steps):
             going = np.flatnonzero(steps >= target)
             part = likelihood.with_counts(likelihood.counts[going])
-            while taken[going[0]] < target and not budget.late:
+            while taken[going[0]] < target and not limits.late:
                 theta[going] = self.step(part, theta[going])
                 taken[going] += 1
         return theta, taken
 
-    def _until_still(self, likelihood: Likelihood, theta: Floats, status: Status, budget: Budget) -> Fit:
+    def _until_still(self, likelihood: Likelihood, theta: Floats, status: Status, limits: Limits) -> Fit:
         theta, groups = theta.copy(), len(theta)
         steps = np.full(groups, self.max_iterations, dtype=np.int64)
         ended = [Status.OUT_OF_STEPS] * groups
         going, height = np.arange(groups), np.full(groups, -np.inf)
         for taken in range(self.max_iterations):
-            if budget.late:
+            if limits.late:
                 steps[going], ended = taken, [Status.OUT_OF_TIME if i in going else e for i, e in enumerate(ended)]
                 break
             part = likelihood.with_counts(likelihood.counts[going])
@@ -120,7 +120,7 @@ class IterativeEstimator(Estimator):
             theta[going] = self.step(part, theta[going])
         return Fit(theta, steps, tuple(ended))
 
-    def held_out_steps(self, learnt: Likelihood, held_out: Likelihood, start: Floats, budget: Budget) -> tuple[int, Floats]:
+    def held_out_steps(self, learnt: Likelihood, held_out: Likelihood, start: Floats, limits: Limits) -> tuple[int, Floats]:
         """Return how many steps on the other folds best predict each fold, and the log-likelihood of each fold there.
 
         The number is looked for among 0, 1, 2, ... and, from 20 on, about every twentieth more. Splitting counts at random
@@ -129,7 +129,7 @@ class IterativeEstimator(Estimator):
         """
         theta = np.repeat(start, len(learnt.counts), axis=0)
         best, taken, scores = 0, 0, held_out.log_likelihood(theta)
-        while taken < min(self.max_iterations, 2 * best + PATIENCE) and not budget.late:
+        while taken < min(self.max_iterations, 2 * best + PATIENCE) and not limits.late:
             ahead = max(1, taken // 20)
             for _ in range(ahead):
                 theta = self.step(learnt, theta)

@@ -16,7 +16,7 @@ from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Operator, ProductOperator, SupportOperator, packed, stacked
-from ldpsql.pairs import PairSets
+from ldpsql.pairs.sets import PairSets
 from ldpsql.reports import HashReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats, merged
 from ldpsql.operators.base import tangent_inverse
+from ldpsql.solver.mle import maximum_likelihood
 
 Blocks = NDArray[np.int64]
 

@@ -18,10 +18,10 @@ from ldpsql.errors import InvalidParameter, LdpError, NoReports, UsageError
 from ldpsql.estimation import Estimate, estimate_likelihood, likelihoods
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.mle import em_step, uniform
 from ldpsql.operators import Floats
 from ldpsql.planning import MAX_VALUES, compare, over_declared_values
 from ldpsql.privacy import PureLdp
+from ldpsql.solver.mle import em_step, uniform
 from ldpsql.uncertainty import best_fit
 
 if TYPE_CHECKING:

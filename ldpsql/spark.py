@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ldpsql.batches import Plan
-from ldpsql.counts import Counts, merge, partial_counts
+from ldpsql.bulk.batches import Plan
+from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.estimation import Estimate
 from ldpsql.estimator import Estimator

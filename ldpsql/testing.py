@@ -40,7 +40,7 @@ from ldpsql.frames import key_value
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
-from ldpsql.pair_families import KeyValueMechanism
+from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.privacy import Epsilon
 from ldpsql.randomness import Words
 from ldpsql.registry import registry

@@ -8,12 +8,12 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.budget import Budget
 from ldpsql.estimator import Fit, Status, simplex_projection
 from ldpsql.fit import log_fit_p_value
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
+from ldpsql.solver.limits import Limits
+from ldpsql.solver.mle import maximum_likelihood
 
 FALSE_ALARM = 1e-12  # chance of refusing honest reports
 
@@ -70,4 +70,4 @@ def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
 
 def best_fit(likelihood: Likelihood) -> Floats:
     """Return the maximum-likelihood distribution of each group."""
-    return maximum_likelihood(likelihood, budget=Budget(100)).theta
+    return maximum_likelihood(likelihood, limits=Limits(100)).theta

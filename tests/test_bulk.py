@@ -20,6 +20,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, perturb_batches, perturb_copy, perturb_table
+from ldpsql.bulk.staging import staging_folder
 from ldpsql.cli.perturb import perturb as perturb_command
 from ldpsql.errors import (
     DestinationExists,
@@ -33,7 +34,6 @@ from ldpsql.errors import (
     WrongType,
 )
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.staging import staging_folder
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]

@@ -15,12 +15,12 @@ from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidPa
 from ldpsql.estimation import align, estimate_counts
 from ldpsql.estimator import simplex_projection
 from ldpsql.fit import log_fit_p_value
-from ldpsql.mle import em_step, maximise, uniform
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.registry import registry
+from ldpsql.solver.mle import em_step, maximise, uniform
+from ldpsql.solver.uniqueness import identified, unique
 from ldpsql.testing import check_estimator
 from ldpsql.uncertainty import intervals
-from ldpsql.uniqueness import identified, unique
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

@@ -35,8 +35,8 @@ from ldpsql.errors import (
 from ldpsql.estimation import operator_of
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats, observed, packed
-from ldpsql.pair_estimation import ROW, estimate_key_value, shown
-from ldpsql.pair_families import KeyValueMechanism
+from ldpsql.pairs.estimation import ROW, estimate_key_value, shown
+from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry
 from ldpsql.testing import check_mechanism

@@ -13,7 +13,6 @@ from duckdb import DuckDBPyConnection
 from ldpsql.errors import ImpossibleReport
 from ldpsql.estimation import estimate_likelihood
 from ldpsql.likelihood import Likelihood
-from ldpsql.mle import maximise, uniform
 from ldpsql.operators import (
     DenseOperator,
     KeepOrSpreadOperator,
@@ -23,6 +22,7 @@ from ldpsql.operators import (
     StackOperator,
 )
 from ldpsql.registry import registry
+from ldpsql.solver.mle import maximise, uniform
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

@@ -15,8 +15,8 @@ import pytest
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
 from ldpsql.errors import BadSettings, InvalidSpec, PluginError, UnknownName
-from ldpsql.mle import uniform
 from ldpsql.registry import Plugin, Registry, registry
+from ldpsql.solver.mle import uniform
 from ldpsql.sql import Macros, Scalar
 from ldpsql.testing import examples
 

@@ -9,13 +9,9 @@ import pytest
 
 import ldpsql
 from ldpsql import Likelihood, Status
-from ldpsql.budget import Budget
 from ldpsql.channels import SetChannel, TableChannel
 from ldpsql.estimation import operator_of
-from ldpsql.interior import interior_maximum
 from ldpsql.mechanism import certify
-from ldpsql.mle import maximise, maximum_likelihood, uniform
-from ldpsql.objective import Point
 from ldpsql.operators import (
     DenseOperator,
     Floats,
@@ -31,8 +27,12 @@ from ldpsql.operators import (
 )
 from ldpsql.plane import clamped_plane
 from ldpsql.registry import registry
-from ldpsql.squarem import squarem_step
-from ldpsql.uniqueness import unique
+from ldpsql.solver.interior import interior_maximum
+from ldpsql.solver.limits import Limits
+from ldpsql.solver.mle import maximise, maximum_likelihood, uniform
+from ldpsql.solver.objective import Point
+from ldpsql.solver.squarem import squarem_step
+from ldpsql.solver.uniqueness import unique
 
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
 
@@ -122,12 +122,12 @@ def test_where_the_maximum_is_not_unique_the_estimate_is_in_the_middle() -> None
         assert theta[0, 0] > 0.5 / repeated
 
 
-def test_a_deadline_and_a_budget_of_steps_end_a_solve_with_an_honest_status() -> None:
+def test_a_deadline_and_a_number_of_steps_end_a_solve_with_an_honest_status() -> None:
     likelihood = problem(decaying, 60, 80)
-    late = maximum_likelihood(likelihood, budget=Budget(seconds=0.0))
+    late = maximum_likelihood(likelihood, limits=Limits(seconds=0.0))
     assert late.status == (Status.OUT_OF_TIME,)
     assert "deadline" in late.status[0].remedy
-    short = maximum_likelihood(likelihood, tolerance=1e-15, budget=Budget(1))
+    short = maximum_likelihood(likelihood, tolerance=1e-15, limits=Limits(1))
     assert short.iterations[0] <= 1
     found = ldpsql.estimate([0, 1, 1], "krr(epsilon=0.1, domain=[0, 1])", "ibu(stop=1000000, deadline=0.2)").diagnosis
     assert found.status == "out of time"

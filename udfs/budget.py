@@ -9,7 +9,7 @@ import pyarrow as pa
 from ldpsql import hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import NotReleased
-from ldpsql.guard import GUARDS
+from ldpsql.ledger.guard import GUARDS
 from ldpsql.sql import Macros, Scalar, guarded
 
 _BALANCE = (

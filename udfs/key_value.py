@@ -13,7 +13,7 @@ from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, UnknownName
 from ldpsql.groups import groups_of, listed
 from ldpsql.handles import MECHANISMS, PLANS
-from ldpsql.pair_estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, named
+from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, named
 from ldpsql.sql import Macros, Scalar, guarded
 
 _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR"}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql import certify, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import InternalError, NotPrivate
-from ldpsql.guard import drawing, draws_handle
+from ldpsql.ledger.guard import drawing, draws_handle
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.reports import HashReports, PairReports, SetReports
 from ldpsql.sql import Macros, Scalar, guarded

@@ -11,7 +11,7 @@ from ldpsql import certify, hookimpl
 from ldpsql.channels import Drawn
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, KeyUnusable
-from ldpsql.guard import GUARDS, drawing
+from ldpsql.ledger.guard import GUARDS, drawing
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.sql import Macros, Scalar, guarded

@@ -84,6 +84,6 @@ def adopt(ledger: LedgerOption = None) -> None:
 @app.command(epilog="Example: ldpsql budget new-key permanent.key")
 def new_key(path: Annotated[Path, typer.Argument(help="Where to write the key; nothing may be there.")]) -> None:
     """Make a key for permanent reports, and say its fingerprint; keep the file as safe as the raw data."""
-    from ldpsql.permanent import Key
+    from ldpsql.ledger.permanent import Key
 
     typer.echo(f"fingerprint: {Key.create(path).fingerprint}")

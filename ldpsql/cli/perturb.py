@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ldpsql.bulk import Charge, Progress, Run
+    from ldpsql.bulk.run import Charge, Progress, Run
 
 
 def perturb(
@@ -41,7 +41,7 @@ def perturb(
     """
     import duckdb
 
-    from ldpsql.bulk import perturb_copy, perturb_table
+    from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.errors import InvalidParameter
 
     if len(column) != len(mechanism) or len(set(column)) < len(column):
@@ -62,7 +62,7 @@ def perturb(
 @contextmanager
 def _interruptible(destination: Path) -> Iterator[None]:
     """Say what an interrupt left."""
-    from ldpsql.staging import staging_folder
+    from ldpsql.bulk.staging import staging_folder
 
     try:
         yield
@@ -73,7 +73,7 @@ def _interruptible(destination: Path) -> Iterator[None]:
 
 
 def _charge(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
-    from ldpsql.bulk import Charge
+    from ldpsql.bulk.run import Charge
     from ldpsql.errors import InvalidParameter
     from ldpsql.ledger.configured import configured_ledger
 

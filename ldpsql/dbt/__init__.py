@@ -23,8 +23,8 @@ from ldpsql.dbt.models import perturbing, refuse_redrawn, refuse_uncharged
 from ldpsql.dbt.releases import Releases, relation_of
 from ldpsql.duck import attach
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
-from ldpsql.guard import Guard, guard_of
 from ldpsql.ledger.configured import configured_key, configured_ledger
+from ldpsql.ledger.guard import Guard, guard_of
 
 _OPTIONS = ("mechanisms", "ledger", "catalog")
 _MATERIALISES = ("run", "build", "retry")

@@ -15,8 +15,8 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.dbt.models import told
 from ldpsql.errors import InvalidParameter, NotReleased
-from ldpsql.guard import Guard, people
 from ldpsql.ledger import Ledger, Release
+from ldpsql.ledger.guard import Guard, people
 from ldpsql.registry import registry
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from ldpsql import settings
 from ldpsql.errors import LedgerMissing
 from ldpsql.ledger.book import Ledger
+from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.policy import Policy
-from ldpsql.permanent import Key
 
 
 def configured_policy() -> Policy | None:

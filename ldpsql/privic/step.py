@@ -19,8 +19,8 @@ from ldpsql.estimator import Status
 from ldpsql.families import PriorMechanism
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism
-from ldpsql.mle import em_step, maximise
 from ldpsql.operators import Floats, StackOperator
+from ldpsql.solver.mle import em_step, maximise
 from ldpsql.uncertainty import suspicious
 
 STEPS = 5  # of IBU and of Blahut-Arimoto alike, as in the paper's tables for San Francisco

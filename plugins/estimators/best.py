@@ -66,7 +66,7 @@ def rivals(one: Likelihood) -> tuple[str, ...]:
 def predicted(estimator: Estimator, learnt: Likelihood, held_out: Likelihood) -> tuple[Estimator, Floats]:
     """Return the estimator, a stop found by the same folds, and the chances it gives to the held-out reports of each fold."""
     if isinstance(estimator, IterativeEstimator) and estimator.stop == "held_out":
-        steps = estimator.held_out_steps(learnt, held_out, estimator.started(learnt)[:1], estimator.budget())[0]
+        steps = estimator.held_out_steps(learnt, held_out, estimator.started(learnt)[:1], estimator.limits())[0]
         estimator = registry().estimator({"estimator": estimator.name, "stop": steps})
     return estimator, learnt.operator.forward(estimator.fit(learnt).theta)
 

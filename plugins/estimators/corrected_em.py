@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
 from ldpsql.resampling import generator, redrawn
+from ldpsql.solver.mle import maximum_likelihood
 
 WEIGHTS = np.array([digit * 10.0**-power for power in range(10, 0, -1) for digit in range(1, 10)])  # the paper's grid of alpha
 

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.iteration import IterativeEstimator, StopField
-from ldpsql.mle import uniform
 from ldpsql.operators import Floats
 from ldpsql.pooling import Blocks, absent_error, renumbered, spread, with_blocks
+from ldpsql.solver.mle import uniform
 
 
 class EmMr(IterativeEstimator):

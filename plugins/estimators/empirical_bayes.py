@@ -12,8 +12,8 @@ from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.estimator import simplex_projection
-from ldpsql.mle import maximum_likelihood, uniform
 from ldpsql.operators import DenseOperator, Floats
+from ldpsql.solver.mle import maximum_likelihood, uniform
 
 MOST_ATOMS = 300
 

@@ -12,8 +12,8 @@ from pydantic import Field
 from ldpsql import Estimator, Fit, InvalidParameter, Likelihood, Status, hookimpl
 from ldpsql.errors import NotApplicable
 from ldpsql.iteration import IterativeEstimator, StopField
-from ldpsql.mle import em_step
 from ldpsql.operators import Floats
+from ldpsql.solver.mle import em_step
 
 
 def smoothed(theta: Floats, axis: int) -> Floats:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.mle import maximum_likelihood
 from ldpsql.operators import Floats
 from ldpsql.pooling import Blocks, absent_error, block_maximum, contrasts, renumbered, with_blocks
+from ldpsql.solver.mle import maximum_likelihood
 
 MOST_BLOCKS = 256  # that halving starts from: finer differences drown in the noise of any channel
 

@@ -5,7 +5,7 @@ section 5.1 (Uniform).
 """
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.mle import uniform
+from ldpsql.solver.mle import uniform
 
 
 class Uniform(Estimator):

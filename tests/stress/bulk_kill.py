@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
+from ldpsql.bulk.staging import staging_folder
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.staging import staging_folder
 
 ROWS, FILES = 6_000_000, 6
 CITY = f"krr(epsilon=1, domain={list(range(100))})"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.sources import format_of
 from ldpsql.errors import DestinationRefused
-from ldpsql.sources import format_of
 from ldpsql.sql import quoted
 
 _STREAM = "__ldpsql_reports"

@@ -21,7 +21,7 @@ from ldpsql.estimator import Estimator, Status
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
-from ldpsql.pair_families import KeyValueMechanism
+from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.registry import registry
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")

@@ -16,7 +16,10 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.batches import Plan
+from ldpsql.bulk.batches import Plan
+from ldpsql.bulk.forms import Form, write_table
+from ldpsql.bulk.sources import Part, Source, source_of
+from ldpsql.bulk.staging import Staging, exists
 from ldpsql.errors import (
     DestinationExists,
     DestinationRefused,
@@ -26,12 +29,9 @@ from ldpsql.errors import (
     SourceRefused,
     UnfinishedRun,
 )
-from ldpsql.forms import Form, write_table
-from ldpsql.guard import has_ledger
+from ldpsql.ledger.guard import has_ledger
 from ldpsql.mechanism import Mechanism
-from ldpsql.sources import Part, Source, source_of
 from ldpsql.sql import quoted
-from ldpsql.staging import Staging, exists
 
 if TYPE_CHECKING:
     from ldpsql.ledger import Ledger, Release

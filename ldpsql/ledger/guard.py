@@ -18,8 +18,8 @@ from duckdb import DuckDBPyConnection
 from ldpsql.errors import NotReleased
 from ldpsql.handles import MECHANISMS, Handles
 from ldpsql.ledger import Ledger, Release
+from ldpsql.ledger.permanent import Key
 from ldpsql.mechanism import Mechanism
-from ldpsql.permanent import Key
 from ldpsql.sql import quoted
 
 

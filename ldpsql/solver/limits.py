@@ -7,7 +7,7 @@ from time import monotonic
 from ldpsql.estimator import Status
 
 
-class Budget:
+class Limits:
     """Counts the steps of a group; see `take`.
 
     Args:

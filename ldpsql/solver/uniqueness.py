@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.interior import interior_maximum
 from ldpsql.likelihood import Likelihood
-from ldpsql.objective import Point
 from ldpsql.operators import Floats
+from ldpsql.solver.interior import interior_maximum
+from ldpsql.solver.objective import Point
 
 ON_FACE = 1e-6  # how far g may be below 1
 CLEARLY_POSITIVE = 1e-6  # of the largest curvature

@@ -17,9 +17,9 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.batches import stream
+from ldpsql.bulk.batches import stream
+from ldpsql.bulk.parquet import BATCH_ROWS, plain_batches, rows_of
 from ldpsql.errors import LdpError, SourceRefused
-from ldpsql.parquet import BATCH_ROWS, plain_batches, rows_of
 from ldpsql.sql import quoted
 
 PART_ROWS = 8_000_000  # of a file that is cut at its row groups

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ldpsql.objective import Point
+from ldpsql.solver.objective import Point
 
 
 def squarem_step(point: Point, _stalled: int) -> Point:

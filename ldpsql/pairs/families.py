@@ -15,7 +15,7 @@ from ldpsql.channels.key_value import Response
 from ldpsql.domain import DomainField
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanism import Mechanism
-from ldpsql.pairs import PairSets
+from ldpsql.pairs.sets import PairSets
 from ldpsql.privacy import PureLdp
 from ldpsql.spec import EpsilonField, NumberField, WholeField
 

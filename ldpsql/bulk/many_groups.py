@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.staging import exists
 from ldpsql.errors import DestinationExists, InvalidParameter
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import Mechanism
 from ldpsql.named import sql_call, text_literal
 from ldpsql.registry import registry
 from ldpsql.sql import quoted
-from ldpsql.staging import exists
 
 CELLS_AT_ONCE = 2_000_000
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.hashed import mixed
-from ldpsql.objective import Point
 from ldpsql.operators import Floats
-from ldpsql.quadratic import nonnegative_quadratic
+from ldpsql.solver.objective import Point
+from ldpsql.solver.quadratic import nonnegative_quadratic
 
 MAX_VALUES = 1500  # in a model of all
 MAX_WORKING = 500  # in a model of some

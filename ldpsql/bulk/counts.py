@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.batches import stream
+from ldpsql.bulk.batches import stream
 from ldpsql.channels import SetChannel
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports, SourceRefused

@@ -13,15 +13,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.budget import Budget
 from ldpsql.estimator import Fit, Status
-from ldpsql.interior import SMALL, interior_maximum
 from ldpsql.likelihood import Likelihood
-from ldpsql.newton import MAX_VALUES, NewtonStep, thinned
-from ldpsql.objective import Point, nearer
 from ldpsql.operators import Floats
-from ldpsql.squarem import squarem_step
-from ldpsql.uniqueness import centred, from_inside
+from ldpsql.solver.interior import SMALL, interior_maximum
+from ldpsql.solver.limits import Limits
+from ldpsql.solver.newton import MAX_VALUES, NewtonStep, thinned
+from ldpsql.solver.objective import Point, nearer
+from ldpsql.solver.squarem import squarem_step
+from ldpsql.solver.uniqueness import centred, from_inside
 
 TOLERANCE = 1e-9
 EM_STEPS_FIRST = 20
@@ -48,13 +48,13 @@ def em_step(likelihood: Likelihood, theta: Floats) -> Floats:
 
 
 def maximum_likelihood(
-    likelihood: Likelihood, tolerance: float = TOLERANCE, budget: Budget | None = None, start: Floats | None = None
+    likelihood: Likelihood, tolerance: float = TOLERANCE, limits: Limits | None = None, start: Floats | None = None
 ) -> Fit:
     """Return the maximum for each group, with its steps and its status; ``start`` is uniform unless told.
 
     Groups of up to 32 values are solved together; closed forms and those take no counted steps.
     """
-    budget = budget or Budget()
+    limits = limits or Limits()
     theta = likelihood.operator.maximum(likelihood.shares)
     if theta is None:
         theta, clear = _together(likelihood, tolerance)
@@ -65,9 +65,9 @@ def maximum_likelihood(
     for i in np.flatnonzero(~done):
         one = likelihood.group(int(i))
         first = uniform(one) if start is None else start[i : i + 1]
-        found, steps[i] = maximise(one, first, tolerance, budget=budget)
+        found, steps[i] = maximise(one, first, tolerance, limits=limits)
         theta[i] = found[0]
-        statuses[i] = Status.CERTIFIED if one.gap(found)[0] <= tolerance else budget.status
+        statuses[i] = Status.CERTIFIED if one.gap(found)[0] <= tolerance else limits.status
     return Fit(theta, steps, tuple(statuses))
 
 
@@ -90,27 +90,27 @@ def _targets(likelihood: Likelihood, tolerance: float) -> Floats:
 
 
 def maximise(
-    likelihood: Likelihood, start: Floats, tolerance: float, max_iterations: int = 10_000, budget: Budget | None = None
+    likelihood: Likelihood, start: Floats, tolerance: float, max_iterations: int = 10_000, limits: Limits | None = None
 ) -> tuple[Floats, int]:
     """Maximise the likelihood of one group; return theta, shape (1, inputs), and the number of steps after the first of IBU.
 
     ``start`` is uniform or, for a warm start, any distribution; one that gives a report no chance is mixed with the uniform.
     Returns the iterate with the smallest gap: below ``tolerance``, unless steps or time ran out or rounding ends all progress.
     """
-    budget = budget or Budget(max_iterations)
-    budget.renew()
+    limits = limits or Limits(max_iterations)
+    limits.renew()
     target = float(_targets(likelihood, tolerance)[0])
     best = _begun(likelihood, start[0])
     if (size := likelihood.operator.inputs) > MAX_VALUES:
         best = thinned(best)
-    best = _run(NewtonStep(), best, target, budget)
-    if best.gap > tolerance and not budget.late and size * likelihood.operator.outputs <= MAX_TABLE:
+    best = _run(NewtonStep(), best, target, limits)
+    if best.gap > tolerance and not limits.late and size * likelihood.operator.outputs <= MAX_TABLE:
         best = nearer(best, from_inside(best, np.arange(size), target))
     if best.gap > tolerance:
-        best = _run(squarem_step, best, target, budget)
+        best = _run(squarem_step, best, target, limits)
     if best.gap <= tolerance and not likelihood.operator.injective:
         best = centred(best, target)
-    return best.theta[None], budget.steps
+    return best.theta[None], limits.steps
 
 
 def _begun(likelihood: Likelihood, start: Floats) -> Point:
@@ -124,10 +124,10 @@ def _begun(likelihood: Likelihood, start: Floats) -> Point:
     return point
 
 
-def _run(step: Step, point: Point, target: float, budget: Budget) -> Point:
+def _run(step: Step, point: Point, target: float, limits: Limits) -> Point:
     """Repeat a step until the gap is small enough; return the point with the smallest gap."""
     best, stalled = point, 0
-    while best.gap > target and stalled < STALLED_STEPS and budget.take():
+    while best.gap > target and stalled < STALLED_STEPS and limits.take():
         moved = step(point, stalled)
         # The gap may grow on the way (a value that is just coming in); the objective may not.
         stalled = 0 if moved.gap < best.gap or moved.phi < point.phi - ROUNDING else stalled + 1

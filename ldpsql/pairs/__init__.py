@@ -1,0 +1,1 @@
+"""Sets of key-value pairs: how they are read, the mechanisms for them, frequencies and means."""
