@@ -123,7 +123,8 @@ def test_where_the_maximum_is_not_unique_the_estimate_is_in_the_middle() -> None
 
 
 def test_a_deadline_and_a_number_of_steps_end_a_solve_with_an_honest_status() -> None:
-    likelihood = problem(decaying, 60, 80)
+    op = operator_of(registry().mechanism("square_wave(epsilon=1, low=0, high=1, bins=60)"))  # flat: IBU alone takes 10^5 steps
+    likelihood = Likelihood(op, RNG.multinomial(10_000, op.forward(np.full(60, 1 / 60)))[None].astype(np.float64))
     late = maximum_likelihood(likelihood, limits=Limits(seconds=0.0))
     assert late.status == (Status.OUT_OF_TIME,)
     assert "deadline" in late.status[0].remedy
