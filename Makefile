@@ -10,7 +10,7 @@ DBT_STAMP := $(DBT)/.installed
 LOWEST := .venv-lowest
 LOWEST_STAMP := $(LOWEST)/.installed
 
-.PHONY: demo test test-dbt test-browser test-lowest test-stress test-spark lint format bench docs clean
+.PHONY: demo papers test test-dbt test-browser test-lowest test-stress test-spark lint format bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -21,8 +21,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; writes ldpsql-demo.html
 	$(RUN)ldpsql demo
 
-test: $(STAMP)  ## all tests
-	$(RUN)python -m pytest
+PAPERS ?=
+papers: $(STAMP)  ## the figures of four papers again, quickly; in full: make papers PAPERS=--full
+	$(RUN)python examples/papers $(PAPERS)
+
+test: $(STAMP)  ## all tests, on all cores
+	$(RUN)python -m pytest -n auto
 
 $(DBT_STAMP): pyproject.toml constraints-dbt.txt
 	$(PYTHON) -m venv $(DBT)

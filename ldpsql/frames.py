@@ -19,6 +19,7 @@ from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, named
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.registry import registry
 from ldpsql.sql import guarded
+from ldpsql.threads import one_thread
 
 Frame: TypeAlias = "pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatchReader"
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | pl.Series | Sequence[Any]"
@@ -80,6 +81,7 @@ def _perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series
 
 
 @guarded
+@one_thread
 def _estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str) -> Estimate:
     known = registry().mechanism(mechanism)
     if isinstance(known, KeyValueMechanism):
@@ -88,6 +90,7 @@ def _estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: E
 
 
 @guarded
+@one_thread
 def _key_value(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str) -> KeyValueEstimate:
     known = registry().mechanism(mechanism)
     return estimate_key_value(known, _likelihood(reports, known), named(estimator))[0]

@@ -19,6 +19,7 @@ from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism
 from ldpsql.operators import Floats
 from ldpsql.pairs.families import KeyValueMechanism
+from ldpsql.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def once_a_run(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[
     """Let a function of (maps, handles) see each run of equal rows once: a window gives all rows of a partition one map."""
 
     @wraps(function)
+    @one_thread
     def seen_once(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
         maps, by_row = plain(histograms), plain(handles)
         new = _begins_a_run(maps, by_row.to_numpy(zero_copy_only=False))

@@ -13,8 +13,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 from duckdb import DuckDBPyConnection
-from iterative_bayesian_update import people
-from reproduction import SHARED, Finding, Reproduction, boxes, frame, lines, run, shared
+from reproduction import SHARED, Finding, Reproduction, boxes, frame, lines, people, perturbed, run, shared
 
 from ldpsql.demo import flights_file
 
@@ -78,15 +77,6 @@ EM = "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := {tolerance})"
 REDUCED = "ldp.em_mr_counts(counts, m())"
 BEYOND = {"certified maximum": "ldp.ibu_counts(counts, m())", "empirical Bayes": "ldp.empirical_bayes_counts(counts, m())",
           "best": "ldp.best_counts(counts, m())"}  # fmt: skip
-
-
-def perturbed(con: DuckDBPyConnection, mechanism: str, runs: int) -> None:
-    """Perturb everybody ``runs`` times; keep the counts of each run."""
-    con.execute(f"CREATE OR REPLACE MACRO m() AS {mechanism}")
-    con.execute(
-        "CREATE OR REPLACE TABLE counted AS SELECT run, ldp.counts(report) AS counts FROM "
-        f"(SELECT run, ldp.perturb(value, m()) AS report FROM people, range({runs}) t(run)) GROUP BY run"
-    )
 
 
 def estimated(con: DuckDBPyConnection, call: str) -> list[np.ndarray]:

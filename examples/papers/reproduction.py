@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import altair as alt
 import duckdb
+import numpy as np
 import polars as pl
 
 import ldpsql
@@ -89,6 +90,22 @@ def connect() -> duckdb.DuckDBPyConnection:
 def frame(con: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
     """Return the rows of a query."""
     return con.sql(sql).pl()
+
+
+def people(con: duckdb.DuckDBPyConnection, counts: list[int]) -> None:
+    """Make the tables ``people`` (value 0, 1, ...) and ``truth`` (one row: p, the shares)."""
+    con.execute("CREATE OR REPLACE TABLE people AS SELECT i - 1 AS value FROM (SELECT unnest(?::BIGINT[]) AS n, "
+                "generate_subscripts(?::BIGINT[], 1) AS i), LATERAL range(n)", [counts, counts])  # fmt: skip
+    con.execute("CREATE OR REPLACE TABLE truth AS SELECT ?::DOUBLE[] AS p", [(np.array(counts) / sum(counts)).tolist()])
+
+
+def perturbed(con: duckdb.DuckDBPyConnection, mechanism: str, runs: int) -> None:
+    """Perturb everybody ``runs`` times with the mechanism m(); keep the counts of each run in the table ``counted``."""
+    con.execute(f"CREATE OR REPLACE MACRO m() AS {mechanism}")
+    con.execute(
+        "CREATE OR REPLACE TABLE counted AS SELECT run, ldp.counts(report) AS counts FROM "
+        f"(SELECT run, ldp.perturb(value, m()) AS report FROM people, range({runs}) t(run)) GROUP BY run"
+    )
 
 
 def boxes(rows: pl.DataFrame, x: str, y: str, colour: str, title: str = "") -> alt.Chart:

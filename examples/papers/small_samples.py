@@ -141,14 +141,14 @@ def few(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """Figure 5: (N1, N2, N3) = (500, 500, 50), N4 from 0 to 50."""
     settings = {n: (500, 500, 50, n) for n in (range(0, 51, 10) if full else (0, 20, 50))}
     for source in SOURCES:
-        rows = sweep(con, paper, source, "fig. 5", "N4", settings, 100 if full else 5)
+        rows = sweep(con, paper, source, "fig. 5", "N4", settings, 100 if full else 3)
         compare(paper, "fig. 5", source, rows, "N4")
 
 
 def more(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """Figure 6: N grows, N1 : N2 : N3 : N4 = 10 : 10 : 1 : 1."""
     settings = {22 * n: (10 * n, 10 * n, n, n) for n in ((5, 10, 20, 30, 50, 100, 200) if full else (10, 50, 200))}
-    rows = sweep(con, paper, "census", "fig. 6", "N", settings, 100 if full else 5)
+    rows = sweep(con, paper, "census", "fig. 6", "N", settings, 100 if full else 3)
     compare(paper, "fig. 6", "census", rows, "N")
 
 
@@ -171,7 +171,7 @@ def winners(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     for n2 in (0, 500, 1000, 2000) if full else (0, 1000):
         for n3 in (0, 30, 60, 100, 500) if full else (0, 60, 500):
             if n2 + n3:
-                simulated(con, p, (0, n2, n3, 0), 100 if full else 5)
+                simulated(con, p, (0, n2, n3, 0), 100 if full else 3)
                 mean = means(errors(con, METHODS))
                 cells.append((n2, n3, min(mean, key=lambda name: mean[name])))
     paper.findings.append(
