@@ -147,7 +147,8 @@ def test_signed_bits_are_their_weights_over_all_words(keys: int) -> None:
             for word, coin, sign in product((start, stop - 1), (0, 2**64 - 1), (0, 2**64 - 1)):
                 coins = [np.full(width, coin, dtype=np.uint64)] * steps
                 drawn = channel.draw(
-                    np.array([symbol], dtype=np.int32), replay(*coins, np.full(width, sign, np.uint64), [word])
+                    np.array([symbol], dtype=np.int32),
+                    replay(*coins, np.full(width, sign, np.uint64), np.full(1, word, np.uint64)),
                 )
                 bits = channel.supports(drawn)[0]
                 others = np.delete(bits.reshape(-1, 2), symbol // 2, axis=0)
@@ -168,7 +169,12 @@ def test_keep_or_window_gives_every_symbol_its_weight_over_all_words() -> None:
         for start, stop in pairwise(cuts):
             for near in range(4):  # the window decides by the two highest bits of its word
                 reports = {
-                    int(channel.draw(np.array([value], dtype=np.int32), replay([word], [near << 62]))[0])
+                    int(
+                        channel.draw(
+                            np.array([value], dtype=np.int32),
+                            replay(np.full(1, word, np.uint64), np.full(1, near << 62, np.uint64)),
+                        )[0]
+                    )
                     for word in (start, (start + stop) // 2, stop - 1)
                 }
                 (report,) = reports
