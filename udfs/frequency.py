@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from ldpsql import Estimator, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import BadCounts, UnknownName
+from ldpsql.errors import BadCounts
 from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, whole_numbers
 from ldpsql.groups import groups_of, listed, once_a_run
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
 from ldpsql.reports import distinct
 from ldpsql.spec import sql_literal
-from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
+from ldpsql.sql import Macros, Scalar, guarded, names_withheld, quoted, struct_text
 
 _ROW = ("estimate", "std_error", "low", "high")
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
@@ -28,10 +28,8 @@ _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOO
 def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(options).to_pylist(), strict=True)
-    try:
+    with names_withheld():
         return pa.array([_plan(name, handle, chosen) for name, handle, chosen in rows], pa.int64())
-    except UnknownName as error:  # in SQL a name may come from a column
-        raise error.unnamed() from None
 
 
 def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import InvalidParameter, UnknownName
+from ldpsql.errors import InvalidParameter
 from ldpsql.groups import groups_of, listed, once_a_run
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, named
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.sql import Macros, Scalar, guarded, names_withheld
 
 _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR"}
 _DENSITY = ("position", "value", "share")
@@ -24,13 +24,11 @@ _DENSITY = ("position", "value", "share")
 def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator, where 'unbiased' is an estimator too."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(confidences).to_pylist(), strict=True)
-    try:
+    with names_withheld():
         return pa.array([_plan(name, handle, confidence) for name, handle, confidence in rows], pa.int64())
-    except UnknownName as error:  # in SQL a name may come from a column
-        raise error.unnamed() from None
 
 
-def _plan(name: str, handle: int, confidence: float | None) -> int:
+def _plan(name: str, handle: int, confidence: str | None) -> int:
     estimator = named(name)
     if confidence is not None:
         estimator = type(estimator)(**{**estimator.given(), "confidence": confidence})

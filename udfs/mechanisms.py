@@ -6,20 +6,17 @@ import pyarrow as pa
 
 from ldpsql import Mechanism, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import UnknownName
 from ldpsql.handles import MECHANISMS, read_mechanism
 from ldpsql.registry import Registry
 from ldpsql.spec import Parameter, sql_literal
-from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
+from ldpsql.sql import Macros, Scalar, guarded, names_withheld, quoted, struct_text
 
 
 @guarded
 def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each mechanism, given as the STRUCT that a constructor makes."""
-    try:
+    with names_withheld():
         return pa.array([MECHANISMS.number(read_mechanism(spec)) for spec in plain(specs)], pa.int64())
-    except UnknownName as error:  # in SQL a name may come from a column
-        raise error.unnamed() from None
 
 
 def constructor(mechanism: type[Mechanism]) -> str:

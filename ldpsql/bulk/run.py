@@ -29,7 +29,7 @@ from ldpsql.errors import (
     SourceRefused,
     UnfinishedRun,
 )
-from ldpsql.ledger.guard import has_ledger
+from ldpsql.ledger.guard import ledger_files
 from ldpsql.mechanism import Mechanism
 from ldpsql.sql import quoted
 
@@ -217,14 +217,16 @@ def _charged(
 
     Raises:
         DestinationExists: where the ledger knows that this was published before.
-        NotReleased: where the connection has a ledger, and the run has none.
+        NotReleased: where the connection has a ledger, and the run has none or another.
 
     """
+    files = ledger_files(con)
+    if files and (charge is None or charge.ledger.path.resolve() not in files):
+        raise NotReleased(
+            "this connection draws only what its own ledger was charged for",
+            "pass charge=Charge(ledger, dataset) with that one",
+        )
     if charge is None:
-        if has_ledger(con):
-            raise NotReleased(
-                "this connection draws only what its ledger was charged for", "pass charge=Charge(ledger, dataset)"
-            )
         return ""
     users = None
     if charge.user is not None:
