@@ -31,9 +31,9 @@ def _block_pivoting(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) ->
     """
     fewest, lives = len(linear) + 1, SWAP_ALL_LIVES
     for _ in range(MAX_FACTORISATIONS):
-        x = np.zeros_like(linear)
+        x, inside = np.zeros_like(linear), np.flatnonzero(free)
         try:
-            x[free] = np.linalg.solve(hessian[np.ix_(free, free)], linear[free])
+            x[inside] = np.linalg.solve(hessian.take(inside, 0).take(inside, 1), linear[inside])
         except np.linalg.LinAlgError:
             return None
         slope = hessian @ x - linear
