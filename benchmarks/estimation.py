@@ -170,7 +170,9 @@ def groups() -> list[Figure]:
         what = f"{count} groups, K={size}, dense"
         out.append(at_most(f"{what}: a group", took / count * 1e3, asked, "ms"))
         out.append(Figure(f"{what}: intervals of a group", with_errors / count * 1e3, "ms"))
-        out.append(at_least(f"{what}: certified", float(np.mean([status is Status.CERTIFIED for status in fit.status])), 1.0, ""))
+        out.append(
+            at_least(f"{what}: certified", float(np.mean([status is Status.CERTIFIED for status in fit.status])), 1.0, "")
+        )
     counts = RNG.poisson(10, (100_000, 100)).astype(np.float64)
     took, _ = clocked(partial(maximum_likelihood, Likelihood(KeepOrSpreadOperator(100, 0.03, 0.97 / 99), counts)))
     out.append(at_most("100,000 groups, K=100, k-RR: a group", took * 10, 10.0, "us"))
