@@ -13,9 +13,9 @@ from ldpsql.registry import registry
 from ldpsql.resampling import folds
 
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
-PLAIN = ("ibu",)  # where reports cannot be listed, and a step is as long as there are reports
 SHRUNK = ("empirical_bayes", "pool")
-SMOOTHED = ("ems(stop='held_out')",)
+SMOOTHED = ("ibu(stop='held_out')", "ems(stop='held_out')")  # the paper's stop is late for channels that blur neighbours
+PLAIN = ("ibu",)  # where reports cannot be listed, so that a step takes as long as there are reports
 ALIKE = 2.0  # in log-likelihood; Edwards, "Likelihood", 1972: two units of support
 
 
@@ -65,7 +65,9 @@ class Best(Estimator):
 
 def candidates(one: Likelihood) -> tuple[str, ...]:
     """Return the estimators that may predict best."""
-    return (STOPPED if one.operator.complete else PLAIN) + SHRUNK + (SMOOTHED if one.layout else ())
+    if not one.operator.complete:
+        return PLAIN + SHRUNK
+    return (SMOOTHED if one.layout else STOPPED) + SHRUNK
 
 
 def predicted(estimator: Estimator, learnt: Likelihood, held_out: Likelihood) -> tuple[Estimator, Floats]:
