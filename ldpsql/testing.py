@@ -72,7 +72,7 @@ _TRIALS: tuple[dict[str, object], ...] = (
     {"epsilon": "1", "domain": list(range(6)), "prior": [1] * 6, "low": -3, "high": 20, "columns": 3, "rows": 2},
     {"epsilon": "4", "domain": [0.5, 1.5, 2.5, 3.5], "prior": [1] * 4, "low": 0, "high": 100, "columns": 2, "rows": 5},
 )
-_ALWAYS: dict[str, object] = {"delta": "0.001", "beta": "1", "bins": 16}
+_ALWAYS: dict[str, object] = {"keys": ["a", "b", "c"], "delta": "0.001", "beta": "1", "bins": 16}
 
 
 def examples(mechanism: type[Mechanism]) -> list[Mechanism]:

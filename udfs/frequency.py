@@ -12,7 +12,7 @@ from ldpsql import Estimator, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, UnknownName
 from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, whole_numbers
-from ldpsql.groups import groups_of, listed
+from ldpsql.groups import groups_of, listed, once_a_run
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.registry import Registry, registry
 from ldpsql.reports import distinct
@@ -47,6 +47,7 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 
 
 @guarded
+@once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
     parts = []
@@ -57,6 +58,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
+@once_a_run
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)

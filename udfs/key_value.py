@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, UnknownName
-from ldpsql.groups import groups_of, listed
+from ldpsql.groups import groups_of, listed, once_a_run
 from ldpsql.handles import MECHANISMS, PLANS
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, named
 from ldpsql.sql import Macros, Scalar, guarded
@@ -50,6 +50,7 @@ def _counted(
 
 
 @guarded
+@once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of frequencies and means in the order of the keys; NULL if it is empty."""
     parts = [
@@ -60,6 +61,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
+@once_a_run
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the share of dummies, a warning, and how the estimate came about; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
@@ -74,6 +76,7 @@ _ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
 
 
 @guarded
+@once_a_run
 def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the position of each key, counted from 1, with the centre and the share of each of its bins."""
     parts = []
