@@ -24,6 +24,7 @@ from ldpsql.estimation import MAX_COUNT, whole_numbers
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import SetReports, distinct, impossible
+from ldpsql.score_intervals import wilson
 
 _AHEAD = 64  # batches that are counted before their counts are added up
 
@@ -98,8 +99,7 @@ class Supports:
         assert isinstance(known.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
         hit, miss, n = float(known.channel.hit), float(known.channel.miss), self.reports
         z, q = NormalDist().inv_cdf(0.5 + confidence / 2), self.numbers / n
-        middle, reach = q + z**2 / (2 * n), z * np.sqrt(q * (1 - q) / n + (z / (2 * n)) ** 2)
-        low, high = (((end / (1 + z**2 / n)) - miss) / (hit - miss) for end in (middle - reach, middle + reach))
+        low, high = ((end - miss) / (hit - miss) for end in wilson(q, n, z))
         share = (q - miss) / (hit - miss)
         error = np.sqrt(q * (1 - q) / n) / abs(hit - miss)
         low, high = np.minimum(np.clip(low, 0, 1), share), np.maximum(np.clip(high, 0, 1), share)

@@ -23,6 +23,7 @@ from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.registry import registry
+from ldpsql.score_intervals import wilson
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 FEW_DUMMIES = 0.05
@@ -62,9 +63,7 @@ class Shown:
 
     def drawn_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
         """Return Wilson's interval of the share, inverted."""
-        middle = self.share + z**2 / (2 * n)
-        reach = z * np.sqrt(self.share * (1 - self.share) / n + (z / (2 * n)) ** 2)
-        low, high = ((end / (1 + z**2 / n) - self.other) / self.lift for end in (middle - reach, middle + reach))
+        low, high = ((end - self.other) / self.lift for end in wilson(self.share, n, z))
         return low, high
 
     def moments(self, n: Floats) -> tuple[Floats, Floats, Floats]:
