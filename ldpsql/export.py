@@ -24,6 +24,7 @@ from ldpsql.named import list_literal
 from ldpsql.operators import Floats
 from ldpsql.operators.base import MAX_CONDITION
 from ldpsql.reports import SetReports
+from ldpsql.sql import text_literal
 
 MAX_CELLS = 1 << 16
 STORAGE_VERSION = "v1.2.0"  # which DuckDB 1.5 opens as well
@@ -57,8 +58,7 @@ def write(mechanism: Mechanism, name: str, path: Path) -> None:
         return
     version = "" if path.exists() else f" (STORAGE_VERSION '{STORAGE_VERSION}')"
     with duckdb.connect() as con:
-        quoted_path = str(path).replace("'", "''")
-        con.execute(f"ATTACH '{quoted_path}' AS exported{version}; USE exported")
+        con.execute(f"ATTACH {text_literal(str(path))} AS exported{version}; USE exported")
         con.execute(text)
 
 

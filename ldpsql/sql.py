@@ -59,6 +59,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def text_literal(text: str) -> str:
+    """Return a text as SQL writes it, whatever is in it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def guarded(function: Callable[..., R]) -> Callable[..., R]:
     """Let only ldpsql's own errors out of a function, with nothing attached: any other may hold a raw value.
 
@@ -96,4 +101,4 @@ def struct_type(result: type) -> str:
 
 def struct_text(fields: dict[str, str]) -> str:
     """Return a SQL struct of named expressions."""
-    return "{" + ", ".join(f"'{name}': {expression}" for name, expression in fields.items()) + "}"
+    return "{" + ", ".join(f"{text_literal(name)}: {expression}" for name, expression in fields.items()) + "}"

@@ -41,7 +41,7 @@ def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str
     import duckdb
 
     from ldpsql.errors import InvalidParameter, UnknownName
-    from ldpsql.named import text_literal
+    from ldpsql.sql import text_literal
 
     table = text_literal(source)
     try:
@@ -63,13 +63,13 @@ def estimating(
     con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:
     """Return the query that estimates a column of reports, in each group of the keys where there are any."""
-    from ldpsql.named import sql_call, text_literal
-    from ldpsql.sql import quoted, struct_text
+    from ldpsql.named import sql_call
+    from ldpsql.sql import quoted, struct_text, text_literal
 
     made, method = sql_call(mechanism, con), text_literal(str(estimator))
     if not keys:
         return f"FROM ldp.estimate({table}, {quoted(column)}, {made}, estimator := {method})"
-    groups = struct_text({key.replace("'", "''"): quoted(key) for key in keys})
+    groups = struct_text({key: quoted(key) for key in keys})
     call = f"ldp.estimate_by({table}, {quoted(column)}, {groups}, {made}, estimator := {method})"
     # within its group a value keeps its place in the domain
     numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
