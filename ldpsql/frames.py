@@ -15,7 +15,7 @@ from ldpsql.estimation import Estimate, column_likelihood, counted_likelihood, e
 from ldpsql.estimator import Estimator
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, named
+from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.registry import registry
 from ldpsql.sql import guarded
@@ -90,7 +90,7 @@ def _estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: E
 @guarded
 def _key_value(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str) -> KeyValueEstimate:
     known = registry().mechanism(mechanism)
-    return estimate_key_value(known, _likelihood(reports, known), named(estimator))[0]
+    return estimate_key_value(known, _likelihood(reports, known), registry().estimator(of_symbols(estimator)))[0]
 
 
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:

@@ -6,14 +6,14 @@ carries eight bytes instead of a domain. Handles live as long as the process: a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from ldpsql.domain import family
-from ldpsql.errors import InternalError, InvalidSpec
+from ldpsql.errors import InternalError, InvalidSpec, UnknownName
 from ldpsql.estimator import Estimator
 from ldpsql.functionals import Functional
 from ldpsql.mechanism import Mechanism
@@ -59,7 +59,8 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     """Read a mechanism from the STRUCT that its SQL constructor makes.
 
     Raises:
-        InvalidSpec, UnknownName, and what the mechanism itself refuses: where it is none.
+        InvalidSpec, UnknownName, and what the mechanism itself refuses: where it is none. A name may come from a column, so it
+            is not in the message.
 
     """
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
@@ -68,7 +69,23 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     if given.get("mechanism") in registry().mechanisms:
         known = registry().mechanisms[given["mechanism"]].model_fields
         given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
-    return registry().mechanism(given)
+    try:
+        return registry().mechanism(given)
+    except UnknownName as error:
+        raise error.unnamed() from None
+
+
+def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
+    """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
+
+    Raises:
+        InvalidSpec, UnknownName: where it is none; again without the name.
+
+    """
+    try:
+        return registry().estimator(given)
+    except UnknownName as error:
+        raise error.unnamed() from None
 
 
 def _plain_value(value: pa.Scalar) -> Any:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from ldpsql.errors import InternalError, LdpError
 
 R = TypeVar("R")
@@ -87,6 +89,12 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
 
 
 _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
+_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
+
+
+def arrow_fields(result: type) -> list[pa.Field]:
+    """Return names and Arrow types of the plain fields of a dataclass."""
+    return [pa.field(f.name, _ARROW_TYPES[str(f.type)]) for f in fields(result)]
 
 
 def struct_fields(result: type) -> str:

@@ -32,7 +32,7 @@ def rows(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
 def test_groups_in_steps_are_the_groups_of_one_statement(
     reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, at_once: int, estimator: str
 ) -> None:
-    monkeypatch.setattr("ldpsql.many_groups.CELLS_AT_ONCE", at_once)
+    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", at_once)
     options: dict[str, Any] = {"report": "city", "keys": ["the day", "kind"], "mechanism": CITY, "estimator": estimator}
     assert ldpsql.estimate_groups(reports, "reports", "found", **options) == 499 * 3  # NULL is a kind; day 0 has no report
     name, _, given = estimator.rstrip(")").partition("(")

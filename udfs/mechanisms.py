@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from ldpsql import Mechanism, hookimpl
 from ldpsql.domain import plain
-from ldpsql.errors import UnknownName
 from ldpsql.handles import MECHANISMS, read_mechanism
 from ldpsql.registry import Registry
 from ldpsql.spec import Parameter, sql_literal
@@ -16,10 +15,7 @@ from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
 @guarded
 def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each mechanism, given as the STRUCT that a constructor makes."""
-    try:
-        return pa.array([MECHANISMS.number(read_mechanism(spec)) for spec in plain(specs)], pa.int64())
-    except UnknownName as error:  # in SQL a name may come from a column
-        raise error.unnamed() from None
+    return pa.array([MECHANISMS.number(read_mechanism(spec)) for spec in plain(specs)], pa.int64())
 
 
 def constructor(mechanism: type[Mechanism]) -> str:

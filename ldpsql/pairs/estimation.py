@@ -22,7 +22,6 @@ from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.pairs.families import KeyValueMechanism
-from ldpsql.registry import registry
 from ldpsql.score_intervals import wilson
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
@@ -304,14 +303,9 @@ def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: 
     return known.low + (known.high - known.low) * (_centres(channel.cells) + 1) / 2, shares
 
 
-def named(given: Estimator | str) -> Estimator:
-    """Return an estimator from itself or its text, where 'unbiased' is the plain inversion.
-
-    Raises:
-        InvalidSpec, UnknownName: where there is none.
-
-    """
-    return registry().estimator("inv" if given == "unbiased" else given)
+def of_symbols(given: Estimator | str) -> Estimator | str:
+    """Return the estimator of the symbols that is meant: 'unbiased' is the plain inversion."""
+    return "inv" if given == "unbiased" else given
 
 
 def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Floats:
