@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ldpsql.bulk.run import Charge, Progress, Run
+    from ldpsql.bulk.charging import Charge
+    from ldpsql.bulk.meter import Progress
+    from ldpsql.bulk.run import Run
 
 
 def perturb(
@@ -73,7 +75,7 @@ def _interruptible(destination: Path) -> Iterator[None]:
 
 
 def _charge(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
-    from ldpsql.bulk.run import Charge
+    from ldpsql.bulk.charging import Charge
     from ldpsql.errors import InvalidParameter
     from ldpsql.ledger.configured import configured_ledger
 
