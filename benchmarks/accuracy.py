@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ldpsql import LdpError, Likelihood
-from ldpsql.estimation import operator_of
+from ldpsql.counting import operator_of
 from ldpsql.mechanism import certify
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator
 from ldpsql.registry import registry

@@ -27,7 +27,7 @@ import numpy as np  # noqa: E402
 
 from ldpsql import Fit, Likelihood, Status  # noqa: E402
 from ldpsql.channels import SetChannel  # noqa: E402
-from ldpsql.estimation import operator_of  # noqa: E402
+from ldpsql.counting import operator_of  # noqa: E402
 from ldpsql.mechanism import certify  # noqa: E402
 from ldpsql.operators import (  # noqa: E402
     DenseOperator,

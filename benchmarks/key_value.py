@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import ldpsql
 from ldpsql import certify
 from ldpsql.channels import KeyValue, Sets, SignedBits
-from ldpsql.estimation import operator_of
+from ldpsql.counting import operator_of
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import observed, packed
 from ldpsql.pairs.estimation import Shown, estimate_key_value, shown

@@ -256,6 +256,11 @@ class NoReports(DataError):
 
     code = "LDP404"
 
+    def __init__(
+        self, message: str = "there is not a single report to estimate from", hint: str = "perturb some values first"
+    ) -> None:
+        super().__init__(message, hint)
+
 
 class NotApplicable(DataError):
     """The estimator does not apply to reports of this mechanism."""

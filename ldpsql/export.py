@@ -16,9 +16,9 @@ import numpy as np
 
 from ldpsql import __version__
 from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
+from ldpsql.counting import operator_of
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimation import operator_of
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.named import list_literal
 from ldpsql.operators import Floats

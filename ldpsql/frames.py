@@ -9,9 +9,10 @@ import polars as pl
 import pyarrow as pa
 
 from ldpsql.bulk.counts import Counts, partial_counts
+from ldpsql.counting import column_likelihood, counted_likelihood
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, WrongType
-from ldpsql.estimation import Estimate, column_likelihood, counted_likelihood, estimate_likelihood
+from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify

@@ -14,7 +14,8 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Estimator, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
-from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood, operator_of
+from ldpsql.counting import operator_of
+from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood
 from ldpsql.fit import known_law, within
 from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.operators import DenseOperator, SupportOperator, packed

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import Estimator, hookimpl
+from ldpsql.counting import MAX_COUNT, whole_numbers
+from ldpsql.distinct import distinct
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts
-from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, whole_numbers
+from ldpsql.estimation import Diagnosis, Estimate, Estimates
 from ldpsql.groups import groups_of, listed
 from ldpsql.handles import MECHANISMS, PLANS, read_estimator
 from ldpsql.registry import Registry
-from ldpsql.reports import distinct
 from ldpsql.spec import sql_literal
 from ldpsql.sql import Macros, Scalar, arrow_fields, guarded, quoted, struct_fields, struct_text
 

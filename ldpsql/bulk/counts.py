@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from ldpsql.bulk.batches import stream
 from ldpsql.channels import SetChannel
+from ldpsql.counting import MAX_COUNT, whole_numbers
+from ldpsql.distinct import distinct
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports, SourceRefused
-from ldpsql.estimation import MAX_COUNT, whole_numbers
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
-from ldpsql.reports import SetReports, distinct, impossible
+from ldpsql.reports import SetReports, impossible
 from ldpsql.score_intervals import wilson
 
 _AHEAD = 64  # batches that are counted before their counts are added up
@@ -94,7 +95,7 @@ class Supports:
 
         """
         if not self.reports:
-            raise NoReports("there is not a single report to estimate from", "perturb some values first")
+            raise NoReports()
         known = certify(self.mechanism)
         assert isinstance(known.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
         hit, miss, n = float(known.channel.hit), float(known.channel.miss), self.reports
