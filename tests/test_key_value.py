@@ -35,8 +35,9 @@ from ldpsql.errors import (
 )
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats, observed, packed
-from ldpsql.pairs.estimation import ROW, estimate_key_value, shown
+from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.families import KeyValueMechanism
+from ldpsql.pairs.shown import shown
 from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry
 from ldpsql.testing import check_mechanism
