@@ -40,7 +40,7 @@ def privic(
     Example: ldpsql privic places.parquet --state run.duckdb --beta 1 --columns 24 --rows 16 --page run.html
     """
     from ldpsql import privic as cycling
-    from ldpsql.report import needs_extra
+    from ldpsql.pages import needs_extra
     from ldpsql.sql import quoted
 
     if page:

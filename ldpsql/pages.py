@@ -1,4 +1,4 @@
-"""The report of an estimate: one page with pictures that works offline, or one picture (extra ``report``)."""
+"""Estimates as pages: one page with pictures that works offline, or one picture (extra ``report``)."""
 
 from __future__ import annotations
 
