@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import NormalDist
 from typing import TypeAlias
 
 import duckdb
@@ -24,6 +23,7 @@ from ldpsql.named import list_literal
 from ldpsql.operators import Floats
 from ldpsql.operators.base import MAX_CONDITION
 from ldpsql.reports import SetReports
+from ldpsql.score_intervals import deviations
 from ldpsql.sql import text_literal
 
 MAX_CELLS = 1 << 16
@@ -102,7 +102,7 @@ def _keep_or_spread(channel: KeepOrSpread, values: str, alphabet: str, name: str
         "inv_p": f"{name}__nearest({inverse})",
         "ibu": f"{name}__filled(s, {lift}, {spread})",
     }
-    z = number(NormalDist().inv_cdf(0.975))
+    z = number(deviations(0.95))
     for method, theta in estimates.items():
         yield (
             method,

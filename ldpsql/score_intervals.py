@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
+
+
+def deviations(confidence: float) -> float:
+    """Return by how many standard errors an interval of this confidence reaches to either side."""
+    return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
 def wilson(shares: Floats, n: Floats | float, z: float) -> tuple[Floats, Floats]:

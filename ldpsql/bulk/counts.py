@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from statistics import NormalDist
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +24,7 @@ from ldpsql.errors import BadCounts, InvalidParameter, NoReports, SourceRefused
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import SetReports, impossible
-from ldpsql.score_intervals import wilson
+from ldpsql.score_intervals import deviations, wilson
 
 _AHEAD = 64  # batches that are counted before their counts are added up
 
@@ -99,7 +98,7 @@ class Supports:
         known = certify(self.mechanism)
         assert isinstance(known.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
         hit, miss, n = float(known.channel.hit), float(known.channel.miss), self.reports
-        z, q = NormalDist().inv_cdf(0.5 + confidence / 2), self.numbers / n
+        z, q = deviations(confidence), self.numbers / n
         low, high = ((end - miss) / (hit - miss) for end in wilson(q, n, z))
         share = (q - miss) / (hit - miss)
         error = np.sqrt(q * (1 - q) / n) / abs(hit - miss)

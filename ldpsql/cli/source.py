@@ -14,20 +14,29 @@ if TYPE_CHECKING:
 
 
 def opened(database: str) -> DuckDBPyConnection:
-    """Open a database, or one in memory, with the functions attached.
+    """Open a database for reading, or one in memory, with the functions attached.
+
+    Raises:
+        InvalidParameter: where there is none.
+
+    """
+    import ldpsql
+
+    return ldpsql.connect(existing(database), read_only=database != ":memory:")
+
+
+def existing(database: str) -> str:
+    """Return the name of a database that is there.
 
     Raises:
         InvalidParameter: where there is no such file: DuckDB would make one.
 
     """
-    import ldpsql
     from ldpsql.errors import InvalidParameter
 
-    if database == ":memory:":
-        return ldpsql.connect()
-    if not Path(database).is_file():
+    if database != ":memory:" and not Path(database).is_file():
         raise InvalidParameter("there is no database of this name", "--database takes a DuckDB file")
-    return ldpsql.connect(database, read_only=True)
+    return database
 
 
 def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str:

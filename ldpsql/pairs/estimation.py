@@ -8,7 +8,6 @@ estimate: they hold for the truth, whichever estimator is asked.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import cast
 
 import numpy as np
@@ -23,6 +22,7 @@ from ldpsql.mechanism import Mechanism
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import Shown, channel_of, shown
+from ldpsql.score_intervals import deviations
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 FEW_DUMMIES = 0.05
@@ -45,7 +45,7 @@ class KeyValueEstimates:
 
     def rows(self) -> Floats:
         """Return the numbers of `ROW` for each group and key, in the units of the values: shape (groups, keys, 8)."""
-        z = NormalDist().inv_cdf(0.5 + self.symbols.estimator.confidence / 2)
+        z = deviations(self.symbols.estimator.confidence)
         n = self.symbols.likelihood.n[:, None]
         padding, middle = self.mechanism.padding, (self.mechanism.low + self.mechanism.high) / 2
         half = (self.mechanism.high - self.mechanism.low) / 2
