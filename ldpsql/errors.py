@@ -208,12 +208,6 @@ class UnknownRelease(LedgerError):
     code = "LDP318"
 
 
-class ReleaseLost(LedgerError):
-    """A release was published before, and its reports are no longer where they were put."""
-
-    code = "LDP319"
-
-
 class NotReleased(LedgerError):
     """Something is drawn on a connection with a ledger, outside of a release that was charged."""
 
