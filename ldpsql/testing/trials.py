@@ -9,9 +9,36 @@ from ldpsql.mechanism import Mechanism
 
 # What the parameters of a mechanism could be, by their names: three mechanisms to try where the plugin's author names none.
 _TRIALS: tuple[dict[str, object], ...] = (
-    {"epsilon": "0.5", "domain": ["no", "yes"], "prior": [1, 2], "low": 0, "high": 6, "columns": 2, "rows": 2},
-    {"epsilon": "1", "domain": list(range(6)), "prior": [1] * 6, "low": -3, "high": 20, "columns": 3, "rows": 2},
-    {"epsilon": "4", "domain": [0.5, 1.5, 2.5, 3.5], "prior": [1] * 4, "low": 0, "high": 100, "columns": 2, "rows": 5},
+    {
+        "epsilon": "0.5",
+        "domain": ["no", "yes"],
+        "keys": ["book", "film"],
+        "prior": [1, 2],
+        "low": 0,
+        "high": 6,
+        "columns": 2,
+        "rows": 2,
+    },
+    {
+        "epsilon": "1",
+        "domain": list(range(6)),
+        "keys": [1, 2, 3],
+        "prior": [1] * 6,
+        "low": -3,
+        "high": 20,
+        "columns": 3,
+        "rows": 2,
+    },
+    {
+        "epsilon": "4",
+        "domain": [0.5, 1.5, 2.5, 3.5],
+        "keys": list("abcde"),
+        "prior": [1] * 4,
+        "low": 0,
+        "high": 100,
+        "columns": 2,
+        "rows": 5,
+    },
 )
 _ALWAYS: dict[str, object] = {"delta": "0.001", "beta": "1", "bins": 16}
 
