@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.counting import Source, likelihoods, possible, whole_numbers
@@ -69,6 +71,35 @@ def groups_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator
         taken = maps.take(pa.array(rows))
         group = np.repeat(np.arange(len(rows)), np.diff(taken.offsets.to_numpy()))
         yield int(handle), Groups(rows, taken.keys, taken.items, group)
+
+
+def once_a_run(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[pa.ChunkedArray, pa.ChunkedArray], pa.Array]:
+    """Let a function of (maps, handles) see each run of equal rows once: a window gives all rows of a partition one map."""
+
+    @wraps(function)
+    def seen_once(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+        maps, by_row = plain(histograms), plain(handles)
+        new = _begins_a_run(maps, by_row.to_numpy(zero_copy_only=False))
+        first = pa.array(np.flatnonzero(new))
+        return function(maps.take(first), by_row.take(first)).take(pa.array(np.cumsum(new) - 1))
+
+    return seen_once
+
+
+def _begins_a_run(maps: pa.Array, handles: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which rows differ from the row before; where keys cannot be compared all are taken to."""
+    new = np.ones(len(maps), dtype=np.bool_)
+    if len(maps) < 2 or not pa.types.is_map(maps.type) or pa.types.is_nested(maps.type.key_type):
+        return new
+    valid, sizes = maps.is_valid().to_numpy(zero_copy_only=False), np.diff(maps.offsets.to_numpy()).astype(np.int64)
+    alike = valid[1:] & valid[:-1] & (sizes[1:] == sizes[:-1]) & (sizes[1:] > 0) & (handles[1:] == handles[:-1])
+    rows = np.flatnonzero(alike) + 1
+    if not len(rows):
+        return new
+    here, before, each = maps.take(pa.array(rows)), maps.take(pa.array(rows - 1)), sizes[rows]
+    agree = pc.and_(pc.equal(here.keys, before.keys), pc.equal(here.items, before.items)).fill_null(False)
+    new[rows] = ~np.logical_and.reduceat(agree.to_numpy(zero_copy_only=False), np.cumsum(each) - each)
+    return new
 
 
 def listed(parts: list[tuple[NDArray[np.int64], Floats]], count: int, names: tuple[str, ...]) -> pa.Array:

@@ -58,6 +58,27 @@ def test_the_python_and_sql_of_the_readme_run_in_order(capsys: pytest.CaptureFix
     assert "ibu of 2000 reports under krr: certified" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_the_python_and_sql_of_every_page_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = re.findall(r"^```(python|sql)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    if "con = ldpsql.connect" not in parts[0][1] if parts else True:
+        pytest.skip("no page of code")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for language, body in parts:
+        if language == "python":
+            exec(compile(body, page.name, "exec"), names)
+            continue
+        con = names["con"]
+        assert isinstance(con, DuckDBPyConnection)
+        for statement in con.extract_statements(body):
+            result = con.sql(statement)
+            if result is not None and statement.type == StatementType.SELECT:
+                assert len(result.fetchall()) > 0, statement.query
+
+
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     commands = re.findall(r"^\$ (.*)$", "\n".join(blocks("console")), re.MULTILINE)
     assert len(commands) >= 7

@@ -283,7 +283,7 @@ def test_influence_of_a_support_report_is_that_of_its_inversion() -> None:
 GOOD = {
     "epsilon": 1, "beta": 1, "domain": ["a", "b"], "low": 0, "high": 9, "bins": 8, "columns": 2, "rows": 2, "side": 1,
     "prior": [1, 1], "delta": "0.1", "margin": 2, "iterations": 2, "tolerance": 0, "seeds": "orthogonal",
-    "distances": [[0, 1], [1, 0]],
+    "distances": [[0, 1], [1, 0]], "keys": ["a", "b"],
 }  # fmt: skip
 BAD = st.one_of(
     st.sampled_from(
@@ -305,7 +305,7 @@ def test_bad_input_is_refused_in_one_sentence_or_certified(name: str, data: st.D
     wrong = data.draw(st.sampled_from([p.name for p in cls.parameters()]))
     given[wrong] = data.draw(BAD)
     if (
-        wrong in ("bins", "margin", "iterations", "columns", "rows")
+        wrong in ("bins", "margin", "iterations", "columns", "rows", "padding", "steps")
         and str(given[wrong]).isdecimal()
         and int(given[wrong]) > 64
     ):

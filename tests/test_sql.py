@@ -15,6 +15,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.errors import ConnectionRefused
+from ldpsql.groups import once_a_run
 from ldpsql.registry import registry
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
@@ -162,6 +163,22 @@ def test_counts_filters_windows_and_tables_agree_with_the_aggregate(con: DuckDBP
     assert {row[5] for row in rows} == {4000}
     by = con.execute(f"FROM ldp.estimate_by(reports, city, region, city(), estimator := '{name}') WHERE region = 'north'")
     assert [row[1:6] for row in by.fetchall()] == [tuple(share.values()) for share in north]
+
+
+def test_equal_neighbours_are_estimated_once() -> None:
+    seen = []
+
+    @once_a_run
+    def lengths(maps: pa.Array, handles: pa.Array) -> pa.Array:
+        seen.append(maps.to_pylist())
+        return pa.array([handle.as_py() for handle in handles])
+
+    a, b, reordered, none = [("x", 1), ("y", 2)], [("x", 1), ("y", 3)], [("y", 2), ("x", 1)], None
+    rows = [a, a, b, b, reordered, none, none, [], [], a, a]
+    maps = pa.chunked_array([pa.array(rows, pa.map_(pa.string(), pa.uint64()))])
+    handles = pa.chunked_array([pa.array([0] * 10 + [1])])
+    assert lengths(maps, handles).to_pylist() == handles.to_pylist()
+    assert seen == [[a, b, reordered, none, none, [], [], a, a]]  # the last one has another handle
 
 
 def test_estimates_read_tables_parquet_polars_arrow_and_ctes(con: DuckDBPyConnection, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ldpsql.distinct import distinct
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts
 from ldpsql.estimation import Diagnosis, Estimate, Estimates
-from ldpsql.groups import groups_of, listed
+from ldpsql.groups import groups_of, listed, once_a_run
 from ldpsql.handles import MECHANISMS, PLANS, read_estimator
 from ldpsql.registry import Registry
 from ldpsql.spec import sql_literal
@@ -45,6 +45,7 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 
 
 @guarded
+@once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
     parts = []
@@ -55,6 +56,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
+@once_a_run
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter
-from ldpsql.groups import groups_of, listed
+from ldpsql.groups import groups_of, listed, once_a_run
 from ldpsql.handles import MECHANISMS, PLANS, read_estimator
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, of_symbols
 from ldpsql.sql import Macros, Scalar, arrow_fields, guarded, struct_type
@@ -46,6 +46,7 @@ def _counted(
 
 
 @guarded
+@once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of frequencies and means in the order of the keys; NULL if it is empty."""
     parts = [
@@ -56,6 +57,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
+@once_a_run
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the share of dummies, a warning, and how the estimate came about; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
@@ -67,6 +69,7 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
+@once_a_run
 def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the position of each key, counted from 1, with the centre and the share of each of its bins."""
     parts = []

@@ -8,7 +8,7 @@ import pyarrow as pa
 from ldpsql import InvalidParameter, Mechanism, certify, hookimpl
 from ldpsql.domain import family, plain
 from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
-from ldpsql.groups import groups_of
+from ldpsql.groups import groups_of, once_a_run
 from ldpsql.handles import MEASURES, PLANS
 from ldpsql.scale import bound_of, check_ordered
 from ldpsql.sql import Macros, Scalar, guarded
@@ -46,6 +46,7 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar]) -> 
 
 
 @guarded
+@once_a_run
 def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return (estimate, std_error, low, high) of the functional of each group; NULL if it is empty."""
     out = np.zeros((len(histograms), len(_FIELDS)))
