@@ -36,8 +36,9 @@ class NumberMechanism(Mechanism):
 class RangeMechanism(NumberMechanism):
     """Noise on the whole numbers low .. high, private per unit: an implementation adds ``name`` and `channel`."""
 
-    # try_cast, here and below: the error of a failing cast would show the value, and that may be somebody's.
-    sql_domain = 'range(try_cast("low" AS BIGINT), try_cast("high" AS BIGINT) + 1)'
+    # try_cast, here and below: the error of a failing cast would show the value, and that may be somebody's. So would that of
+    # a sum or a product that overflows: HUGEINT holds those of two BIGINT.
+    sql_domain = 'range(try_cast("low" AS BIGINT), try_cast(try_cast("high" AS BIGINT)::HUGEINT + 1 AS BIGINT))'
     sql_reports = sql_domain
     epsilon: EpsilonField = Field(description="privacy parameter per unit: numbers d apart keep d * epsilon")
     low: WholeField = Field(description="smallest value")
@@ -85,7 +86,7 @@ class GridMechanism(Mechanism):
     Cells are numbered row by row from 0: cell = row * columns + column.
     """
 
-    sql_domain = 'range(try_cast("columns" AS BIGINT) * try_cast("rows" AS BIGINT))'
+    sql_domain = 'range(try_cast(try_cast("columns" AS BIGINT)::HUGEINT * try_cast("rows" AS BIGINT)::HUGEINT AS BIGINT))'
     sql_reports = sql_domain
     epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
     columns: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of columns of the grid")

@@ -13,13 +13,14 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ldpsql.domain import family
-from ldpsql.errors import InternalError, InvalidSpec, UnknownName
+from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimator import Estimator
 from ldpsql.functionals import Functional
 from ldpsql.mechanism import Mechanism
 from ldpsql.mixed import Mixed, Repeated
 from ldpsql.region import Region
 from ldpsql.registry import registry
+from ldpsql.sql import names_withheld
 
 H = TypeVar("H", bound=Hashable)
 
@@ -69,10 +70,8 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     if given.get("mechanism") in registry().mechanisms:
         known = registry().mechanisms[given["mechanism"]].model_fields
         given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
-    try:
+    with names_withheld():
         return registry().mechanism(given)
-    except UnknownName as error:
-        raise error.unnamed() from None
 
 
 def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
@@ -82,10 +81,8 @@ def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
         InvalidSpec, UnknownName: where it is none; again without the name.
 
     """
-    try:
+    with names_withheld():
         return registry().estimator(given)
-    except UnknownName as error:
-        raise error.unnamed() from None
 
 
 def _plain_value(value: pa.Scalar) -> Any:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ldpsql.errors import InternalError, LdpError
+from ldpsql.errors import InternalError, LdpError, UnknownName
 
 R = TypeVar("R")
 _SCALAR = re.compile(r"\b__ldp_")
@@ -86,6 +87,15 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
 
     call.__name__, call.__doc__, call.__annotations__ = function.__name__, function.__doc__, {}
     return call
+
+
+@contextmanager
+def names_withheld() -> Iterator[None]:
+    """Leave the name out of a complaint about an unknown one: in SQL it may come from a column."""
+    try:
+        yield
+    except UnknownName as error:
+        raise error.unnamed() from None
 
 
 _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}

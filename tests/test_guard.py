@@ -11,6 +11,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql import Key
+from ldpsql.bulk.charging import Charge
 from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerMissing, NotReleased
 from ldpsql.ledger import Ledger, Policy
 
@@ -42,6 +44,68 @@ def test_nothing_is_drawn_outside_of_a_release(watched: DuckDBPyConnection) -> N
     with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
         watched.execute(PERTURB)
     refused(watched)
+
+
+WAYS = [
+    "SELECT ldp.perturb_mixed(city, id % 2, MAP {0: city(), 1: city()}) FROM people",
+    "SELECT ldp.perturb_mixed(city, 'low', {'low': city()}) FROM people",
+    "SELECT ldp.perturb_once(city, city(), id) FROM people",
+    "SELECT ldp.perturb(city, ldp.oue(1, ['Lima', 'Oslo'])) FROM people",
+    "SELECT ldp.perturb(city, ldp.olh(1, ['Lima', 'Oslo'])) FROM people",
+    "SELECT ldp.perturb(MAP {'a': 0.5}, ldp.pckv_grr(1, ['a', 'b'])) FROM people",
+    "SELECT ldp.perturb(MAP {'a': 0.5}, ldp.pckv_ue(1, ['a', 'b'])) FROM people",
+    "SELECT ldp.perturb(city, CASE WHEN id % 2 = 0 THEN city() ELSE city() END) FROM people",
+    "EXECUTE earlier",
+    "EXECUTE earlier_value('Lima')",
+    "FROM seen",
+    "SELECT noisy('Lima')",
+    "EXPLAIN ANALYZE SELECT ldp.perturb(city, city()) FROM people",
+    "COPY (SELECT ldp.perturb(city, city()) FROM people) TO 'reports.csv'",
+    "UPDATE people SET city = ldp.perturb(city, city())",
+    "INSERT INTO with_default (i) VALUES (1)",
+]
+
+
+@pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")  # the view
+def test_no_way_to_draw_leads_past_the_ledger(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ldpsql.connect(key=Key.create(tmp_path / "key")) as con:
+        con.execute("""
+            CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo']);
+            CREATE TABLE people AS SELECT i AS id, 'Lima' AS city FROM range(5) t(i);
+            CREATE TABLE with_default (i INTEGER, c VARCHAR DEFAULT (ldp.perturb('Lima', city())));
+            CREATE VIEW seen AS SELECT ldp.perturb(city, city()) FROM people;
+            CREATE MACRO noisy(x) AS ldp.perturb(x, city());
+            PREPARE earlier AS SELECT ldp.perturb(city, city()) FROM people;
+            PREPARE earlier_value AS SELECT ldp.perturb($1::VARCHAR, city())""")
+        relation = con.sql("SELECT ldp.perturb(city, city()) FROM people")
+        for sql in WAYS:  # without a ledger they draw
+            con.execute(sql).fetchall()
+        ldpsql.attach(con, ledger=path)
+        for sql in WAYS:
+            refused(con, sql)
+        for sql in WAYS[10:]:
+            refused(con.cursor(), sql)
+        with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
+            relation.fetchall()
+        con.execute("SELECT system.main.__ldp_draws(system.main.__ldp_mechanism(city()), ldp._guard())").fetchall()
+        refused(con, "SELECT system.main.__ldp_perturb('Lima', -1::BIGINT)")  # what __ldp_draws may have given
+        for handle in ("-1000000", "1000000", "NULL", "-9223372036854775807"):
+            with pytest.raises(duckdb.InvalidInputException, match="LDP900"):
+                con.execute(f"SELECT system.main.__ldp_perturb('Lima', ({handle})::BIGINT)")
+
+
+def test_a_bulk_run_must_charge_the_ledger_of_its_connection(watched: DuckDBPyConnection, path: Path, tmp_path: Path) -> None:
+    columns = {"city": "krr(epsilon=1, domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])"}
+    other = Ledger.open(tmp_path / "other", Policy(epsilon_budget=9))
+    for charge in (None, Charge(other, "people")):
+        with pytest.raises(NotReleased, match="its own ledger"):
+            ldpsql.perturb_table(watched, "people", "reports", columns, charge=charge)
+        with pytest.raises(NotReleased, match="its own ledger"):
+            ldpsql.perturb_copy(watched, "people", tmp_path / "reports.parquet", columns, charge=charge)
+    ldpsql.perturb_table(watched, "people", "reports", columns, charge=Charge(Ledger.open(path), "people"))
+    assert [row["state"] for row in Ledger.open(path).history()] == ["published"]
+    assert other.history() == []
 
 
 def test_a_release_draws_each_row_once(watched: DuckDBPyConnection) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 
 import duckdb
@@ -146,6 +148,18 @@ def test_the_key_shows_nowhere(keyed: DuckDBPyConnection, key_file: Path) -> Non
     told += [str(rows(keyed, f"EXPLAIN {how} SELECT ldp.perturb_once('a', city(), 1)")) for how in ("", "ANALYZE")]
     told += [str(rows(keyed, "SELECT macro_definition FROM duckdb_functions()"))]
     assert not any(secret in text or repr(bytes.fromhex(secret))[2:20] in text for text in told)
+
+
+def test_a_key_is_not_pickled(key_file: Path) -> None:
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(KeyUnusable, match="another process"):
+            copied(Key.read(key_file))
+
+
+@pytest.mark.parametrize("name", ["pckv", "pckv_grr", "pckv_pm"])
+def test_sets_of_pairs_have_no_permanent_reports(keyed: DuckDBPyConnection, name: str) -> None:
+    with pytest.raises(duckdb.InvalidInputException, match=r"LDP103.*sets of pairs"):
+        rows(keyed, f"SELECT ldp.perturb_once(MAP {{'a': 0.5}}, ldp.{name}(1, ['a', 'b']), 1)")
 
 
 def test_a_lost_damaged_shared_or_other_key_is_told(key_file: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -21,7 +22,9 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import LdpError, Mechanism, certify, privic
 from ldpsql.channels import TableChannel
+from ldpsql.cli import app
 from ldpsql.distances import emd
+from ldpsql.errors import NotReleased
 from ldpsql.metric import Grid
 
 TRUTH = np.array([0.4, 0.3, 0.1, 0.1, 0.05, 0.05])
@@ -376,3 +379,23 @@ def test_the_distances_of_the_papers_table_come_out_again(beta: float, published
         mechanism = step.next
         found.append(emd(step.theta, truth, cells))
     assert found == pytest.approx(published, rel=0.08)
+
+
+def test_the_command_does_not_draw_past_a_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pl.DataFrame({"cell": [0, 1, 2]}).write_parquet(tmp_path / "places.parquet")
+    monkeypatch.setenv("LDPSQL_LEDGER", str(tmp_path / "ledger"))
+    command = ["privic", str(tmp_path / "places.parquet"), "--state", str(tmp_path / "run.duckdb")]
+    monkeypatch.setattr("sys.argv", ["ldpsql", *command, "--beta", "1", "--columns", "3", "--rows", "2"])
+    with pytest.raises(SystemExit) as stopped:
+        app.run()
+    assert stopped.value.code == NotReleased.exit_code
+    assert "LDP320" in capsys.readouterr().err
+    assert not (tmp_path / "run.duckdb").exists()
+
+
+def test_a_mechanism_that_would_always_report_the_same_says_so(con: DuckDBPyConnection) -> None:
+    m = "ldp.blahut_arimoto(1, ['a', 'b'], [0.5, 0.5], distances := [[0, 1], [1, 0]])"
+    with pytest.raises(duckdb.InvalidInputException, match=r"LDP103.*every value would give the same report.*mixing"):
+        con.execute(f"SELECT ldp.privic_step_counts(MAP {{'a': 10}}, {m})")

@@ -26,7 +26,7 @@ def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, confidences
     return pa.array([_plan(name, handle, confidence) for name, handle, confidence in rows], pa.int64())
 
 
-def _plan(name: str, handle: int, confidence: float | None) -> int:
+def _plan(name: str, handle: int, confidence: str | None) -> int:
     estimator = read_estimator(of_symbols(name))
     if confidence is not None:
         estimator = type(estimator)(**{**estimator.given(), "confidence": confidence})

@@ -1,6 +1,6 @@
 -- `estimator` is 'unbiased' or any estimator, with its options: 'ibu', 'em_mr(minimum=10)'.
 CREATE OR REPLACE MACRO ldp._key_value_plan(estimator, m, confidence) AS
-    __ldp_key_value_plan(estimator, __ldp_mechanism(m), confidence::DOUBLE);
+    __ldp_key_value_plan(estimator, __ldp_mechanism(m), confidence::VARCHAR);
 CREATE OR REPLACE MACRO ldp._keyed(keys, found) AS list_transform(found, lambda s, i: struct_concat({'key': keys[i]}, s));
 CREATE OR REPLACE MACRO ldp._densities(keys, found) AS list_transform(
     found, lambda d: {
@@ -10,19 +10,19 @@ CREATE OR REPLACE MACRO ldp._densities(keys, found) AS list_transform(
 
 CREATE OR REPLACE MACRO ldp.key_value(report, m, estimator := 'unbiased', confidence := NULL, keep := true) AS ldp._keyed(
     (m)."domain",
-    __ldp_key_value(histogram(report) FILTER (WHERE keep), ldp._key_value_plan(estimator, m, confidence))
+    __ldp_key_value(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), ldp._key_value_plan(estimator, m, confidence))
 );
 CREATE OR REPLACE MACRO ldp.key_value_counts(counts, m, estimator := 'unbiased', confidence := NULL) AS
     ldp._keyed((m)."domain", __ldp_key_value(counts, ldp._key_value_plan(estimator, m, confidence)));
 
 CREATE OR REPLACE MACRO ldp.key_value_diagnose(report, m, estimator := 'unbiased', keep := true) AS
-    __ldp_key_value_diagnose(histogram(report) FILTER (WHERE keep), ldp._key_value_plan(estimator, m, NULL));
+    __ldp_key_value_diagnose(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), ldp._key_value_plan(estimator, m, NULL));
 CREATE OR REPLACE MACRO ldp.key_value_diagnose_counts(counts, m, estimator := 'unbiased') AS
     __ldp_key_value_diagnose(counts, ldp._key_value_plan(estimator, m, NULL));
 
 CREATE OR REPLACE MACRO ldp.key_value_density(report, m, estimator := 'ibu', keep := true) AS ldp._densities(
     (m)."domain",
-    __ldp_key_value_density(histogram(report) FILTER (WHERE keep), ldp._key_value_plan(estimator, m, NULL))
+    __ldp_key_value_density(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), ldp._key_value_plan(estimator, m, NULL))
 );
 CREATE OR REPLACE MACRO ldp.key_value_density_counts(counts, m, estimator := 'ibu') AS
     ldp._densities((m)."domain", __ldp_key_value_density(counts, ldp._key_value_plan(estimator, m, NULL)));

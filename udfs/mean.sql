@@ -27,13 +27,13 @@ CREATE OR REPLACE MACRO ldp.range_share_counts(counts, m, low, high, estimator :
     __ldp_measure(counts, __ldp_functional('range_share', ldp._plan(estimator, m), low, high));
 
 CREATE OR REPLACE MACRO ldp.mean(report, m, estimator := 'ibu', keep := true) AS
-    ldp.mean_counts(histogram(report) FILTER (WHERE keep), m, estimator := estimator);
+    ldp.mean_counts(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), m, estimator := estimator);
 CREATE OR REPLACE MACRO ldp.variance(report, m, estimator := 'ibu', keep := true) AS
-    ldp.variance_counts(histogram(report) FILTER (WHERE keep), m, estimator := estimator);
+    ldp.variance_counts(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), m, estimator := estimator);
 CREATE OR REPLACE MACRO ldp.quantile(report, m, q, estimator := 'ibu', keep := true) AS
-    ldp.quantile_counts(histogram(report) FILTER (WHERE keep), m, q, estimator := estimator);
+    ldp.quantile_counts(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), m, q, estimator := estimator);
 CREATE OR REPLACE MACRO ldp.range_share(report, m, low, high, estimator := 'ibu', keep := true) AS
-    ldp.range_share_counts(histogram(report) FILTER (WHERE keep), m, low, high, estimator := estimator);
+    ldp.range_share_counts(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), m, low, high, estimator := estimator);
 
 COMMENT ON MACRO ldp.mean IS 'aggregate: the mean of the values, with its error and interval';
 COMMENT ON MACRO ldp.mean_counts IS 'the same from counts';

@@ -6,7 +6,7 @@ CREATE OR REPLACE MACRO ldp._any
 
 -- Counts of (level, report) pairs; they add up with ldp.merge.
 CREATE OR REPLACE MACRO ldp.mixed_counts(report, level, keep := true) AS
-    histogram({'level': level, 'report': report}) FILTER (WHERE keep);
+    histogram({'level': level, 'report': report}) FILTER (WHERE try_cast(keep AS BOOLEAN));
 CREATE OR REPLACE MACRO ldp.ibu_mixed(report, level, mechanisms, estimator := 'ibu', keep := true) AS
     ldp._rows((ldp._any(mechanisms, mechanisms))."domain",
               __ldp_estimate(ldp.mixed_counts(report, level, keep := keep), __ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))));
@@ -18,7 +18,7 @@ CREATE OR REPLACE MACRO ldp.diagnose_mixed(report, level, mechanisms, keep := tr
 
 -- The order of a user's reports does not matter, so equal sets of them are counted together.
 CREATE OR REPLACE MACRO ldp.repeated_counts(reports, keep := true) AS
-    histogram(list_sort(list_filter(reports, lambda z: z IS NOT NULL))) FILTER (WHERE keep);
+    histogram(list_sort(list_filter(reports, lambda z: z IS NOT NULL))) FILTER (WHERE try_cast(keep AS BOOLEAN));
 CREATE OR REPLACE MACRO ldp.ibu_repeated(reports, m, estimator := 'ibu', keep := true) AS
     ldp._rows((m)."domain", __ldp_estimate(ldp.repeated_counts(reports, keep := keep),
                                            __ldp_repeated_plan(estimator, __ldp_mechanism(m))));

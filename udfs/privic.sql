@@ -14,7 +14,7 @@ CREATE OR REPLACE MACRO ldp._step(m, found) AS list_transform([{'m': m, 'found':
     END
 )[1];
 CREATE OR REPLACE MACRO ldp.privic_step(report, m, stop := 5, keep := true) AS
-    ldp._step(m, __ldp_privic([histogram(report) FILTER (WHERE keep)], [__ldp_mechanism(m)], stop::VARCHAR));
+    ldp._step(m, __ldp_privic([histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN))], [__ldp_mechanism(m)], stop::VARCHAR));
 CREATE OR REPLACE MACRO ldp.privic_step_counts(counts, m, stop := 5) AS
     ldp._step(m, __ldp_privic([counts], [__ldp_mechanism(m)], stop::VARCHAR));
 -- An aggregate over one row a cycle; IBU starts, and the next mechanism follows, from the latest.

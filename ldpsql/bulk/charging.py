@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.sources import Source
 from ldpsql.errors import DestinationExists, NotReleased, SourceRefused
-from ldpsql.ledger.guard import has_ledger
+from ldpsql.ledger.guard import ledger_files
 
 if TYPE_CHECKING:
     from ldpsql.ledger import Ledger
@@ -38,14 +38,16 @@ def charged(
 
     Raises:
         DestinationExists: where the ledger knows that this was published before.
-        NotReleased: where the connection has a ledger, and the run has none.
+        NotReleased: where the connection has a ledger, and the run has none or another.
 
     """
+    files = ledger_files(con)
+    if files and (charge is None or charge.ledger.path.resolve() not in files):
+        raise NotReleased(
+            "this connection draws only what its own ledger was charged for",
+            "pass charge=Charge(ledger, dataset) with that one",
+        )
     if charge is None:
-        if has_ledger(con):
-            raise NotReleased(
-                "this connection draws only what its ledger was charged for", "pass charge=Charge(ledger, dataset)"
-            )
         return ""
     users = None
     if charge.user is not None:

@@ -123,6 +123,10 @@ def from_doubles(table: NDArray[np.float64], exponent: Fraction) -> DenseChannel
 
     """
     used = np.flatnonzero(table.any(axis=0))
+    if len(used) < 2:
+        raise InvalidParameter(
+            "every value would give the same report", "blahut_arimoto keeps rare reports with mixing above 0"
+        )
     grown = exp_below(exponent)
     floor = int(-(-(grown + 1) // (grown - 1)))
     if floor * len(used) >= TOTAL >> 1:

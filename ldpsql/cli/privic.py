@@ -40,11 +40,18 @@ def privic(
     Example: ldpsql privic places.parquet --state run.duckdb --beta 1 --columns 24 --rows 16 --page run.html
     """
     from ldpsql import privic as cycling
+    from ldpsql.errors import NotReleased
+    from ldpsql.ledger.configured import configured_path
     from ldpsql.pages import needs_extra
     from ldpsql.sql import quoted
 
     if page:
         needs_extra()
+    if configured_path() is not None:
+        raise NotReleased(
+            "the settings name a ledger, and this command charges none for its cycles",
+            "run each cycle in SQL, ldp.perturb and ldp.privic_step, inside of: with ldpsql.release(con, ...)",
+        )
     cell = _cell(bounds, columns, rows, lon, lat, nearest=nearest) if bounds else quoted(column)
     mechanism = cycling.start(beta, range(columns * rows), columns=columns, iterations=iterations, mixing=mixing)
     found = cycling.collect(source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_tell)

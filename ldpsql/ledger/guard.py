@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
 
 import pyarrow as pa
@@ -98,15 +99,15 @@ def guard_of(con: DuckDBPyConnection, name: str = "ldp") -> Guard | None:
     return None if number is None else GUARDS.thing(number)
 
 
-def has_ledger(con: DuckDBPyConnection) -> bool:
-    """Tell whether a catalog of ldpsql on a connection has a ledger, whatever the catalog's name is."""
+def ledger_files(con: DuckDBPyConnection) -> set[Path]:
+    """Return the files of the ledgers that a connection has, whatever the names of the catalogs of ldpsql are."""
     with con.cursor() as cursor:
         named = (
             "SELECT DISTINCT database_name FROM duckdb_functions() WHERE function_name = '_guard' AND function_type = 'macro'"
         )
         catalogs = [name for (name,) in cursor.execute(named).fetchall()]
     guards = [guard_of(con, name) for name in catalogs]
-    return any(guard is not None and guard.ledger is not None for guard in guards)
+    return {guard.ledger.path.resolve() for guard in guards if guard is not None and guard.ledger is not None}
 
 
 @contextmanager

@@ -15,14 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
-from ldpsql.errors import KeyUnusable
+from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.pairs.sets import PairSets
 from ldpsql.randomness import Words
 
 _HEAD = "ldpsql-key-1"
@@ -35,6 +37,10 @@ class Key:
     """A secret key; it never shows itself. ``fingerprint`` is public and tells it from other keys."""
 
     secret: bytes = field(repr=False)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: a pickle is a file or a message with the secret in it."""
+        raise KeyUnusable("a key is not handed to another process", "read it from its file there")
 
     @property
     def fingerprint(self) -> str:
@@ -109,7 +115,14 @@ class Key:
             people: whose they are, as bytes.
             name: which column this is: two columns with one name and one mechanism give equal reports for equal values.
 
+        Raises:
+            InvalidParameter: for a mechanism over sets of pairs, whose values are too many to number.
+
         """
+        if isinstance(mechanism.values, PairSets):
+            raise InvalidParameter(
+                "there are no permanent reports of sets of pairs", "perturb them once, into a table or a file"
+            )
         codes = mechanism.values.codes(column, null_code=mechanism.null_code, outside_code=mechanism.outside_code)
         told = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
         purpose = blake2b(told, digest_size=_SIZE).digest()
