@@ -39,6 +39,7 @@ $(LOWEST_STAMP): pyproject.toml tests/lowest.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(PYTHON) -m tests.lowest > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
+	$(LOWEST)/bin/python -m pip install --quiet --no-deps --editable examples/ldpsql-coin
 	touch $(LOWEST_STAMP)
 
 test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are allowed; `make test` has the newest
