@@ -1,6 +1,7 @@
 """``python -m benchmarks [--quick] [NAME ...]``: run the benchmarks, print their figures, write ``benchmarks/results.json``.
 
 A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; nothing else names it.
+Linear algebra runs in one thread: more of them gain nothing on small matrices and meet whatever else runs.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ def names() -> list[str]:
 
 
 def run(name: str, *, quick: bool) -> list[Figure]:
-    """Return the figures of one module; none where a package that it compares with is not installed, or it has none."""
+    """Return the figures of one module; none where a package that it compares with is not installed."""
     try:
         module = import_module(f"benchmarks.{name}")
     except ModuleNotFoundError as error:
         print(f"{name}: skipped, {error.name} is not installed (pip install 'ldpsql[peers]')", file=sys.stderr)
         return []
-    return list(module.figures(quick)) if hasattr(module, "figures") else []
+    if not hasattr(module, "figures"):
+        raise SystemExit(f"benchmarks/{name}.py has no function figures(quick: bool) -> list[Figure]")
+    return list(module.figures(quick))
 
 
 def machine() -> dict[str, object]:
@@ -60,6 +63,8 @@ def main() -> None:
     unknown = set(given.names) - set(names())
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before NumPy is imported
     rows: list[tuple[str, Figure]] = []
     for name in given.names or names():
         found = [(name, figure) for figure in run(name, quick=given.quick)]

@@ -1,35 +1,27 @@
 """Speed of certified maximum likelihood, as ratios against plain IBU with the same kernels in the same run, one thread.
 
-``python benchmarks/estimation.py [large]``: CPU seconds to a certified gap of 1e-9, next to what IBU would take to the same
-gap: its steps are timed and, from its gap after 100 of them, extrapolated at the rate at which it converges in the end. That
-is 1 - min(l, 1 - g), with l the smallest eigenvalue of D^1/2 H D^1/2, D = diag(theta) and H the curvature among the values with
-shares, and g the largest one of the others. ``large`` adds ten million reports of support sets over 1,000 values (about 4 GB
-and some minutes) and 60,000 random problems. Prints a table and writes ``benchmarks/estimation.json``.
+CPU seconds to a certified gap of 1e-9, next to what IBU would take to the same gap: its steps are timed and, from its gap after
+100 of them, extrapolated at the rate at which it converges in the end. That is 1 - min(l, 1 - g), with l the smallest
+eigenvalue of D^1/2 H D^1/2, D = diag(theta) and H the curvature among the values with shares, and g the largest one of the
+others. Ten million reports of support sets over 1,000 values (3 GiB and ten minutes, most of them drawing) and 60,000 random
+problems are left out of a quick run.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from time import process_time
+from typing import TypeVar
 
-for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[threads] = "1"  # before NumPy is imported
+import numpy as np
 
-import json  # noqa: E402
-import platform  # noqa: E402
-import resource  # noqa: E402
-import sys  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
-from importlib.metadata import version  # noqa: E402
-from pathlib import Path  # noqa: E402
-from time import process_time  # noqa: E402
-
-import numpy as np  # noqa: E402
-
-from ldpsql import Fit, Likelihood, Status  # noqa: E402
-from ldpsql.channels import SetChannel  # noqa: E402
-from ldpsql.counting import operator_of  # noqa: E402
-from ldpsql.mechanism import certify  # noqa: E402
-from ldpsql.operators import (  # noqa: E402
+from benchmarks.figures import Figure, at_least, at_most, peak_mebibytes
+from ldpsql import Fit, Likelihood, Status
+from ldpsql.channels import SetChannel
+from ldpsql.counting import operator_of
+from ldpsql.mechanism import certify
+from ldpsql.operators import (
     DenseOperator,
     Floats,
     KeepOrSpreadOperator,
@@ -40,10 +32,12 @@ from ldpsql.operators import (  # noqa: E402
     packed,
     stacked,
 )
-from ldpsql.registry import registry  # noqa: E402
-from ldpsql.solver.mle import em_step, maximum_likelihood, uniform  # noqa: E402
-from ldpsql.solver.objective import Point  # noqa: E402
+from ldpsql.registry import registry
+from ldpsql.solver.mle import em_step, maximum_likelihood, uniform
+from ldpsql.solver.objective import Point
+from ldpsql.uncertainty import intervals
 
+T = TypeVar("T")
 TOLERANCE = 1e-9
 STEPS = 100  # of IBU that are timed
 MOST_ACTIVE = 2000  # values with shares of which eigenvalues are taken
@@ -153,25 +147,35 @@ def solved(likelihood: Likelihood) -> tuple[float, float, Fit]:
     return float(np.median(times)), float(likelihood.gap(fit.theta)[0]), fit
 
 
-def groups() -> list[dict[str, object]]:
-    """Return milliseconds a group, for many groups of one channel."""
+def clocked(work: Callable[[], T]) -> tuple[float, T]:
+    """Return the CPU seconds of some work, the median of three, and what came of it."""
+    times = []
+    for _ in range(3):
+        start = process_time()
+        out = work()
+        times.append(process_time() - start)
+    return float(np.median(times)), out
+
+
+def groups() -> list[Figure]:
+    """Return the time of a group, for many groups of one channel, with and without errors."""
     out = []
     for size, count, asked in ((10, 5000, 0.06), (32, 2000, 0.2), (100, 200, 1.0)):
         table = np.exp(-0.5 * np.abs(np.arange(size)[:, None] - np.arange(size)))
         op = DenseOperator(table / table.sum(axis=1, keepdims=True))
         counts = RNG.multinomial(1000, RNG.dirichlet(np.full(size, 0.3), count) @ op.matrix()).astype(np.float64)
-        start = process_time()
-        fit = maximum_likelihood(Likelihood(op, counts))
-        took = (process_time() - start) / count * 1e3
-        certified = sum(status is Status.CERTIFIED for status in fit.status)
+        likelihood = Likelihood(op, counts)
+        took, fit = clocked(partial(maximum_likelihood, likelihood))
+        with_errors, _ = clocked(partial(intervals, likelihood, fit, 0.95))
+        what = f"{count} groups, K={size}, dense"
+        out.append(at_most(f"{what}: a group", took / count * 1e3, asked, "ms"))
+        out.append(Figure(f"{what}: intervals of a group", with_errors / count * 1e3, "ms"))
         out.append(
-            {"what": f"{count} groups, K={size}, dense", "ms_each": took, "asked": asked, "certified": certified / count}
+            at_least(f"{what}: certified", float(np.mean([status is Status.CERTIFIED for status in fit.status])), 1.0, "")
         )
     counts = RNG.poisson(10, (100_000, 100)).astype(np.float64)
-    start = process_time()
-    maximum_likelihood(Likelihood(KeepOrSpreadOperator(100, 0.03, 0.97 / 99), counts))
-    took = (process_time() - start) / 100
-    out.append({"what": "100,000 groups, K=100, k-RR", "ms_each": took, "asked": 0.01, "certified": 1.0})
+    took, _ = clocked(partial(maximum_likelihood, Likelihood(KeepOrSpreadOperator(100, 0.03, 0.97 / 99), counts)))
+    out.append(at_most("100,000 groups, K=100, k-RR: a group", took * 10, 10.0, "us"))
     return out
 
 
@@ -186,41 +190,30 @@ def random_problems(count: int) -> float:
     return done / count
 
 
-def main(*, large: bool) -> None:
-    """Measure, print and write."""
-    rows: list[dict[str, object]] = []
-    heads = ("seconds", "asked", "gap", "steps", "IBU step", "IBU steps", "ratio")
-    print(f"{'certified gap 1e-9, one thread':<44}", *(f"{head:>9}" for head in heads))
+_LARGE = """
+from benchmarks.estimation import sets, solved
+seconds, gap, _ = solved(sets("olh(1, DOMAIN, seeds='private')", 1000, 10_000_000))
+assert gap <= 1e-9"""
+
+
+def large() -> list[Figure]:
+    """Return what ten million support sets take, in a process of their own, and the share of random problems solved."""
+    peak, seconds, _ = peak_mebibytes(_LARGE)
+    return [
+        at_most("OLH K=1000, n=1e7", seconds, 180, "s"),
+        at_most("OLH K=1000, n=1e7: peak memory", peak, 4096, "MiB"),
+        at_least("60,000 random and degenerate problems: certified", random_problems(60_000), 1.0, ""),
+    ]
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Return seconds, gaps and ratios to plain IBU of every problem, then groups, then what is large."""
+    found = []
     for what, make, asked in problems():
         likelihood = make()
         took, gap, fit = solved(likelihood)
-        steps, status = fit.iterations[0], fit.status[0]
+        found += [at_most(what, took, asked, "s"), at_most(f"{what}: gap", gap, TOLERANCE, "")]
         each, needed = steps_of_ibu(likelihood, fit.theta)
-        rows.append(
-            {"what": what, "seconds": took, "asked": asked, "gap": gap, "status": status.value, "ratio": each * needed / took}
-        )
-        shown = (f"{took:.4f}", asked, f"{gap:.0e}", steps, f"{each:.5f}", f"{needed:.0e}", f"{each * needed / took:.0e}")
-        print(f"{what:<44}", *(f"{figure:>9}" for figure in shown), flush=True)
-    for row in groups():
-        rows.append(row)
-        print(
-            f"{row['what']:<44} {row['ms_each']:>8.4f} ms a group, asked {row['asked']}, certified {row['certified']}",
-            flush=True,
-        )
-    if large:
-        took, gap, fit = solved(sets("olh(1, DOMAIN, seeds='private')", 1000, 10_000_000))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        rows.append(
-            {"what": "OLH K=1000, n=1e7", "seconds": took, "asked": 180, "gap": gap, "status": fit.status[0].value, "GiB": peak}
-        )
-        print(f"OLH K=1000, n=1e7: {took:.0f} s, gap {gap:.0e}, {fit.iterations[0]} steps, peak {peak:.1f} GiB", flush=True)
-        print(f"random and degenerate problems certified: {random_problems(60_000):.6f} of 60,000", flush=True)
-    versions = {name: version(name) for name in ("ldpsql", "numpy", "scipy")}
-    about = {"python": platform.python_version(), "machine": platform.machine(), **versions}
-    Path(__file__).with_suffix(".json").write_text(
-        json.dumps({"about": about, "rows": rows}, indent=2) + "\n", encoding="utf-8"
-    )
-
-
-if __name__ == "__main__":
-    main(large="large" in sys.argv[1:])
+        if np.isfinite(needed):
+            found.append(Figure(f"{what}: IBU against it", each * needed / took))
+    return found + groups() + ([] if quick else large())

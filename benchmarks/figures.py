@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 Work = Callable[[], object]
+DATA = Path(os.environ.get("LDPSQL_BENCHMARK_DATA", Path(__file__).parents[2] / "shared" / "data"))  # public files
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,14 @@ def at_most(what: str, value: float, most: float, unit: str = "x") -> Figure:
 def at_least(what: str, value: float, least: float, unit: str = "x") -> Figure:
     """Return a figure that is to be large."""
     return Figure(what, value, unit, f"at least {least:g} {unit}", least=least)
+
+
+def public_file(name: str) -> Path | None:
+    """Return a file of the folder of public data; None, and a word about it, where it is absent."""
+    if (file := DATA / name).is_file():
+        return file
+    print(f"{name} is not in the folder LDPSQL_BENCHMARK_DATA: figures left out", file=sys.stderr)
+    return None
 
 
 def cpu_clock() -> float:

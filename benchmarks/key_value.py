@@ -1,11 +1,10 @@
 """Key-value mechanisms: errors against theory, maximum likelihood against inversion, and speed against plain NumPy.
 
-Run with the Parquet file of ratings (columns key and rating) as an argument for the part on real sparse data.
+The part on real sparse data needs the public ratings of clothing. Errors of few rounds are themselves random: by a tenth.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from itertools import product
 from math import exp
@@ -17,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import ldpsql
+from benchmarks.figures import Figure, at_most, public_file
 from ldpsql import certify
 from ldpsql.channels import KeyValue, Sets, SignedBits
 from ldpsql.counting import operator_of
@@ -27,7 +27,21 @@ from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import Shown, shown
 from ldpsql.registry import registry
 
+RATINGS = "ecommerce_clothing_key_rating.parquet"
+CLOSE = 1.25  # of a variance to one found in some hundred rounds of a few keys
 Floats = NDArray[np.float64]
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Return all figures."""
+    ratings = public_file(RATINGS)
+    return [
+        *accuracy(60 if quick else 300),
+        *unary_against_randomised_response(2 if quick else 20),
+        *([] if ratings is None or quick else sparse(str(ratings))),
+        *speed(100_000 if quick else 500_000),
+        *piecewise(3 if quick else 10),
+    ]
 
 
 def made(name: str, epsilon: float, keys: int, padding: int) -> tuple[KeyValueMechanism, KeyValue]:
@@ -70,11 +84,9 @@ def theory(seen: Shown, held: NDArray[np.bool_], values: Floats, padding: int) -
     return padding**2 * of_share / seen.lift**2, of_mean / total**2
 
 
-def accuracy() -> None:
-    """Print mean squared errors as ratios to the variances of the theory, which at epsilon 0.5 takes more users."""
-    keys, rounds = 4, 300
-    print(f"{keys} keys, {rounds} rounds: mean squared error / variance of the theory")
-    print("| mechanism | padding | epsilon | frequency | frequency (paper's variance) | mean |\n|---|---|---|---|---|---|")
+def accuracy(rounds: int) -> list[Figure]:
+    """Return mean squared errors as ratios to variances, of the theory and the paper's; at epsilon 0.5 it takes more users."""
+    keys, out = 4, []
     for padding, epsilon in product((1, 3), (0.5, 1, 2, 4)):
         n = 200_000 if epsilon < 1 else 40_000
         sets, held, values = people(n, keys, padding)
@@ -94,33 +106,35 @@ def accuracy() -> None:
             of_frequency, of_mean = theory(found[0], held, values, padding)
             square = ((frequencies - truth) ** 2).mean(axis=0)
             far = ((means - values) ** 2).mean(axis=0)
-            ratios = [(square / of_frequency).mean(), (square / paper).mean(), (far / of_mean).mean()]
-            print(f"| {name} | {padding} | {epsilon} | " + " | ".join(f"{ratio:.3f}" for ratio in ratios) + " |")
+            what = f"{name}, padding {padding}, epsilon {epsilon}: mean squared error of"
+            out += [
+                at_most(f"{what} frequencies / variance of the theory", (square / of_frequency).mean(), CLOSE),
+                Figure(f"{what} frequencies / variance of the paper", (square / paper).mean()),
+                at_most(f"{what} means / variance of the theory", (far / of_mean).mean(), CLOSE),
+            ]
+    return out
 
 
-def unary_against_randomised_response() -> None:
-    """Print the errors of both responses with long padding."""
+def unary_against_randomised_response(rounds: int) -> list[Figure]:
+    """Return the errors of both responses with long padding."""
     keys, padding, n = 20, 3, 400_000
     sets, held, _ = people(n, keys, padding)
-    errors = {}
+    errors = []
     for name in ("pckv_ue", "pckv_grr"):
         mechanism, channel = made(name, 1, keys, padding)
-        found = [shown(mechanism, likelihood(mechanism, channel, sets)).drawn[0, :keys] * padding for _ in range(20)]
-        errors[name] = np.abs(np.array(found) - held.mean(axis=0)).mean()
-    print(
-        f"\n20 keys, padding 3, 400,000 users, epsilon 1: mean absolute error of frequencies "
-        f"{errors['pckv_ue']:.4f} (pckv_ue), {errors['pckv_grr']:.4f} (pckv_grr)"
-    )
+        found = [shown(mechanism, likelihood(mechanism, channel, sets)).drawn[0, :keys] * padding for _ in range(rounds)]
+        errors.append(float(np.abs(np.array(found) - held.mean(axis=0)).mean()))
+    what = "pckv_ue / pckv_grr, 20 keys, padding 3, 400,000 users, epsilon 1: mean absolute error of frequencies"
+    return [at_most(what, errors[0] / errors[1], 1.0)]
 
 
-def sparse(path: str) -> None:
-    """Print what other estimators gain on many keys with few ratings each."""
+def sparse(path: str) -> list[Figure]:
+    """Return what other estimators gain on many keys with few ratings each, the top 50 of which are looked at."""
     ratings = pl.read_parquet(path)
     users = ratings.select(pl.concat_list(pl.struct("key", value=pl.col("rating").cast(pl.Float64)))).to_series()
     top = ratings.group_by("key").agg(pl.len(), pl.col("rating").mean()).sort("len", descending=True).head(50)
     keys = ratings["key"].unique().sort().to_list()
-    print(f"\n{len(ratings):,} users, {len(keys):,} keys, epsilon 1, top 50 keys, 10 rounds: mean squared error / unbiased one")
-    print("| mechanism | estimator | frequency | mean |\n|---|---|---|---|")
+    out = []
     for name, estimators in (("pckv_grr", ("ibu", "empirical_bayes")), ("pckv_ue", ("empirical_bayes",))):
         mechanism = registry().mechanism({"mechanism": name, "epsilon": 1, "keys": keys, "low": 1, "high": 5})
         errors: dict[str, list[tuple[float, float]]] = {}
@@ -136,7 +150,9 @@ def sparse(path: str) -> None:
         base = np.mean(errors["unbiased"], axis=0)
         for estimator in estimators:
             ratio = np.mean(errors[estimator], axis=0) / base
-            print(f"| {name} | {estimator} | {ratio[0]:.3f} | {ratio[1]:.3f} |")
+            what = f"{name}, {len(ratings):,} users, {len(keys):,} keys: {estimator} / unbiased, mean squared error of"
+            out += [Figure(f"{what} frequencies", ratio[0]), Figure(f"{what} means", ratio[1])]
+    return out
 
 
 def numpy_reference(
@@ -181,15 +197,13 @@ def seconds(run: Callable[[], object]) -> float:
     return median(times)
 
 
-def speed() -> None:
-    """Print rows a second, beside plain NumPy on the same sets."""
-    keys, padding, n = 100, 3, 500_000
+def speed(n: int) -> list[Figure]:
+    """Return rows a second, beside plain NumPy on the same sets."""
+    keys, padding, out = 100, 3, []
     sets, _, _ = people(n, keys, padding)
     rng = np.random.default_rng()
     one = seconds(lambda: numpy_reference(rng, sets, keys, padding, 1.0))
     many = seconds(lambda: numpy_unary(rng, sets, keys, padding, 1.0))
-    print(f"\n{n:,} users, {keys} keys, padding {padding}: million rows/s")
-    print("| mechanism | draw | plain NumPy | ratio | SQL, one thread |\n|---|---|---|---|---|")
     with ldpsql.connect() as con:
         con.execute("SET threads = 1")
         con.execute(
@@ -201,36 +215,30 @@ def speed() -> None:
             draw = seconds(lambda channel=channel: channel.draw(sets))
             sql = seconds(lambda: con.execute("CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(pairs, m()) FROM users"))
             plain = many if name == "pckv_ue" else one
-            print(f"| {name} | {n / draw / 1e6:.2f} | {n / plain / 1e6:.2f} | {plain / draw:.2f} | {n / sql / 1e6:.2f} |")
+            what = f"{name}, {keys} keys, padding {padding}"
+            out += [
+                Figure(f"{what}: draws", n / draw / 1e6, "M rows/s"),
+                Figure(f"{what}: draws against plain NumPy", plain / draw),
+                Figure(f"{what}: SQL in one thread", n / sql / 1e6, "M rows/s"),
+            ]
+    return out
 
 
-def piecewise() -> None:
-    """Print errors of means of rare keys by the sign and by the piecewise mechanism, with and without mixture reduction."""
-    n, keys, rounds = 20_000, 4, 10
+def piecewise(rounds: int) -> list[Figure]:
+    """Return errors of means of rare keys by the sign and by the piecewise mechanism, with and without mixture reduction."""
+    n, keys, out = 20_000, 4, []
     rng = np.random.default_rng()
     shares = np.array([0.6, 0.3, 0.07, 0.03])
     key = rng.choice(keys, n, p=shares).astype(np.int32)
     values = np.clip(rng.normal(np.linspace(0.4, -0.4, keys)[key], 0.2), -1, 1)
     sets = Sets(np.arange(n + 1), key, (values + 1) / 2)
     truth = np.array([values[key == k].mean() for k in range(keys)])
-    print(f"\n{n:,} users, {keys} keys of shares {shares.tolist()}, {rounds} rounds: mean squared error of the means")
-    print("| epsilon | sign, unbiased | sign, ibu | sign, em_mr | piecewise, unbiased | piecewise, ibu | piecewise, em_mr |")
-    print("|---|---|---|---|---|---|---|")
     for epsilon in (0.5, 1):
-        cells = []
         for name in ("pckv_grr", "pckv_pm"):
             mechanism, channel = made(name, epsilon, keys, 1)
             drawn = [likelihood(mechanism, channel, sets) for _ in range(rounds)]
             for estimator in ("inv", "ibu", "em_mr"):
                 means = [estimate_key_value(mechanism, one, registry().estimator(estimator)).means[0, :keys] for one in drawn]
-                cells.append(((np.array(means) - truth) ** 2).mean())
-        print(f"| {epsilon} | " + " | ".join(f"{cell:.4f}" for cell in cells) + " |")
-
-
-if __name__ == "__main__":
-    accuracy()
-    unary_against_randomised_response()
-    for path in sys.argv[1:]:
-        sparse(path)
-    speed()
-    piecewise()
+                what = f"{name}, {n:,} users, keys of shares {shares.tolist()}, epsilon {epsilon}, {estimator}"
+                out.append(Figure(f"{what}: mean squared error of means", ((np.array(means) - truth) ** 2).mean(), ""))
+    return out

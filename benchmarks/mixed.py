@@ -1,20 +1,19 @@
 """Speed of reports of several mechanisms and of numbers about distributions: CPU time, as ratios within one run.
 
-``python benchmarks/mixed.py [MILLIONS]``: so many million rows (default 10), K = 100 values, three levels of epsilon.
+Ten million rows, K = 100 values, three levels of epsilon; a quick run takes one million.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 from time import process_time
 
 import numpy as np
 import pyarrow as pa
 
 import ldpsql
+from benchmarks.figures import Figure, at_least, at_most, in_turns
 from ldpsql import Mechanism
 from ldpsql.counting import likelihoods, operator_of
 from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood
@@ -24,24 +23,20 @@ from ldpsql.mixed import Mixed
 from ldpsql.operators import Floats, StackOperator
 from ldpsql.registry import registry
 
-REPEATS = 5
 GROUPS = 200
 
 
+def figures(quick: bool) -> list[Figure]:
+    """Return all figures."""
+    return [*levels(1 if quick else 10), *families(), *numbers()]
+
+
 def cpu(*calls: Callable[[], object]) -> list[float]:
-    """Return the median CPU seconds of each call, run in turns."""
-    rounds = []
-    for _ in range(REPEATS):
-        row = []
-        for call in calls:
-            start = process_time()
-            call()
-            row.append(process_time() - start)
-        rounds.append(row)
-    return [median(times) for times in zip(*rounds, strict=True)]
+    """Return the median CPU seconds of each call of this process, run in turns."""
+    return in_turns(*calls, clock=process_time)
 
 
-def levels(millions: int) -> None:
+def levels(millions: int) -> list[Figure]:
     """Measure ibu_mixed against plain grouping by level and report, and perturb_mixed against perturb."""
     con = ldpsql.connect()
     rows = millions * 1_000_000
@@ -58,15 +53,19 @@ def levels(millions: int) -> None:
         lambda: con.execute("SELECT level, x, count(*) FROM r GROUP BY ALL").fetchall(),
         lambda: con.execute("SELECT ldp.ibu_mixed(x, level, ms()) FROM r").fetchall(),
     )
-    print(f"ibu_mixed: {rows / mixed / 1e6:.1f} M rows/s, {mixed / grouped:.2f} x GROUP BY level, report")
     alone, drawn = cpu(
         lambda: con.execute("SELECT count(ldp.perturb(x, ldp.krr(1, range(100)))) FROM p").fetchall(),
         lambda: con.execute("SELECT count(ldp.perturb_mixed(x, level, ms())) FROM p").fetchall(),
     )
-    print(f"perturb_mixed: {rows / drawn / 1e6:.1f} M rows/s, {drawn / alone:.2f} x perturb")
+    return [
+        at_least("ibu_mixed", millions / mixed, 5, "M rows/s"),
+        Figure("ibu_mixed against GROUP BY level, report", mixed / grouped),
+        Figure("perturb_mixed", millions / drawn, "M rows/s"),
+        Figure("perturb_mixed against perturb", drawn / alone),
+    ]
 
 
-def families() -> None:
+def families() -> list[Figure]:
     """Certify the maximum for OUE, OLH, k-RR and the geometric mechanism together, 30,000 reports each."""
     texts = ("oue(1, {})", "olh(1, {}, seeds='private')", "krr(1, {})", "truncated_geometric(0.1, 0, 99)")
     made = [registry().mechanism(text.format(list(range(100)))) for text in texts]
@@ -81,11 +80,14 @@ def families() -> None:
     source = Mixed(certify(registry().mechanism("krr(1, [1, 2, 3, 4])")).values, tuple(made))
     found = estimate_likelihood(source, whole, registry().estimator("ibu"))
     (took,) = cpu(lambda: registry().estimator("ibu").fit(whole))
-    print(f"OUE + OLH + k-RR + geometric, n = 1.2e5, K = 100: {took:.3f} s, gap {whole.gap(found.fit.theta)[0]:.1e}")
+    what = "OUE + OLH + k-RR + geometric, n=1.2e5, K=100"
+    gap = float(whole.gap(found.fit.theta)[0])
+    return [Figure(what, took, "s"), at_most(f"{what}: gap", gap, 1e-9, "")]
 
 
-def numbers() -> None:
+def numbers() -> list[Figure]:
     """Measure the numbers of groups of 2,000 reports, K = 100."""
+    found = []
     for text in (f"krr(1, {list(range(100))})", "truncated_geometric(0.1, 0, 99)"):
         mechanism = registry().mechanism(text)
         truth = 0.9 ** np.arange(100)
@@ -94,9 +96,10 @@ def numbers() -> None:
         kinds: tuple[Functional, ...] = (Mean(), Variance(), Quantile(0.5))
         calls = [partial(measured, estimate, kind) for kind in kinds]
         took = cpu(estimate, partial(with_intervals, estimate), *calls)
-        names = ("ibu", "with intervals", "mean", "variance", "quantile")
-        shown = [f"{name} {seconds / GROUPS * 1e3:.3f}" for name, seconds in zip(names, took, strict=True)]
-        print(f"{mechanism.name}, milliseconds a group: {', '.join(shown)}")
+        names = ("ibu", "ibu and intervals", "ibu and mean", "ibu and variance", "ibu and quantile")
+        for name, seconds in zip(names, took, strict=True):
+            found.append(Figure(f"{mechanism.name}, K=100, {name}: a group", seconds / GROUPS * 1e3, "ms"))
+    return found
 
 
 def estimated(mechanism: Mechanism, counts: Floats) -> Estimates:
@@ -112,9 +115,3 @@ def with_intervals(estimate: Callable[[], Estimates]) -> object:
 def measured(estimate: Callable[[], Estimates], functional: Functional) -> object:
     """Estimate all groups, and measure one number of each."""
     return functional.measure(estimate())
-
-
-if __name__ == "__main__":
-    levels(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
-    families()
-    numbers()

@@ -1,17 +1,12 @@
 """PRIVIC on the San Francisco locations: the paper's table 3 again, what pooling and mixing gain, and the time of a cycle.
 
-``python benchmarks/privic.py GRID.csv [ROUNDS]``, with the columns cell and n_as_used of the authors' grid of 24 x 16 cells:
-all 123,025 locations report in every cycle. Source of the table: Biswas, Palamidessi, "PRIVIC", PETS 2024. Times are
-processor seconds, the median of a few runs. Writes ``benchmarks/privic.json``.
+Needs the authors' grid of 24 x 16 cells: all 123,025 locations report in every cycle. Source of the table: Biswas, Palamidessi,
+"PRIVIC", PETS 2024. Times are processor seconds, the median of a few runs.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
 from fractions import Fraction
-from pathlib import Path
 from statistics import mean, median
 from time import process_time
 
@@ -19,12 +14,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from benchmarks.figures import Figure, at_most, public_file
 from ldpsql import certify
 from ldpsql.certificate import certificate
 from ldpsql.distances import emd
 from ldpsql.metric import Grid
 from ldpsql.privic import start, step
 
+GRID = "gowalla_sf_privic_grid.csv"
 COLUMNS = 24
 CELLS = Grid(COLUMNS, 16, Fraction(1))  # distances count sides of cells, as in the paper
 # Mean of the five rounds of table 3, rows 2 to 8: after cycles 1 to 7; row 1 is the distance before any.
@@ -33,6 +30,7 @@ TABLE_3 = {
     "0.5": [0.80181, 0.65564, 0.57071, 0.51615, 0.48109, 0.45539, 0.43636],
 }
 BEFORE = 7.37595
+TOLERATED = 1.1  # the table is the mean of five random rounds
 STYLES: dict[str, tuple[float, str, bool]] = {  # mixing, stop, pool
     "as published": (0.0, "5", False),
     "mixing": (0.1, "5", False),
@@ -82,27 +80,20 @@ def cycle_seconds(counts: np.ndarray, repeats: int = 7) -> dict[str, float]:
     return {name: median(seconds) for name, seconds in times.items()}
 
 
-def main(grid: Path, rounds: int) -> None:
-    """Measure, print and write."""
-    counts = pl.read_csv(grid).sort("cell")["n_as_used"].to_numpy()
+def figures(quick: bool) -> list[Figure]:
+    """Return the distances after the cycles against the published ones, those of other styles, and the times of a cycle."""
+    file = public_file(GRID)
+    if file is None:
+        return []
+    counts, rounds = pl.read_csv(file).sort("cell")["n_as_used"].to_numpy(), 1 if quick else 5
     uniform = emd(np.full(len(counts), 1 / len(counts)), counts / counts.sum(), CELLS)
-    print(f"before the first cycle: {uniform:.5f}, published {BEFORE}")
-    published, gains = {}, {}
+    found = [at_most("before the first cycle, distance against the paper's", uniform / BEFORE, 1.001)]
     for beta, table in TABLE_3.items():
         runs = [distances(counts, beta, "as published") for _ in range(rounds)]
-        means = [mean(after) for after in zip(*runs, strict=True)]
-        published[beta] = {"here": means, "published": table, "rounds": runs}
-        print(f"\nbeta {beta}, mean of {rounds} rounds\n{'row':>4} {'here':>8} {'published':>10} {'ratio':>7}")
-        for row, (ours, theirs) in enumerate(zip(means, table, strict=True), start=2):
-            print(f"{row:>4} {ours:>8.5f} {theirs:>10.5f} {ours / theirs:>7.4f}")
-        gains[beta] = {style: mean(distances(counts, beta, style)[-1] for _ in range(min(rounds, 3))) for style in STYLES}
-        print("".join(f"\n{style:<28} {value:.4f}" for style, value in gains[beta].items()))
-    seconds = cycle_seconds(counts)
-    print("\nprocessor seconds: " + ", ".join(f"{name} {value:.3f}" for name, value in seconds.items()))
-    about = {"python": platform.python_version(), "machine": platform.machine(), "rounds": rounds}
-    results = {"about": about, "before": uniform, "table 3": published, "row 8": gains, "seconds": seconds}
-    Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=2), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 5)
+        for cycle, (after, published) in enumerate(zip(zip(*runs, strict=True), table, strict=True), start=1):
+            what = f"beta {beta}, cycle {cycle}: distance against the paper's, {rounds} rounds"
+            found.append(at_most(what, mean(after) / published, TOLERATED))
+        for style in ("pooling",) if quick else STYLES:
+            far = mean(distances(counts, beta, style)[-1] for _ in range(min(rounds, 3)))
+            found.append(Figure(f"beta {beta}, {style}: distance after 7 cycles", far, "cells"))
+    return found + [Figure(f"a {name}" if name == "cycle" else name, s, "s") for name, s in cycle_seconds(counts).items()]

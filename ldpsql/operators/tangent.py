@@ -7,15 +7,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.operators import positive
+
 Floats: TypeAlias = NDArray[np.float64]
 
 
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Invert the information among directions that sum to zero; tell the values it says nothing about."""
     size = len(information)
-    filled = _invertible(information)
-    if filled is not None:
-        inverse = np.linalg.inv(filled)
+    lower = _factor(information)
+    if lower is not None:
+        inverse = positive.inverse(lower)
         along = inverse.sum(axis=0)
         return inverse - np.outer(along, along) / along.sum(), np.zeros(size, dtype=np.bool_)
     eigenvalues, vectors = _tangent_spectrum(information)
@@ -25,9 +27,9 @@ def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Return V c for the columns of c, where V is `tangent_inverse`; tell those that the information says nothing about."""
-    filled = _invertible(information)
-    if filled is not None:
-        solved = np.linalg.solve(filled, np.column_stack([c, np.ones(len(c))]))
+    lower = _factor(information)
+    if lower is not None:
+        solved = positive.solved(lower, np.column_stack([c, np.ones(len(c))]))
         moved, along = solved[:, :-1], solved[:, -1:]
         return moved - along * (moved.sum(axis=0) / along.sum()), np.zeros(c.shape[1], dtype=np.bool_)
     eigenvalues, vectors = _tangent_spectrum(information)
@@ -36,14 +38,13 @@ def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bo
     return vectors @ (along / eigenvalues[:, None]), lost
 
 
-def _invertible(information: Floats) -> Floats | None:
-    """Give the information a curvature along (1, ..., 1) as well; None where Cholesky's factors show a lost direction."""
-    filled: Floats = information + information.trace() / len(information) ** 2
-    try:
-        pivots = np.linalg.cholesky(filled).diagonal() ** 2
-    except np.linalg.LinAlgError:
+def _factor(information: Floats) -> Floats | None:
+    """Return Cholesky's factor, with a curvature along (1, ..., 1) as well; None where its pivots show a lost direction."""
+    lower = positive.factor(information + information.trace() / len(information) ** 2)
+    if lower is None:
         return None
-    return filled if pivots.min() > 1e-8 * pivots.max() else None
+    pivots = lower.diagonal() ** 2
+    return lower if pivots.min() > 1e-8 * pivots.max() else None
 
 
 def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:

@@ -55,33 +55,46 @@ def maximum_likelihood(
     Groups of up to 32 values are solved together; closed forms and those take no counted steps.
     """
     limits = limits or Limits()
-    theta = likelihood.operator.maximum(likelihood.shares)
-    if theta is None:
-        theta, clear = _together(likelihood, tolerance)
-    else:
-        clear = np.ones(len(theta), dtype=np.bool_)
-    done, steps = clear & (likelihood.gap(theta) <= tolerance), np.zeros(len(theta), dtype=np.int64)
-    statuses = [Status.CERTIFIED] * len(theta)
-    for i in np.flatnonzero(~done):
-        one = likelihood.group(int(i))
-        first = uniform(one) if start is None else start[i : i + 1]
-        found, steps[i] = maximise(one, first, tolerance, limits=limits)
-        theta[i] = found[0]
-        statuses[i] = Status.CERTIFIED if one.gap(found)[0] <= tolerance else limits.status
+    theta, statuses = uniform(likelihood) if start is None else start.copy(), [Status.CERTIFIED] * len(likelihood.counts)
+    steps = np.zeros(len(theta), dtype=np.int64)
+    for first in range(0, len(theta), STACK):
+        group = np.arange(first, min(first + STACK, len(theta)))
+        part = likelihood.with_counts(likelihood.counts[group])
+        found, done = _at_once(part, tolerance)
+        theta[group[done]] = found[done]
+        left = group[~done]
+        if len(left) > 1 and start is None:
+            theta[left] = _em_together(part.with_counts(part.counts[~done]))
+        for i in left:
+            one = likelihood.group(int(i))
+            theta[i : i + 1], steps[i] = maximise(one, theta[i : i + 1], tolerance, limits=limits)
+            statuses[i] = Status.CERTIFIED if one.gap(theta[i : i + 1])[0] <= tolerance else limits.status
     return Fit(theta, steps, tuple(statuses))
 
 
-def _together(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Solve groups with few values in stacks, and tell which are done; leave others where they start."""
-    op, theta, clear = likelihood.operator, uniform(likelihood), np.zeros(len(likelihood.counts), dtype=np.bool_)
-    if op.inputs > SMALL or op.inputs**2 * op.outputs > MAX_TABLE:
-        return theta, clear
-    table, targets = op.matrix(), _targets(likelihood, tolerance)
-    seen = table.any(axis=0)
-    for start in range(0, len(theta), STACK):
-        part = slice(start, start + STACK)
-        theta[part], clear[part] = interior_maximum(table[:, seen], likelihood.shares[part][:, seen], targets[part])
-    return theta, clear
+def _at_once(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Solve all groups together, by a closed form or where they have few values; tell which are done."""
+    op = likelihood.operator
+    theta, clear = op.maximum(likelihood.shares), np.ones(len(likelihood.counts), dtype=np.bool_)
+    if theta is None:
+        if op.inputs > SMALL or op.inputs**2 * op.outputs > MAX_TABLE:
+            return uniform(likelihood), ~clear
+        table = op.matrix()
+        seen = table.any(axis=0)
+        theta, clear = interior_maximum(table[:, seen], likelihood.shares[:, seen], _targets(likelihood, tolerance))
+    return theta, clear & (likelihood.gap(theta) <= tolerance)
+
+
+def _em_together(likelihood: Likelihood) -> Floats:
+    """Return the groups after the first steps of IBU: cheaper together than one by one."""
+    theta = uniform(likelihood)
+    for _ in range(EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST):
+        theta = em_step(likelihood, theta)
+    return theta
+
+
+def _large(likelihood: Likelihood) -> bool:
+    return likelihood.operator.inputs * likelihood.operator.outputs > LARGE
 
 
 def _targets(likelihood: Likelihood, tolerance: float) -> Floats:
@@ -116,7 +129,7 @@ def maximise(
 def _begun(likelihood: Likelihood, start: Floats) -> Point:
     """Return the point after the first steps of IBU: many from the uniform distribution, one from any other."""
     point, size = Point(likelihood, start), likelihood.operator.inputs
-    steps = EM_STEPS_FIRST_LARGE if size * likelihood.operator.outputs > LARGE else EM_STEPS_FIRST
+    steps = EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST
     if point.phi == np.inf:
         point = point.at(0.999 * start + 0.001 / size)
     for _ in range(steps if np.ptp(start) == 0 else 1):

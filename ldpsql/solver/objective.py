@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats
 
+TINY = 1e-150  # stands for a chance of zero; its square does not underflow
+
 
 class Point:
     """A distribution of the values of one group, with phi, its gradient and its gap there, each computed when asked for."""
@@ -40,14 +42,17 @@ class Point:
     @cached_property
     def phi(self) -> float:
         """The objective; infinite where theta gives an observed report no chance."""
-        if (self.expected[self.seen] <= 0).any():
+        if ((self.expected <= 0) & self.seen).any():
             return np.inf
-        logs = np.log(self.expected, out=np.zeros_like(self.shares), where=self.seen)
-        return float(self.theta.sum() - self.shares @ logs)
+        return float(self.theta.sum() - self.shares @ np.log(self._divisor))
+
+    @cached_property
+    def _divisor(self) -> Floats:
+        return np.maximum(self.expected, TINY)
 
     @cached_property
     def _ratios(self) -> Floats:
-        return np.divide(self.shares, self.expected, out=np.zeros_like(self.shares), where=self.seen)
+        return self.shares / self._divisor
 
     @cached_property
     def gradient(self) -> Floats:
@@ -61,8 +66,7 @@ class Point:
 
     def curvature(self, among: NDArray[np.int64] | slice) -> Floats:
         """Return the second derivatives of phi by the values ``among``, for steps: of many reports from a sample."""
-        weights = np.divide(self._ratios, self.expected, out=np.zeros_like(self.shares), where=self.seen)
-        return self.operator.rough_curvature(weights, among)
+        return self.operator.rough_curvature(self._ratios / self._divisor, among)
 
     def em(self) -> Point:
         """Return the point after one step of IBU."""

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.operators import Floats
+from ldpsql.operators.positive import solution
 
 MAX_FACTORISATIONS = 25
 SWAP_ALL_LIVES = 5
@@ -31,11 +32,11 @@ def _block_pivoting(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) ->
     """
     fewest, lives = len(linear) + 1, SWAP_ALL_LIVES
     for _ in range(MAX_FACTORISATIONS):
-        x = np.zeros_like(linear)
-        try:
-            x[free] = np.linalg.solve(hessian[np.ix_(free, free)], linear[free])
-        except np.linalg.LinAlgError:
+        x, inside = np.zeros_like(linear), np.flatnonzero(free)
+        found = solution(hessian.take(inside, 0).take(inside, 1), linear[inside]) if len(inside) else linear[inside]
+        if found is None:
             return None
+        x[inside] = found
         slope = hessian @ x - linear
         wrong = np.where(free, x < 0, slope < -ROUNDING)
         count = int(wrong.sum())
