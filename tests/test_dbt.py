@@ -84,7 +84,8 @@ def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
 @pytest.mark.parametrize("materialized", ["view", "ephemeral"])
 def test_a_model_that_would_draw_anew_at_every_read_stops_the_project(project: Path, materialized: str) -> None:
     (project / "macros").mkdir()
-    (project / "macros" / "noisy.sql").write_text("{% macro noisy(c) %}ldp.PERTURB ({{ c }}, ldp.m.city()){% endmacro %}")
+    called = "ldp.PERTURB " if materialized == "view" else '"ldp"."perturb"'
+    (project / "macros" / "noisy.sql").write_text(f"{{% macro noisy(c) %}}{called}({{{{ c }}}}, ldp.m.city()){{% endmacro %}}")
     leaky = (
         f"{{{{ config(materialized='{materialized}') }}}} select {{{{ noisy('city') }}}} as city from {{{{ ref('people') }}}}"
     )

@@ -19,7 +19,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql import Key
+import ldpsql.polars
+from ldpsql import Key, privic
 from ldpsql.cli import app
 from ldpsql.errors import LdpError
 from ldpsql.ledger import Ledger, Policy
@@ -28,6 +29,7 @@ from ldpsql.registry import registry
 CANARY = "canary7f3a"  # a name, as that of a column or of an estimator could be
 NUMBER = "90417733"
 KRR = "ldp.krr(1, ['a', 'b'])"
+PAIRS_TEXT = "pckv_grr(1, ['a', 'b'])"
 PAIRS = "ldp.pckv_pm(1, ['a', 'b'], bins := 4)"
 PRIVIC = "ldp.blahut_arimoto(1, ['a', 'b'], [0.5, 0.5], distances := [[0, 1], [1, 0]])"
 VALUES = {
@@ -221,11 +223,55 @@ PYTHON: dict[str, Callable[[Path], Any]] = {
     "raw values as reports": lambda _: ldpsql.estimate(people(9)["city"], "krr(1, ['a', 'b'])"),
     "raw numbers as bits": lambda _: ldpsql.estimate(people(9)["n"], "oue(1, ['a', 'b'])"),
     "structs as hashed reports": lambda _: ldpsql.estimate(pa.array([{CANARY: 1}]), "olh(1, ['a', 'b'])"),
+    "an expression of Polars": lambda _: people().select(pl.col("city").ldp.perturb("krr(1, ['a', 'b'])")),  # type: ignore[attr-defined]
+    "a streaming query of Polars": lambda _: (
+        people(9).lazy().select(pl.col("n").ldp.perturb("laplace(1, 0, 5)")).collect(engine="streaming")  # type: ignore[attr-defined]
+    ),
+    "a stream": lambda _: ldpsql.perturb_batches(people(), {"city": "krr(1, ['a', 'b'])"}).read_all(),
+    "keys outside of the domain": lambda _: ldpsql.perturb([[{"key": CANARY, "value": 0.5}]], PAIRS_TEXT),
+    "values outside of the range": lambda _: ldpsql.perturb([[{"key": "a", "value": int(NUMBER)}]], PAIRS_TEXT),
+    "values of another type": lambda _: ldpsql.perturb([[{"key": "a", "value": CANARY}]], PAIRS_TEXT),
+    "a key twice": lambda _: ldpsql.perturb([[{"key": "a", "value": float(f"0.{NUMBER}")}] * 2], PAIRS_TEXT),
+    "members that are no pairs": lambda _: ldpsql.perturb([[{CANARY: "a"}]], PAIRS_TEXT),
+    "raw sets as reports": lambda _: ldpsql.key_value([{"key": CANARY, "sign": 1}], PAIRS_TEXT),
+    "raw signs as reports": lambda _: ldpsql.key_value([{"key": "a", "sign": 77}] * 90, PAIRS_TEXT),
+    "raw values as sets": lambda _: ldpsql.key_value(people(9)["city"], PAIRS_TEXT),
+    "a table": lambda path: bulk(path, "krr(1, ['a', 'b'])"),
+    "a table of numbers": lambda path: bulk(path, "laplace(1, 0, 5)", column="n"),
+    "a table of another type": lambda path: bulk(path, "laplace(1, 0, 5)"),
+    "a file": lambda path: bulk(path, "krr(1, ['a', 'b'])", into=path / "reports.parquet"),
+    "folders": lambda path: bulk(path, "krr(1, ['a', 'b'])", into=path / "reports"),
+    "a table of other columns": lambda path: bulk(path, "krr(1, ['a', 'b'])", append=True),
+    "locations": lambda path: cycles(path, "raw.parquet", "n"),
+    "locations of another type": lambda path: cycles(path, "raw.parquet", "city"),
+    "a broken file of locations": lambda path: cycles(path, "broken.csv", "a"),
     "user ids of two types": lambda path: users(path, [1, CANARY]),
     "user ids with a NULL": lambda path: users(path, [CANARY, None]),
     "nested user ids": lambda path: users(path, [[CANARY]]),
     "users without budget": lambda path: users(path, [CANARY] * 9),
 }
+
+
+def bulk(
+    path: Path, mechanism: str, *, source: str = "raw", column: str = "city", into: Path | None = None, append: bool = False
+) -> None:
+    with duckdb.connect(database(path)) as con:
+        con.execute("CREATE TABLE reports (x INTEGER)")
+        found = str(path / source) if "." in source else source
+        if into:
+            ldpsql.perturb_copy(con, found, into, {column: mechanism})
+        else:
+            ldpsql.perturb_table(con, found, "reports" if append else "fresh", {column: mechanism}, append=append)
+
+
+def cycles(path: Path, source: str, column: str) -> None:
+    database(path)
+    start = privic.start(1, range(6), columns=3)
+    try:
+        privic.collect(str(path / source), path / "state.duckdb", start, column=column, cycles=1)
+    except duckdb.Error as error:  # of SQL, with our own message
+        refusal = LdpError(str(error))
+    raise refusal
 
 
 def users(path: Path, ids: list[Any]) -> None:
@@ -292,6 +338,15 @@ def test_no_error_of_the_command_line_shows_a_value(
 
 
 CLI = [
+    ["perturb", "raw.parquet", "reports.parquet", "-c", "city", "-m", "krr(1, ['a', 'b'])"],
+    ["perturb", "raw.csv", "reports.csv", "-c", "n", "-m", "laplace(1, 0, 5)"],
+    ["perturb", "raw.csv", "reports", "-c", "city", "-m", "pckv(1, ['a', 'b'])"],
+    ["perturb", "broken.csv", "reports.parquet", "-c", "a", "-m", "krr(1, ['a', 'b'])"],
+    ["perturb", "raw.json", "reports.parquet", "-c", "city", "-m", "krr(1, ['a', 'b'])"],
+    ["perturb", "raw", "reports", "--table", "-d", "raw.duckdb", "-c", "city", "-m", "krr(1, ['a', 'b'])"],
+    ["privic", "raw.parquet", "-s", "run.duckdb", "--beta", "1", "--columns", "3", "--rows", "2", "-c", "n"],
+    ["privic", "raw.csv", "-s", "run.duckdb", "--beta", "1", "--columns", "3", "--rows", "2", "-c", "city"],
+    ["privic", "broken.csv", "-s", "run.duckdb", "--beta", "1", "--columns", "3", "--rows", "2", "-c", "a"],
     ["estimate", "raw.parquet", "--column", "city", "-m", "krr(1, ['a', 'b'])"],
     ["estimate", "raw.csv", "--column", "n", "-m", "krr(1, [1, 2])"],
     ["estimate", "broken.csv", "--column", "a", "-m", "krr(1, [1, 2])"],

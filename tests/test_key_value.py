@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from math import exp, inf
 from pathlib import Path
 from statistics import NormalDist
@@ -140,6 +140,33 @@ def test_no_two_sets_exceed_the_claim_with_twelve_keys_and_dummies(keys: int, pa
     ]
     assert max(ratios) <= Epsilon.parse("1").exp_below()
     assert float(max(ratios)) == pytest.approx(exp(1), rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "padding"), [("pckv_grr", 1), ("pckv_grr", 3), ("pckv_pm", 3)])
+def test_padding_sampling_and_rounding_draw_the_chances_of_the_certificate(
+    name: str, padding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every remainder of the first word, and of the second one every remainder or both sides of where the sign changes."""
+    channel = channel_of(made(name, 1, ["a", "b"], padding=padding, **({"bins": 4} if name == "pckv_pm" else {})))
+    monkeypatch.setattr(type(channel.response), "draw", lambda _, symbols, __: symbols)
+
+    def symbol(held: Sets, *words: int) -> int:
+        given = iter(words)
+        return int(channel.draw(held, lambda _: np.array([next(given)], dtype=np.uint64))[0])
+
+    for held in all_sets(2, [0.0, 0.3, 1.0]):
+        drawn, slots, dummies = [0] * channel.response.inputs, max(len(held.keys), padding), padding * channel.cells
+        for slot in range(slots):
+            same_remainder = TOTAL // slots + (slot < TOTAL % slots)
+            if slot >= len(held.keys):
+                for rest in range(dummies):
+                    drawn[symbol(held, slot, rest)] += same_remainder * (TOTAL // dummies + (rest < TOTAL % dummies))
+                continue
+            cut = round(held.places[slot] * channel.steps) * TOTAL // channel.steps
+            for start, stop in pairwise(sorted({0, cut, TOTAL})):
+                assert symbol(held, slot, start) == symbol(held, slot, stop - 1)
+                drawn[symbol(held, slot, start)] += same_remainder * (stop - start)
+        assert drawn == channel.chances(held)
 
 
 def test_a_response_made_for_longer_padding_is_refused() -> None:

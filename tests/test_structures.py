@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import comb
 
 import numpy as np
@@ -15,14 +15,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldpsql import Channel, InvalidParameter, KeepOrSpread
-from ldpsql.channels import TOTAL, Convolution, IndependentBits, OrthogonalHash, PrivateHash, Subsets, coarse_above
+from ldpsql.channels import (
+    TOTAL,
+    Convolution,
+    DenseChannel,
+    IndependentBits,
+    KeepOrWindow,
+    OrthogonalHash,
+    PrivateHash,
+    SignedBits,
+    Subsets,
+    coarse_above,
+)
 from ldpsql.channels.bits import bits_of, coins, words_of
 from ldpsql.channels.galois import Field, prime_power
 from ldpsql.channels.hashed import hashed, mixed
 from ldpsql.distinct import distinct
 from ldpsql.errors import ImpossibleReport
 from ldpsql.plane import clamped_plane
-from ldpsql.privacy import exp_below
+from ldpsql.privacy import Epsilon, exp_below
 from ldpsql.randomness import random_words
 from ldpsql.reports import HashReports, SetReports
 from ldpsql.testing import check_sampler
@@ -122,6 +133,48 @@ def test_coarse_weights_are_above_and_close(p: Fraction) -> None:
     weight = coarse_above(p)
     assert p * TOTAL <= weight <= max(p * TOTAL * Fraction(2049, 2048), p * TOTAL + 1)
     assert 64 - (weight & -weight).bit_length() + 1 <= 64 - weight.bit_length() + 13
+
+
+@pytest.mark.parametrize("keys", [1, 2, 40])
+def test_signed_bits_are_their_weights_over_all_words(keys: int) -> None:
+    """The own key by all places where its word decides, the others by every fair bit below the coins of independent bits."""
+    channel = SignedBits.within(keys, Epsilon.parse("1").exp_below())
+    width = -(-channel.inputs // 64)
+    steps = 64 - ((2 * channel.spread & -2 * channel.spread).bit_length() - 1)
+    for symbol in {0, 1, channel.inputs - 1}:
+        counted = {"own": 0, "other": 0, "nothing": 0}
+        for start, stop in pairwise([0, channel.same, channel.same + channel.opposite, TOTAL]):
+            shown = set()
+            for word, coin, sign in product((start, stop - 1), (0, 2**64 - 1), (0, 2**64 - 1)):
+                coins = [np.full(width, coin, dtype=np.uint64)] * steps
+                drawn = channel.draw(
+                    np.array([symbol], dtype=np.int32), replay(*coins, np.full(width, sign, np.uint64), [word])
+                )
+                bits = channel.supports(drawn)[0]
+                others = np.delete(bits.reshape(-1, 2), symbol // 2, axis=0)
+                assert (others == [bool(coin and sign), bool(coin and not sign)]).all()
+                assert channel.possible(drawn).all()
+                shown.add("own" if bits[symbol] else "other" if bits[symbol ^ 1] else "nothing")
+            (told,) = shown
+            counted[told] += stop - start
+        assert counted == {"own": channel.same, "other": channel.opposite, "nothing": TOTAL - channel.same - channel.opposite}
+
+
+def test_keep_or_window_gives_every_symbol_its_weight_over_all_words() -> None:
+    window = DenseChannel(np.array([[3 << 62, 1 << 62], [1 << 62, 3 << 62]], dtype=np.uint64))
+    channel = KeepOrWindow.within(3, window, Fraction(4))
+    cuts = [channel.anything * step for step in range(channel.inputs + 1)] + [TOTAL]
+    for value in range(channel.inputs):
+        counted = [Fraction(0)] * channel.inputs
+        for start, stop in pairwise(cuts):
+            for near in range(4):  # the window decides by the two highest bits of its word
+                reports = {
+                    int(channel.draw(np.array([value], dtype=np.int32), replay([word], [near << 62]))[0])
+                    for word in (start, (start + stop) // 2, stop - 1)
+                }
+                (report,) = reports
+                counted[report] += Fraction(stop - start, 4 * TOTAL)
+        assert counted == [channel.probability(value, report) for report in range(channel.inputs)]
 
 
 @pytest.mark.parametrize("chosen", [1, 2, 3])

@@ -9,7 +9,7 @@ from typing import Any
 from ldpsql.errors import NotReleased, Redrawn
 
 STORED = ("table", "incremental", "external")  # what is drawn once and kept
-_DRAWS = re.compile(r"\bperturb(?!_once\b)\w*\s*\(", re.IGNORECASE)  # a report of perturb_once stays the same
+_DRAWS = re.compile(r'\bperturb(?!_once\b)\w*"?\s*\(', re.IGNORECASE)  # a report of perturb_once stays the same
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTALL)
 
 

@@ -156,11 +156,19 @@ def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> C
     else:
         return _read(con, number)[0]
     # Raised outside of the handlers, so that the error that quotes does not come along.
-    raise DataError("the source could not be read to its end", "why is withheld: it may quote a location")
+    raise DataError(
+        "the source could not be read to its end",
+        "has it the column that is asked for? More is withheld: it may quote a location",
+    )
 
 
 def _quotable(error: duckdb.Error) -> bool:
-    """Tell whether an error is ours or speaks of names only: others quote lines of a file and values."""
+    """Tell whether an error is ours or speaks of our names only: others quote lines of a file, values, and its own columns.
+
+    In a CSV file without a line of names, its columns are named by the first person's values.
+    """
+    if "Candidate bindings" in str(error):
+        return False
     names_only = isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.IOException)
     return names_only or re.search(r"executing the UDF: \w+: \[LDP\d{3}\]", str(error)) is not None
 
