@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.figures import Figure, at_most, public_file
 from ldpsql import LdpError, Likelihood
-from ldpsql.estimation import operator_of
+from ldpsql.counting import operator_of
 from ldpsql.mechanism import certify
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator
 from ldpsql.registry import registry

@@ -17,11 +17,11 @@ import ldpsql
 from benchmarks.figures import Figure, at_least, at_most
 from ldpsql import Likelihood
 from ldpsql.channels import IndependentBits
-from ldpsql.estimation import likelihoods, operator_of
+from ldpsql.counting import likelihoods, operator_of
+from ldpsql.distinct import distinct
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Floats
 from ldpsql.registry import registry
-from ldpsql.reports import distinct
 from ldpsql.uncertainty import intervals
 
 TRUTH = np.array([0.4, 0.3, 0.15, 0.1, 0.04, 0.01, 0, 0, 0, 0])

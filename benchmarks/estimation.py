@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.figures import Figure, at_least, at_most, peak_mebibytes
 from ldpsql import Fit, Likelihood, Status
 from ldpsql.channels import SetChannel
-from ldpsql.estimation import operator_of
+from ldpsql.counting import operator_of
 from ldpsql.mechanism import certify
 from ldpsql.operators import (
     DenseOperator,

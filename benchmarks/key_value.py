@@ -19,11 +19,12 @@ import ldpsql
 from benchmarks.figures import Figure, at_most, public_file
 from ldpsql import certify
 from ldpsql.channels import KeyValue, Sets, SignedBits
-from ldpsql.estimation import operator_of
+from ldpsql.counting import operator_of
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import observed, packed
-from ldpsql.pairs.estimation import Shown, estimate_key_value, shown
+from ldpsql.pairs.estimation import estimate_key_value
 from ldpsql.pairs.families import KeyValueMechanism
+from ldpsql.pairs.shown import Shown, shown
 from ldpsql.registry import registry
 
 RATINGS = "ecommerce_clothing_key_rating.parquet"

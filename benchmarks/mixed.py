@@ -15,7 +15,8 @@ import pyarrow as pa
 import ldpsql
 from benchmarks.figures import Figure, at_least, at_most, in_turns
 from ldpsql import Mechanism
-from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood, likelihoods, operator_of
+from ldpsql.counting import likelihoods, operator_of
+from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood
 from ldpsql.functionals import Functional, Mean, Quantile, Variance
 from ldpsql.mechanism import certify
 from ldpsql.mixed import Mixed

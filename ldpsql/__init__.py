@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ldpsql.bulk.batches import perturb_batches
+    from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.bulk.many_groups import estimate_groups
-    from ldpsql.bulk.run import Charge, perturb_copy, perturb_table
+    from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.certificate import Certificate
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
     from ldpsql.domain import Domain, DomainField
@@ -39,9 +40,10 @@ __version__ = "0.1.0"
 # Names are loaded at first use: `ldpsql --version` needs none of them.
 _HOMES = {
     "bulk.batches": ["perturb_batches"],
+    "bulk.charging": ["Charge"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
-    "bulk.run": ["Charge", "perturb_copy", "perturb_table"],
+    "bulk.run": ["perturb_copy", "perturb_table"],
     "certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
     "domain": ["Domain", "DomainField"],

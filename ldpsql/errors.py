@@ -208,12 +208,6 @@ class UnknownRelease(LedgerError):
     code = "LDP318"
 
 
-class ReleaseLost(LedgerError):
-    """A release was published before, and its reports are no longer where they were put."""
-
-    code = "LDP319"
-
-
 class NotReleased(LedgerError):
     """Something is drawn on a connection with a ledger, outside of a release that was charged."""
 
@@ -255,6 +249,11 @@ class NoReports(DataError):
     """There is not a single report to estimate from."""
 
     code = "LDP404"
+
+    def __init__(
+        self, message: str = "there is not a single report to estimate from", hint: str = "perturb some values first"
+    ) -> None:
+        super().__init__(message, hint)
 
 
 class NotApplicable(DataError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import NormalDist
 from typing import TypeAlias
 
 import duckdb
@@ -16,14 +15,16 @@ import numpy as np
 
 from ldpsql import __version__
 from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
+from ldpsql.counting import operator_of
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimation import operator_of
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.named import list_literal
 from ldpsql.operators import Floats
 from ldpsql.operators.base import MAX_CONDITION
 from ldpsql.reports import SetReports
+from ldpsql.score_intervals import deviations
+from ldpsql.sql import text_literal
 
 MAX_CELLS = 1 << 16
 STORAGE_VERSION = "v1.2.0"  # which DuckDB 1.5 opens as well
@@ -57,8 +58,7 @@ def write(mechanism: Mechanism, name: str, path: Path) -> None:
         return
     version = "" if path.exists() else f" (STORAGE_VERSION '{STORAGE_VERSION}')"
     with duckdb.connect() as con:
-        quoted_path = str(path).replace("'", "''")
-        con.execute(f"ATTACH '{quoted_path}' AS exported{version}; USE exported")
+        con.execute(f"ATTACH {text_literal(str(path))} AS exported{version}; USE exported")
         con.execute(text)
 
 
@@ -102,7 +102,7 @@ def _keep_or_spread(channel: KeepOrSpread, values: str, alphabet: str, name: str
         "inv_p": f"{name}__nearest({inverse})",
         "ibu": f"{name}__filled(s, {lift}, {spread})",
     }
-    z = number(NormalDist().inv_cdf(0.975))
+    z = number(deviations(0.95))
     for method, theta in estimates.items():
         yield (
             method,

@@ -9,13 +9,14 @@ import polars as pl
 import pyarrow as pa
 
 from ldpsql.bulk.counts import Counts, partial_counts
+from ldpsql.counting import column_likelihood, counted_likelihood
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, WrongType
-from ldpsql.estimation import Estimate, column_likelihood, counted_likelihood, estimate_likelihood
+from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
-from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, named
+from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.registry import registry
 from ldpsql.sql import guarded
@@ -93,7 +94,7 @@ def _estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: E
 @one_thread
 def _key_value(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str) -> KeyValueEstimate:
     known = registry().mechanism(mechanism)
-    return estimate_key_value(known, _likelihood(reports, known), named(estimator))[0]
+    return estimate_key_value(known, _likelihood(reports, known), registry().estimator(of_symbols(estimator)))[0]
 
 
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:

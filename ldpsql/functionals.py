@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
-import pyarrow as pa
 
-from ldpsql.domain import Domain, family, shown_type
-from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
+from ldpsql.errors import InvalidParameter
 from ldpsql.estimation import Estimates
-from ldpsql.estimator import Status
-from ldpsql.mechanism import Mechanism
-from ldpsql.metric import Grid
 from ldpsql.operators import Floats
-from ldpsql.privacy import MetricLdp
-from ldpsql.uncertainty import best_fit
-
-_DAY = 86_400.0
+from ldpsql.scale import scale_of
+from ldpsql.score_intervals import deviations
+from ldpsql.uncertainty import likeliest
 
 
 @dataclass(frozen=True)
@@ -106,7 +99,7 @@ class Variance(Functional):
         mean, _ = _debiased(found, x)
         mean = np.clip(mean, x.min(), x.max())[:, None]
         centre, error = _debiased(found, (x - mean) ** 2)
-        reach = _reach(found) * error
+        reach = deviations(found.estimator.confidence) * error
         told = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
         told = _cut(told, 0.0, 0.25)  # Popoviciu's inequality
         return Measure(*(unit**2 * end for end in (told.estimate, told.std_error, told.low, told.high)))
@@ -136,7 +129,7 @@ class Quantile(Functional):
         rising = np.argsort(scale, kind="stable")
         below = (scale[:, None] <= scale[rising]).astype(np.float64)  # below[x, j]: value x counts up to the j-th
         centre, error = _debiased_all(found, below[:, :-1])
-        z = _reach(found)
+        z = deviations(found.estimator.confidence)
         upper, lower = centre + z * error, centre - z * error
         groups = len(centre)
         sure = np.ones((groups, 1))
@@ -150,66 +143,10 @@ class Quantile(Functional):
         return Measure(*(rising[at].astype(np.float64) if at is not None else half for at in (estimate, None, low, high)))
 
 
-def scale_of(values: Domain) -> Floats:
-    """Return where the values lie: numbers as they are, dates in days and times in seconds since 1970.
-
-    Raises:
-        InvalidDomain: where the values have no order.
-
-    """
-    kind = family(values.values.type)
-    if kind == "number":
-        return np.asarray(values.values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    if kind == "date":
-        return np.asarray(values.values.cast(pa.timestamp("s")).cast(pa.int64()).to_numpy() / _DAY)
-    if kind in ("timestamp", "timestamp with time zone"):
-        there = pa.timestamp("us", tz=values.values.type.tz)
-        return np.asarray(values.values.cast(there, safe=False).cast(pa.int64()).to_numpy() / 1e6)
-    raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
-
-
-def check_ordered(mechanism: Mechanism) -> None:
-    """Refuse the cells of a grid, which are numbered but not ordered.
-
-    Raises:
-        InvalidDomain: for these, and for values without an order.
-
-    """
-    claim = mechanism.claim()
-    metric = claim.metric if isinstance(claim, MetricLdp) else None
-    if isinstance(metric, Grid) and min(metric.columns, metric.rows) > 1:
-        raise InvalidDomain("the cells of a grid have no order", "this needs values on a line")
-    scale_of(mechanism.values())
-
-
-def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
-    """Return the end of a range on the scale of the values; None for NULL.
-
-    Raises:
-        WrongType: where it cannot be compared with them.
-
-    """
-    if not bound.is_valid:
-        return None
-    kind = values.values.type
-    try:
-        if pa.types.is_string(bound.type) and family(kind) in ("date", "timestamp", "timestamp with time zone"):
-            bound = bound.cast(kind)  # a literal
-        if family(kind) == "date" and pa.types.is_timestamp(bound.type):
-            return float(bound.cast(pa.timestamp("us"), safe=False).value / 1e6 / _DAY)
-        if family(bound.type) == family(kind) and family(kind) is not None:
-            found = float(scale_of(Domain(pa.array([bound.as_py()], bound.type)))[0])
-            if not np.isnan(found):
-                return found
-    except (pa.ArrowException, ValueError, OverflowError):
-        pass
-    raise WrongType(f"the ends of the range must be like the values, of type {shown_type(kind)}", "cast them")
-
-
 def _linear(found: Estimates, c: Floats) -> Measure:
     """Return c'theta with its error, and its interval cut to what c'theta can be."""
     centre, error = _debiased(found, c)
-    reach = _reach(found) * error
+    reach = deviations(found.estimator.confidence) * error
     measure = Measure(_normalised(found.fit.theta) @ c, error, centre - reach, centre + reach)
     return _cut(measure, float(c.min()), float(c.max()))
 
@@ -220,10 +157,6 @@ def _cut(measure: Measure, least: float, most: float) -> Measure:
     low = np.where(known, np.clip(measure.low, least, most), least)
     high = np.where(known, np.clip(measure.high, least, most), most)
     return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
-
-
-def _reach(found: Estimates) -> float:
-    return NormalDist().inv_cdf(0.5 + found.estimator.confidence / 2)
 
 
 def _normalised(theta: Floats) -> Floats:
@@ -240,14 +173,8 @@ def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
     """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
     likelihood = found.likelihood
-    centre, variance = likelihood.operator.functionals(likelihood.shares, _likeliest(found), c)
+    centre, variance = likelihood.operator.functionals(likelihood.shares, likeliest(likelihood, found.fit), c)
     return centre, np.sqrt(np.maximum(variance, 0.0) / likelihood.n[:, None])
-
-
-def _likeliest(found: Estimates) -> Floats:
-    """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
-    certified = all(status is Status.CERTIFIED for status in found.fit.status)
-    return found.fit.theta if certified else best_fit(found.likelihood)
 
 
 def _first(holds: np.ndarray) -> np.ndarray:

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ldpsql.counting import Source, likelihoods, possible, whole_numbers
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, InvalidParameter
-from ldpsql.estimation import Estimates, Source, estimate_likelihood, likelihoods, possible, whole_numbers
+from ldpsql.estimation import Estimates, estimate_likelihood
 from ldpsql.estimator import Estimator
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism

@@ -6,7 +6,7 @@ carries eight bytes instead of a domain. Handles live as long as the process: a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ from ldpsql.mechanism import Mechanism
 from ldpsql.mixed import Mixed, Repeated
 from ldpsql.region import Region
 from ldpsql.registry import registry
+from ldpsql.sql import names_withheld
 
 H = TypeVar("H", bound=Hashable)
 
@@ -59,7 +60,8 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     """Read a mechanism from the STRUCT that its SQL constructor makes.
 
     Raises:
-        InvalidSpec, UnknownName, and what the mechanism itself refuses: where it is none.
+        InvalidSpec, UnknownName, and what the mechanism itself refuses: where it is none. A name may come from a column, so it
+            is not in the message.
 
     """
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
@@ -68,7 +70,19 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     if given.get("mechanism") in registry().mechanisms:
         known = registry().mechanisms[given["mechanism"]].model_fields
         given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
-    return registry().mechanism(given)
+    with names_withheld():
+        return registry().mechanism(given)
+
+
+def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
+    """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
+
+    Raises:
+        InvalidSpec, UnknownName: where it is none; again without the name.
+
+    """
+    with names_withheld():
+        return registry().estimator(given)
 
 
 def _plain_value(value: pa.Scalar) -> Any:

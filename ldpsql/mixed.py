@@ -10,9 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
+from ldpsql.counting import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
-from ldpsql.estimation import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Operator, ProductOperator, SupportOperator, packed, stacked

@@ -13,7 +13,7 @@ from ldpsql.domain import Domain
 from ldpsql.errors import BadSettings, LdpError
 from ldpsql.mechanism import Mechanism
 from ldpsql.registry import registry
-from ldpsql.sql import Macros, quoted
+from ldpsql.sql import Macros, quoted, text_literal
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
@@ -59,8 +59,3 @@ def list_literal(values: pa.Array, con: DuckDBPyConnection) -> str:
     """Return values as a SQL list of their own type."""
     kind = con.from_arrow(pa.table([values], ["value"])).types[0]
     return f"[{', '.join(text_literal(text) for text in values.cast(pa.string()).to_pylist())}]::{kind}[]"
-
-
-def text_literal(text: str) -> str:
-    """Return a text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"

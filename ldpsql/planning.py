@@ -14,8 +14,8 @@ from math import inf
 import numpy as np
 
 from ldpsql.channels import SetChannel
+from ldpsql.counting import operator_of
 from ldpsql.errors import InvalidParameter, LdpError
-from ldpsql.estimation import operator_of
 from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
 from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry

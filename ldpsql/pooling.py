@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats, merged
-from ldpsql.operators.base import tangent_inverse
+from ldpsql.operators.tangent import tangent_inverse
 from ldpsql.solver.mle import maximum_likelihood
 
 Blocks = NDArray[np.int64]

@@ -24,6 +24,7 @@ from pydantic_core import PydanticUndefined
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
 from ldpsql.privacy import Epsilon
+from ldpsql.sql import text_literal
 
 _DIGITS = Context(prec=60)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,17}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?", re.ASCII)
@@ -192,7 +193,7 @@ def sql_literal(value: object) -> str:
         return repr(value)
     if isinstance(value, Fraction):
         return decimal_text(value)
-    return "'" + str(value).replace("'", "''") + "'"
+    return text_literal(str(value))
 
 
 def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from ldpsql.errors import InternalError, LdpError, UnknownName
 
 R = TypeVar("R")
@@ -60,6 +62,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def text_literal(text: str) -> str:
+    """Return a text as SQL writes it, whatever is in it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def guarded(function: Callable[..., R]) -> Callable[..., R]:
     """Let only ldpsql's own errors out of a function, with nothing attached: any other may hold a raw value.
 
@@ -92,6 +99,12 @@ def names_withheld() -> Iterator[None]:
 
 
 _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
+_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
+
+
+def arrow_fields(result: type) -> list[pa.Field]:
+    """Return names and Arrow types of the plain fields of a dataclass."""
+    return [pa.field(f.name, _ARROW_TYPES[str(f.type)]) for f in fields(result)]
 
 
 def struct_fields(result: type) -> str:
@@ -106,4 +119,4 @@ def struct_type(result: type) -> str:
 
 def struct_text(fields: dict[str, str]) -> str:
     """Return a SQL struct of named expressions."""
-    return "{" + ", ".join(f"'{name}': {expression}" for name, expression in fields.items()) + "}"
+    return "{" + ", ".join(f"{text_literal(name)}: {expression}" for name, expression in fields.items()) + "}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from ldpsql.estimator import Fit, Status, simplex_projection
 from ldpsql.fit import log_fit_p_value
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats
+from ldpsql.score_intervals import deviations
 from ldpsql.solver.limits import Limits
 from ldpsql.solver.mle import maximum_likelihood
 
@@ -33,13 +33,12 @@ def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
     Of an inversion they are its own, `Operator.inverted_interval`. Otherwise they are those of the debiased estimate one step
     from the maximum of the likelihood, `Operator.interval`, whatever the estimate is: see `Estimator`.
     """
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    z = deviations(confidence)
     op, theta = likelihood.operator, fit.theta
     if all(status is Status.INVERSION for status in fit.status):
         error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
     else:
-        known = all(status is Status.CERTIFIED for status in fit.status)
-        error, low, high = op.interval(likelihood.shares, likelihood.n, theta if known else best_fit(likelihood), z)
+        error, low, high = op.interval(likelihood.shares, likelihood.n, likeliest(likelihood, fit), z)
     return Intervals(error, np.minimum(np.clip(low, 0, 1), theta), np.maximum(np.clip(high, 0, 1), theta))
 
 
@@ -66,6 +65,11 @@ def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
         best = best_fit(likelihood.group(int(i)))
         flagged[i] = log_fit_p_value(likelihood.group(int(i)).misfit(best), outputs)[0] < limit
     return flagged
+
+
+def likeliest(likelihood: Likelihood, fit: Fit) -> Floats:
+    """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
+    return fit.theta if all(status is Status.CERTIFIED for status in fit.status) else best_fit(likelihood)
 
 
 def best_fit(likelihood: Likelihood) -> Floats:

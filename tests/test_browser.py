@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import ldpsql
-from ldpsql import demo, report
+from ldpsql import demo, pages
 from ldpsql.registry import registry
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -45,7 +45,7 @@ def test_the_report_shows_all_its_pictures(tmp_path: Path) -> None:
     found = {"All reports": ldpsql.estimate(ldpsql.perturb(cells, mechanism), mechanism)}
     truth = {"All reports": np.bincount(cells.to_numpy(), minlength=12) / len(cells)}
     page = tmp_path / "report.html"
-    report.write(page, found, truth, "SELECT 1")
+    pages.write(page, found, truth, "SELECT 1")
     picture = screenshot(page, 2200)
     inked, colours = drawn(picture)
     assert inked > 0.5

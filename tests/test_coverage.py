@@ -7,7 +7,8 @@ import pytest
 
 import ldpsql
 from ldpsql import Likelihood
-from ldpsql.estimation import estimate_column, operator_of
+from ldpsql.counting import operator_of
+from ldpsql.estimation import estimate_column
 from ldpsql.estimator import Fit
 from ldpsql.operators import DenseOperator, Floats
 from ldpsql.registry import registry

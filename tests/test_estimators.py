@@ -11,8 +11,9 @@ import pytest
 
 import ldpsql
 from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
+from ldpsql.counting import align
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
-from ldpsql.estimation import align, estimate_counts
+from ldpsql.estimation import estimate_counts
 from ldpsql.estimator import simplex_projection
 from ldpsql.fit import log_fit_p_value
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
@@ -375,7 +376,7 @@ def test_an_estimate_prints_its_rows_and_how_it_came_about() -> None:
     mechanism = registry().mechanism("krr(epsilon=1, domain=['a', 'b'])")
     text = repr(ldpsql.estimate(["a", "b", "a"], mechanism))
     assert "ibu of 3 reports under krr: certified" in text
-    assert ldpsql.estimate(["a", "b"], mechanism).to_dict()["diagnosis"]["reports"] == 2
+    assert ldpsql.estimate(["a", "b"], mechanism).diagnosis.reports == 2
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -14,11 +14,12 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Estimator, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
-from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood, operator_of
+from ldpsql.counting import operator_of
+from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood
 from ldpsql.fit import known_law, within
 from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.operators import DenseOperator, SupportOperator, packed
-from ldpsql.operators.base import tangent_inverse, tangent_solve
+from ldpsql.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.registry import registry
 
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Key
-from ldpsql.bulk.run import Charge
+from ldpsql.bulk.charging import Charge
 from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerMissing, NotReleased
 from ldpsql.ledger import Ledger, Policy
 

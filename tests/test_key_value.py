@@ -22,6 +22,7 @@ import ldpsql
 from ldpsql import certify
 from ldpsql.certificate import certificate
 from ldpsql.channels import TOTAL, KeepOrSpread, KeepOrWindow, KeyValue, Sets, SignedBits
+from ldpsql.counting import operator_of
 from ldpsql.errors import (
     DuplicateKey,
     ImpossibleReport,
@@ -32,11 +33,11 @@ from ldpsql.errors import (
     OutsideDomain,
     WrongType,
 )
-from ldpsql.estimation import operator_of
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats, observed, packed
-from ldpsql.pairs.estimation import ROW, estimate_key_value, shown
+from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.families import KeyValueMechanism
+from ldpsql.pairs.shown import shown
 from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry
 from ldpsql.testing import check_mechanism

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ldpsql
 from ldpsql import KeepOrSpread, LdpError, audit, certify
-from ldpsql.estimation import operator_of
+from ldpsql.counting import operator_of
 from ldpsql.registry import registry
 
 CALLS = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
-from ldpsql import report
+from ldpsql import pages
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.registry import registry
 
@@ -23,10 +23,10 @@ def counted(**columns: list[object]) -> pa.Table:
 def test_groups_are_estimated_under_their_titles_and_compared_with_their_truths() -> None:
     mechanism = registry().mechanism("krr(epsilon=4, domain=['a', 'b'])")
     table = counted(report=["a", "b", "a", "b"], n=[900, 100, 50, 950], region=["n", "n", "s", "s"])
-    found = report.estimates(table, mechanism, registry().estimator(IBU))
+    found = pages.estimates(table, mechanism, registry().estimator(IBU))
     assert list(found) == ["region n", "region s"]
     assert found["region n"].estimate[0] == pytest.approx(ldpsql.estimate(["a"] * 900 + ["b"] * 100, mechanism).estimate[0])
-    truth = report.truths(table, mechanism)
+    truth = pages.truths(table, mechanism)
     assert truth["region s"].tolist() == [0.05, 0.95]
 
 
@@ -34,13 +34,13 @@ def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     mechanism, estimator = registry().mechanism("krr(epsilon=4, domain=['a', 'b'])"), registry().estimator(IBU)
     many = counted(report=["a"] * 30, n=[1] * 30, day=list(range(30)))
     with pytest.raises(InvalidParameter, match="at most 24 groups"):
-        report.estimates(many, mechanism, estimator)
+        pages.estimates(many, mechanism, estimator)
     with pytest.raises(NoReports):
-        report.estimates(pa.table({"report": pa.array([], pa.string()), "n": pa.array([], pa.int64())}), mechanism, estimator)
+        pages.estimates(pa.table({"report": pa.array([], pa.string()), "n": pa.array([], pa.int64())}), mechanism, estimator)
 
 
 def test_the_trace_falls_to_the_maximum() -> None:
-    steps = report.trace(ldpsql.estimate(["a"] * 500 + ["b"] * 300 + ["c"] * 200, "krr(epsilon=1, domain=['a', 'b', 'c'])"))
+    steps = pages.trace(ldpsql.estimate(["a"] * 500 + ["b"] * 300 + ["c"] * 200, "krr(epsilon=1, domain=['a', 'b', 'c'])"))
     assert (np.diff(steps["missing"].to_numpy()) <= 1e-9).all()
     assert steps["gap"][-1] < steps["gap"][0] / 10
 
@@ -55,14 +55,14 @@ def test_the_trace_falls_to_the_maximum() -> None:
 )
 def test_every_structure_has_a_page_and_pictures(text: str, values: list[object], tmp_path: Path) -> None:
     found = {"<all>": ldpsql.estimate(ldpsql.perturb(values * 1000, text), text)}
-    report.write(tmp_path / "page.html", found, {})
+    pages.write(tmp_path / "page.html", found, {})
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<script" not in page
     assert "<h2><all>" not in page
     assert "&lt;all&gt;" in page
-    report.write(tmp_path / "one.png", found, {})
+    pages.write(tmp_path / "one.png", found, {})
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
-    report.write(tmp_path / "one.svg", found, {})
+    pages.write(tmp_path / "one.svg", found, {})
     assert (tmp_path / "one.svg").read_text(encoding="utf-8").startswith("<svg")
 
 

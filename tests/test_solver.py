@@ -10,7 +10,7 @@ import pytest
 import ldpsql
 from ldpsql import Likelihood, Status
 from ldpsql.channels import SetChannel, TableChannel
-from ldpsql.estimation import operator_of
+from ldpsql.counting import operator_of
 from ldpsql.mechanism import certify
 from ldpsql.operators import (
     DenseOperator,

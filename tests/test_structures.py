@@ -30,11 +30,12 @@ from ldpsql.channels import (
 from ldpsql.channels.bits import bits_of, coins, words_of
 from ldpsql.channels.galois import Field, prime_power
 from ldpsql.channels.hashed import hashed, mixed
+from ldpsql.distinct import distinct
 from ldpsql.errors import ImpossibleReport
 from ldpsql.plane import clamped_plane
 from ldpsql.privacy import Epsilon, exp_below
 from ldpsql.randomness import random_words
-from ldpsql.reports import HashReports, SetReports, distinct
+from ldpsql.reports import HashReports, SetReports
 from ldpsql.testing import check_sampler
 
 Words = Callable[[int], np.ndarray]

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from ldpsql import InvalidParameter, Mechanism, certify, distances, hookimpl
 from ldpsql.domain import family, plain
-from ldpsql.functionals import check_ordered, scale_of
 from ldpsql.handles import MECHANISMS
 from ldpsql.metric import Line
 from ldpsql.privacy import MetricLdp
+from ldpsql.scale import check_ordered, scale_of
 from ldpsql.sql import Macros, Scalar, guarded
 
 _PLAIN = {

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pyarrow as pa
 
 from ldpsql import Estimator, hookimpl
+from ldpsql.counting import MAX_COUNT, whole_numbers
+from ldpsql.distinct import distinct
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts
-from ldpsql.estimation import MAX_COUNT, Diagnosis, Estimate, Estimates, whole_numbers
+from ldpsql.estimation import Diagnosis, Estimate, Estimates
 from ldpsql.groups import groups_of, listed, once_a_run
-from ldpsql.handles import MECHANISMS, PLANS
-from ldpsql.registry import Registry, registry
-from ldpsql.reports import distinct
+from ldpsql.handles import MECHANISMS, PLANS, read_estimator
+from ldpsql.registry import Registry
 from ldpsql.spec import sql_literal
-from ldpsql.sql import Macros, Scalar, guarded, names_withheld, quoted, struct_text
+from ldpsql.sql import Macros, Scalar, arrow_fields, guarded, quoted, struct_fields, struct_text
 
 _ROW = ("estimate", "std_error", "low", "high")
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
-_SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
+_DIAGNOSIS = f"STRUCT({struct_fields(Diagnosis)}, identified STRUCT(low DOUBLE, high DOUBLE)[])"
 
 
 @guarded
 def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(options).to_pylist(), strict=True)
-    with names_withheld():
-        return pa.array([_plan(name, handle, chosen) for name, handle, chosen in rows], pa.int64())
+    return pa.array([_plan(name, handle, chosen) for name, handle, chosen in rows], pa.int64())
 
 
 def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
     given = {key: value for key, value in (options or {}).items() if value is not None}
-    estimator = registry().estimator({"estimator": name, **given} if given else name)
+    estimator = read_estimator({"estimator": name, **given} if given else name)
     return PLANS.number((MECHANISMS.thing(handle), estimator))
 
 
@@ -69,24 +69,14 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
         for rows, found in rest.estimates(source, estimator) if len(rest.rows) else ():
             for place, row in enumerate(rows):
                 out[row] = _diagnosed(found[place], impossible[row])
-    return pa.array(out, _diagnosis_type())
+    share = pa.struct([("low", pa.float64()), ("high", pa.float64())])
+    return pa.array(out, pa.struct([*arrow_fields(Diagnosis), ("identified", pa.list_(share))]))
 
 
 def _diagnosed(one: Estimate, impossible: int) -> dict[str, object]:
     low, high = one.identified
     ranges = [{"low": a, "high": b} for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     return asdict(replace(one.diagnosis, impossible=impossible)) | {"identified": ranges}
-
-
-def _diagnosis_type() -> pa.DataType:
-    arrow = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
-    share = pa.struct([("low", pa.float64()), ("high", pa.float64())])
-    return pa.struct([*((f.name, arrow[str(f.type)]) for f in fields(Diagnosis)), ("identified", pa.list_(share))])
-
-
-def _diagnosis_sql() -> str:
-    columns = ", ".join(f'"{f.name}" {_SQL_TYPES[str(f.type)]}' for f in fields(Diagnosis))
-    return f"STRUCT({columns}, identified STRUCT(low DOUBLE, high DOUBLE)[])"
 
 
 @guarded
@@ -124,7 +114,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_estimate", estimate, "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"),
-        Scalar("__ldp_diagnose", diagnose, _diagnosis_sql()),
+        Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),
         Macros("\n".join(aggregates(estimator) for estimator in known.estimators.values())),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,10 @@ from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
 from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter
 from ldpsql.groups import groups_of, listed, once_a_run
-from ldpsql.handles import MECHANISMS, PLANS
-from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, named
-from ldpsql.sql import Macros, Scalar, guarded, names_withheld
+from ldpsql.handles import MECHANISMS, PLANS, read_estimator
+from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, of_symbols
+from ldpsql.sql import Macros, Scalar, arrow_fields, guarded, struct_type
 
-_SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR"}
 _DENSITY = ("position", "value", "share")
 
 
@@ -24,12 +23,11 @@ _DENSITY = ("position", "value", "share")
 def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator, where 'unbiased' is an estimator too."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(confidences).to_pylist(), strict=True)
-    with names_withheld():
-        return pa.array([_plan(name, handle, confidence) for name, handle, confidence in rows], pa.int64())
+    return pa.array([_plan(name, handle, confidence) for name, handle, confidence in rows], pa.int64())
 
 
 def _plan(name: str, handle: int, confidence: str | None) -> int:
-    estimator = named(name)
+    estimator = read_estimator(of_symbols(name))
     if confidence is not None:
         estimator = type(estimator)(**{**estimator.given(), "confidence": confidence})
     return PLANS.number((MECHANISMS.thing(handle), estimator))
@@ -67,10 +65,7 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
         found = estimate_key_value(mechanism, likelihood, estimator)
         for place, row in enumerate(rows):
             out[row] = asdict(found[place].sets)
-    return pa.array(out, pa.struct([(f.name, _ARROW_TYPES[str(f.type)]) for f in fields(SetDiagnosis)]))
-
-
-_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+    return pa.array(out, pa.struct(arrow_fields(SetDiagnosis)))
 
 
 @guarded
@@ -87,8 +82,8 @@ def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     return listed(parts, len(histograms), _DENSITY)
 
 
-def _struct(columns: list[tuple[str, str]]) -> str:
-    return "STRUCT(" + ", ".join(f'"{name}" {kind}' for name, kind in columns) + ")"
+def _doubles(names: tuple[str, ...]) -> str:
+    return f"STRUCT({', '.join(f'{name} DOUBLE' for name in names)})[]"
 
 
 @hookimpl
@@ -96,10 +91,8 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.key_value``, its sisters over counts, ``ldp.key_value_diagnose`` and ``ldp.key_value_density``."""
     return [
         Scalar("__ldp_key_value_plan", plan_handle, "BIGINT"),
-        Scalar("__ldp_key_value", estimate, _struct([(name, "DOUBLE") for name in ROW]) + "[]"),
-        Scalar(
-            "__ldp_key_value_diagnose", diagnose, _struct([(f.name, _SQL_TYPES[str(f.type)]) for f in fields(SetDiagnosis)])
-        ),
-        Scalar("__ldp_key_value_density", density, _struct([(name, "DOUBLE") for name in _DENSITY]) + "[]"),
+        Scalar("__ldp_key_value", estimate, _doubles(ROW)),
+        Scalar("__ldp_key_value_diagnose", diagnose, struct_type(SetDiagnosis)),
+        Scalar("__ldp_key_value_density", density, _doubles(_DENSITY)),
         Macros.beside(__file__),
     ]

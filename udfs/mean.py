@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from ldpsql import InvalidParameter, Mechanism, certify, hookimpl
 from ldpsql.domain import family, plain
-from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance, bound_of, check_ordered
+from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.groups import groups_of, once_a_run
 from ldpsql.handles import MEASURES, PLANS
+from ldpsql.scale import bound_of, check_ordered
 from ldpsql.sql import Macros, Scalar, guarded
 
 _FIELDS = ("estimate", "std_error", "low", "high")

@@ -9,14 +9,13 @@ from ldpsql.domain import plain
 from ldpsql.handles import MECHANISMS, read_mechanism
 from ldpsql.registry import Registry
 from ldpsql.spec import Parameter, sql_literal
-from ldpsql.sql import Macros, Scalar, guarded, names_withheld, quoted, struct_text
+from ldpsql.sql import Macros, Scalar, guarded, quoted, struct_text
 
 
 @guarded
 def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each mechanism, given as the STRUCT that a constructor makes."""
-    with names_withheld():
-        return pa.array([MECHANISMS.number(read_mechanism(spec)) for spec in plain(specs)], pa.int64())
+    return pa.array([MECHANISMS.number(read_mechanism(spec)) for spec in plain(specs)], pa.int64())
 
 
 def constructor(mechanism: type[Mechanism]) -> str:

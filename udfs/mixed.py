@@ -10,10 +10,9 @@ import pyarrow as pa
 from ldpsql import certify, hookimpl
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import InvalidParameter, InvalidSpec, OutsideDomain
-from ldpsql.handles import MECHANISMS, MIXTURES, PLANS, read_mechanism
+from ldpsql.handles import MECHANISMS, MIXTURES, PLANS, read_estimator, read_mechanism
 from ldpsql.mixed import Mixed, Repeated
-from ldpsql.registry import registry
-from ldpsql.sql import Macros, Scalar, guarded, names_withheld
+from ldpsql.sql import Macros, Scalar, guarded
 
 _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
 
@@ -28,30 +27,26 @@ def mixture_handle(mechanisms: pa.ChunkedArray) -> pa.Array:
 def mixed_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each estimator with a map from level to mechanism."""
     rows = zip(plain(names).to_pylist(), plain(handles).to_pylist(), strict=True)
-    with names_withheld():
-        plans = [(MIXTURES.thing(handle), registry().estimator(name)) for name, handle in rows]
-    return pa.array([PLANS.number(plan) for plan in plans], pa.int64())
+    return pa.array([PLANS.number((MIXTURES.thing(handle), read_estimator(name))) for name, handle in rows], pa.int64())
 
 
 @guarded
 def repeated_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each estimator with a mechanism that draws several reports of a value."""
     rows = zip(plain(names).to_pylist(), plain(handles).to_pylist(), strict=True)
-    with names_withheld():
-        plans = [(Repeated(MECHANISMS.thing(handle)), registry().estimator(name)) for name, handle in rows]
+    plans = [(Repeated(MECHANISMS.thing(handle)), read_estimator(name)) for name, handle in rows]
     return pa.array([PLANS.number(plan) for plan in plans], pa.int64())
 
 
 def _mixed(given: pa.Scalar) -> Mixed:
     """Read a MAP from level to mechanism, or a STRUCT whose fields are named like the levels."""
-    with names_withheld():
-        if isinstance(given, pa.MapScalar) and given.is_valid and len(given):
-            levels, mechanisms = given.values.field(0), [read_mechanism(spec) for spec in given.values.field(1)]
-        elif isinstance(given, pa.StructScalar) and given.is_valid:
-            names = given.type.names
-            levels, mechanisms = pa.array(names), [read_mechanism(given[name]) for name in names]
-        else:
-            raise InvalidSpec("this is not a map from levels to mechanisms", _FORM)
+    if isinstance(given, pa.MapScalar) and given.is_valid and len(given):
+        levels, mechanisms = given.values.field(0), [read_mechanism(spec) for spec in given.values.field(1)]
+    elif isinstance(given, pa.StructScalar) and given.is_valid:
+        names = given.type.names
+        levels, mechanisms = pa.array(names), [read_mechanism(given[name]) for name in names]
+    else:
+        raise InvalidSpec("this is not a map from levels to mechanisms", _FORM)
     levels = plain(levels)
     return Mixed(Domain(levels.dictionary_decode() if pa.types.is_dictionary(levels.type) else levels), tuple(mechanisms))
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from ldpsql import Mechanism, hookimpl
 from ldpsql.audit import AnalyticAudit
+from ldpsql.counting import align
 from ldpsql.domain import Domain, plain
 from ldpsql.errors import BadCounts, InvalidParameter
-from ldpsql.estimation import align
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import certify
 from ldpsql.operators import Floats

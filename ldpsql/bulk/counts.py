@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from statistics import NormalDist
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,12 +17,14 @@ from numpy.typing import NDArray
 
 from ldpsql.bulk.batches import stream
 from ldpsql.channels import SetChannel
+from ldpsql.counting import MAX_COUNT, whole_numbers
+from ldpsql.distinct import distinct
 from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports, SourceRefused
-from ldpsql.estimation import MAX_COUNT, whole_numbers
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
-from ldpsql.reports import SetReports, distinct, impossible
+from ldpsql.reports import SetReports, impossible
+from ldpsql.score_intervals import deviations, wilson
 
 _AHEAD = 64  # batches that are counted before their counts are added up
 
@@ -93,13 +94,12 @@ class Supports:
 
         """
         if not self.reports:
-            raise NoReports("there is not a single report to estimate from", "perturb some values first")
+            raise NoReports()
         known = certify(self.mechanism)
         assert isinstance(known.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
         hit, miss, n = float(known.channel.hit), float(known.channel.miss), self.reports
-        z, q = NormalDist().inv_cdf(0.5 + confidence / 2), self.numbers / n
-        middle, reach = q + z**2 / (2 * n), z * np.sqrt(q * (1 - q) / n + (z / (2 * n)) ** 2)
-        low, high = (((end / (1 + z**2 / n)) - miss) / (hit - miss) for end in (middle - reach, middle + reach))
+        z, q = deviations(confidence), self.numbers / n
+        low, high = ((end - miss) / (hit - miss) for end in wilson(q, n, z))
         share = (q - miss) / (hit - miss)
         error = np.sqrt(q * (1 - q) / n) / abs(hit - miss)
         low, high = np.minimum(np.clip(low, 0, 1), share), np.maximum(np.clip(high, 0, 1), share)

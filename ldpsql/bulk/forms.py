@@ -10,7 +10,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.sources import format_of
 from ldpsql.errors import DestinationRefused
-from ldpsql.sql import quoted
+from ldpsql.sql import quoted, text_literal
 
 _STREAM = "__ldpsql_reports"
 
@@ -54,8 +54,8 @@ class Form:
             columns = ", ".join(quoted(column) for column in self.partition_by)
             options += [f"PARTITION_BY ({columns})", f"FILENAME_PATTERN '{name}_{{i}}'", "FILE_EXTENSION 'tmp'"]
             options.append("OVERWRITE_OR_IGNORE")  # the folder is there, and empty
-        target = str(folder if self.partition_by else folder / name).replace("'", "''")
-        _run(con, reports, f"COPY (FROM {_STREAM}) TO '{target}' ({', '.join(options)})")
+        target = text_literal(str(folder if self.partition_by else folder / name))
+        _run(con, reports, f"COPY (FROM {_STREAM}) TO {target} ({', '.join(options)})")
 
 
 def write_table(con: DuckDBPyConnection, reports: pa.RecordBatchReader, verb: str) -> None:

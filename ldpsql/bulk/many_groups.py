@@ -15,9 +15,9 @@ from ldpsql.bulk.staging import exists
 from ldpsql.errors import DestinationExists, InvalidParameter
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import Mechanism
-from ldpsql.named import sql_call, text_literal
+from ldpsql.named import sql_call
 from ldpsql.registry import registry
-from ldpsql.sql import quoted
+from ldpsql.sql import quoted, text_literal
 
 CELLS_AT_ONCE = 2_000_000
 

@@ -6,51 +6,24 @@ charge, where there is a ledger -> draw -> on the disk -> renamed to its place -
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
-import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Plan
+from ldpsql.bulk.charging import Charge, charged
 from ldpsql.bulk.forms import Form, write_table
-from ldpsql.bulk.sources import Part, Source, source_of
+from ldpsql.bulk.meter import Meter, Progress
+from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
-from ldpsql.errors import (
-    DestinationExists,
-    DestinationRefused,
-    InvalidParameter,
-    LdpError,
-    NotReleased,
-    SourceRefused,
-    UnfinishedRun,
-)
-from ldpsql.ledger.guard import ledger_files
+from ldpsql.errors import DestinationExists, InvalidParameter, UnfinishedRun
 from ldpsql.mechanism import Mechanism
 from ldpsql.sql import quoted
-
-if TYPE_CHECKING:
-    from ldpsql.ledger import Ledger, Release
-
-Progress = Callable[[int, int | None], None]
-
-
-@dataclass(frozen=True)
-class Charge:
-    """How a run is charged: the ledger, and what `Ledger.charge` asks for.
-
-    ``dataset`` names the people, ``part`` those rows of it that are in no other part (such as a day), ``user`` the column of
-    user ids, where the ledger charges by user.
-    """
-
-    ledger: Ledger
-    dataset: str
-    part: str = ""
-    user: str | None = None
 
 
 @dataclass
@@ -114,7 +87,7 @@ def perturb_copy(
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
-            token = _charged(con, charge, found, plan, str(target), again=replace, resume=resume and not target.exists())
+            token = charged(con, charge, found, plan, str(target), again=replace, resume=resume and not target.exists())
             staging.write_state({"task": task, "release": token, "replace": replace})
         elif bool(token) != (charge is not None):
             raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
@@ -185,7 +158,7 @@ def perturb_table(
         raise DestinationExists(*exists(into))
     found = source_of(con, source)
     plan.among(found.names)
-    token = _charged(con, charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
+    token = charged(con, charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
     meter = Meter(found.rows, progress)
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
     meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb))
@@ -208,98 +181,3 @@ def _database(con: DuckDBPyConnection) -> str:
     with con.cursor() as cursor:
         rows = cursor.execute("SELECT path FROM duckdb_databases() WHERE database_name = current_database()").fetchall()
     return rows[0][0] or ""
-
-
-def _charged(
-    con: DuckDBPyConnection, charge: Charge | None, source: Source, plan: Plan, destination: str, *, again: bool, resume: bool
-) -> str:
-    """Charge for a run before anything is drawn; return the token of the release, nothing where there is no ledger.
-
-    Raises:
-        DestinationExists: where the ledger knows that this was published before.
-        NotReleased: where the connection has a ledger, and the run has none or another.
-
-    """
-    files = ledger_files(con)
-    if files and (charge is None or charge.ledger.path.resolve() not in files):
-        raise NotReleased(
-            "this connection draws only what its own ledger was charged for",
-            "pass charge=Charge(ledger, dataset) with that one",
-        )
-    if charge is None:
-        return ""
-    users = None
-    if charge.user is not None:
-        if charge.user not in source.names:
-            raise SourceRefused("the source has no such column of user ids", "name it in user")
-        if source.once:
-            raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
-        readers = [part.read([charge.user], ()) for part in source.parts]
-        users = pa.chunked_array([batch.column(charge.user) for reader in readers for batch in reader])
-    columns = {name: known.mechanism for name, known in plan.mechanisms.items()}
-    release: Release = charge.ledger.charge(
-        charge.dataset, columns, destination, users=users, part=charge.part, again=again, resume=resume
-    )
-    if release.stored:
-        raise DestinationExists("these reports were published there before", "use them; to draw and charge anew, replace them")
-    return release.token
-
-
-def _interrupted(error: Exception) -> bool:
-    """Tell whether the keyboard interrupted: Arrow and DuckDB hand that on as an error of their own."""
-    return "KeyboardInterrupt" in str(error)
-
-
-class Meter:
-    """Rows drawn, told to whoever watches, and what went wrong while DuckDB read the stream."""
-
-    def __init__(self, total: int | None, progress: Progress | None) -> None:
-        self.drawn = 0
-        self._skipped = 0
-        self._total, self._progress = total, progress
-        self._refusal: LdpError | None = None
-
-    def skip(self, rows: int) -> None:
-        """Count rows that were drawn earlier."""
-        self._skipped += rows
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._progress:
-            self._progress(self._skipped + self.drawn, self._total)
-
-    def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
-        """Return the reports of a part as a stream that counts."""
-        reader = part.read(plan.among(names), plan.mechanisms.keys())
-        schema = plan.schema(reader.schema)
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            try:
-                for batch in reader:
-                    yield plan.perturb(batch, schema)
-                    self.drawn += batch.num_rows
-                    self._tell()
-            except LdpError as error:
-                self._refusal = error
-                raise
-            except Exception as error:
-                hint = "is it complete, and is every column of one type?"
-                self._refusal = None if _interrupted(error) else SourceRefused("the source could not be read to its end", hint)
-                raise
-
-        return pa.RecordBatchReader.from_batches(schema, batches())
-
-    def watch(self, write: Callable[[], None]) -> None:
-        """Let something write; raise what goes wrong as it was before DuckDB worded it, for its message may hold raw values."""
-        try:
-            write()
-        except Exception as error:  # noqa: BLE001  # DuckDB, the file system
-            refusal: BaseException = self._refusal or DestinationRefused(
-                "the reports could not be written", "is there space on the disk, and does the table take their columns?"
-            )
-            if _interrupted(error):
-                refusal = KeyboardInterrupt()
-        else:
-            return
-        refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that nothing else comes along
-        raise refusal.with_traceback(None)

@@ -36,8 +36,8 @@ def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
 
 
 @dataclass(frozen=True)
-class PrivateHash(SetChannel):
-    """Every report draws its own 64-bit seed: (seed, y), where y is the hash of the value through ``response``."""
+class HashChannel(SetChannel):
+    """A report is a seed and y, the hash of the value under it through ``response``; the set is what hashes to y."""
 
     size: int
     response: KeepOrSpread
@@ -56,6 +56,10 @@ class PrivateHash(SetChannel):
     def hit(self) -> Fraction:
         """Probability that the hash is kept."""
         return Fraction(self.response.keep, TOTAL)
+
+
+class PrivateHash(HashChannel):
+    """Every report draws its own 64-bit seed: (seed, y)."""
 
     @property
     def miss(self) -> Fraction:
@@ -88,7 +92,7 @@ class PrivateHash(SetChannel):
 
 
 @dataclass(frozen=True)
-class OrthogonalHash(SetChannel):
+class OrthogonalHash(HashChannel):
     """The seed names one of the functions of an orthogonal array, under which every pair of values collides equally often.
 
     Functions are h_a(x) = <a, x> over the field of ``response.size`` elements, a in the projective space, x among the first
@@ -99,9 +103,6 @@ class OrthogonalHash(SetChannel):
         InvalidParameter: where the number of symbols is not a power of a prime.
 
     """
-
-    size: int
-    response: KeepOrSpread
 
     def __post_init__(self) -> None:
         Field.of(self.response.size)
@@ -126,11 +127,6 @@ class OrthogonalHash(SetChannel):
         return np.concatenate(lines)
 
     @property
-    def inputs(self) -> int:
-        """Number of values."""
-        return self.size
-
-    @property
     def seeds(self) -> int:
         """Number of functions, (g^m - 1)/(g - 1)."""
         g = self.response.size
@@ -145,16 +141,6 @@ class OrthogonalHash(SetChannel):
     def outputs(self) -> int:
         """Number of reports."""
         return self.seeds * self.response.size
-
-    @property
-    def ratio(self) -> Fraction:
-        """The seed says nothing of the value, so only the response counts."""
-        return Fraction(self.response.keep, self.response.spread)
-
-    @property
-    def hit(self) -> Fraction:
-        """Probability that the hash is kept."""
-        return Fraction(self.response.keep, TOTAL)
 
     @property
     def miss(self) -> Fraction:

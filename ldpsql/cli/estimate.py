@@ -28,5 +28,5 @@ def estimate(
         query = estimating(con, checked(con, source, [column, *keys]), column, keys, made, method)
         rows = con.sql(query).to_arrow_table().to_pylist()
     if not rows:
-        raise NoReports("there is not a single report to estimate from", "is the column empty?")
+        raise NoReports(hint="is the column empty?")
     write_rows(rows, form)

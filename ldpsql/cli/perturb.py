@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ldpsql.bulk.run import Charge, Progress, Run
+    from ldpsql.bulk.charging import Charge
+    from ldpsql.bulk.meter import Progress
+    from ldpsql.bulk.run import Run
 
 
 def perturb(
@@ -42,6 +44,7 @@ def perturb(
     import duckdb
 
     from ldpsql.bulk.run import perturb_copy, perturb_table
+    from ldpsql.cli.source import existing
     from ldpsql.errors import InvalidParameter
 
     if len(column) != len(mechanism) or len(set(column)) < len(column):
@@ -50,7 +53,7 @@ def perturb(
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")
     columns, charge = dict(zip(column, mechanism, strict=True)), _charge(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "charge": charge}
-    with _interruptible(Path(destination)), duckdb.connect(_existing(database)) as con, _bar() as progress:
+    with _interruptible(Path(destination)), duckdb.connect(existing(database)) as con, _bar() as progress:
         if table:
             run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)
         else:
@@ -73,7 +76,7 @@ def _interruptible(destination: Path) -> Iterator[None]:
 
 
 def _charge(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
-    from ldpsql.bulk.run import Charge
+    from ldpsql.bulk.charging import Charge
     from ldpsql.errors import InvalidParameter
     from ldpsql.ledger.configured import configured_ledger
 
@@ -85,14 +88,6 @@ def _charge(ledger: Path | None, dataset: str | None, part: str, user: str | Non
     if dataset is None:
         raise InvalidParameter("a ledger must know whose data this is", "name the people: --dataset")
     return Charge(opened, dataset, part, user)
-
-
-def _existing(database: str) -> str:
-    from ldpsql.errors import InvalidParameter
-
-    if database != ":memory:" and not Path(database).is_file():
-        raise InvalidParameter("there is no database of this name", "--database takes a DuckDB file")
-    return database
 
 
 def _told(run: Run) -> str:

@@ -47,10 +47,10 @@ def draw(output: Path, rows: list[dict[str, Any]]) -> None:
     """Draw the curves into a file."""
     import polars as pl
 
-    from ldpsql import report
+    from ldpsql import pages
 
-    report.needs_extra()
+    pages.needs_extra()
     from ldpsql import figures
 
-    report.save(output, figures.plan_chart(pl.DataFrame(rows)))
+    pages.save(output, figures.plan_chart(pl.DataFrame(rows)))
     typer.echo(f"Wrote {output}", err=True)

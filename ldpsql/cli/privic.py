@@ -42,7 +42,7 @@ def privic(
     from ldpsql import privic as cycling
     from ldpsql.errors import NotReleased
     from ldpsql.ledger.configured import configured_path
-    from ldpsql.report import needs_extra
+    from ldpsql.pages import needs_extra
     from ldpsql.sql import quoted
 
     if page:
@@ -64,8 +64,7 @@ def privic(
 def _cell(bounds: str, columns: int, rows: int, lon: str, lat: str, *, nearest: bool) -> str:
     """Return the SQL that finds the cell of a point."""
     from ldpsql.errors import InvalidParameter
-    from ldpsql.named import text_literal
-    from ldpsql.sql import quoted
+    from ldpsql.sql import quoted, text_literal
 
     edges = bounds.split(",")
     if len(edges) != 4:

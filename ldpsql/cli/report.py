@@ -28,21 +28,21 @@ def report(
 
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
-    from ldpsql import report as reports
+    from ldpsql import pages
     from ldpsql.cli.source import checked, estimating, opened
     from ldpsql.registry import registry
 
-    reports.needs_extra()
+    pages.needs_extra()
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
         table = checked(con, source, [column, *keys])
-        found = reports.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
+        found = pages.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
         shown = estimating(con, table, column, keys, made, method)
         known = {}
         if truth:
             true = checked(con, truth, [column, *keys])
-            known = reports.truths(con.sql(_counted(true, column, keys)).to_arrow_table(), made)
-    reports.write(output, found, known, shown)
+            known = pages.truths(con.sql(_counted(true, column, keys)).to_arrow_table(), made)
+    pages.write(output, found, known, shown)
     typer.echo(f"Wrote {output}", err=True)
 
 

@@ -14,20 +14,29 @@ if TYPE_CHECKING:
 
 
 def opened(database: str) -> DuckDBPyConnection:
-    """Open a database, or one in memory, with the functions attached.
+    """Open a database for reading, or one in memory, with the functions attached.
+
+    Raises:
+        InvalidParameter: where there is none.
+
+    """
+    import ldpsql
+
+    return ldpsql.connect(existing(database), read_only=database != ":memory:")
+
+
+def existing(database: str) -> str:
+    """Return the name of a database that is there.
 
     Raises:
         InvalidParameter: where there is no such file: DuckDB would make one.
 
     """
-    import ldpsql
     from ldpsql.errors import InvalidParameter
 
-    if database == ":memory:":
-        return ldpsql.connect()
-    if not Path(database).is_file():
+    if database != ":memory:" and not Path(database).is_file():
         raise InvalidParameter("there is no database of this name", "--database takes a DuckDB file")
-    return ldpsql.connect(database, read_only=True)
+    return database
 
 
 def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str:
@@ -41,7 +50,7 @@ def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str
     import duckdb
 
     from ldpsql.errors import InvalidParameter, UnknownName
-    from ldpsql.named import text_literal
+    from ldpsql.sql import text_literal
 
     table = text_literal(source)
     try:
@@ -63,13 +72,13 @@ def estimating(
     con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:
     """Return the query that estimates a column of reports, in each group of the keys where there are any."""
-    from ldpsql.named import sql_call, text_literal
-    from ldpsql.sql import quoted, struct_text
+    from ldpsql.named import sql_call
+    from ldpsql.sql import quoted, struct_text, text_literal
 
     made, method = sql_call(mechanism, con), text_literal(str(estimator))
     if not keys:
         return f"FROM ldp.estimate({table}, {quoted(column)}, {made}, estimator := {method})"
-    groups = struct_text({key.replace("'", "''"): quoted(key) for key in keys})
+    groups = struct_text({key: quoted(key) for key in keys})
     call = f"ldp.estimate_by({table}, {quoted(column)}, {groups}, {made}, estimator := {method})"
     # within its group a value keeps its place in the domain
     numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"

@@ -21,7 +21,7 @@ from ldpsql.handles import MECHANISMS, Handles
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanism import Mechanism
-from ldpsql.sql import quoted
+from ldpsql.sql import quoted, text_literal
 
 
 @dataclass(eq=False)
@@ -171,7 +171,7 @@ def _mechanism(cursor: DuckDBPyConnection, told: Mechanism | str) -> Mechanism:
 
 def people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa.ChunkedArray | None]:
     """Return the number of rows, and the user ids where they are the unit of privacy."""
-    source = "query_table('" + dataset.replace("'", "''") + "')"
+    source = f"query_table({text_literal(dataset)})"
     if unit == "row":
         ((rows,),) = cursor.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  # quoted
         return rows, None

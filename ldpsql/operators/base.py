@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Channel, TableChannel
 from ldpsql.errors import IllConditioned, InternalError
-from ldpsql.operators import positive
+from ldpsql.operators.tangent import tangent_inverse, tangent_solve
+from ldpsql.score_intervals import score_ends, wilson
 
 Floats: TypeAlias = NDArray[np.float64]
 Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
@@ -73,6 +74,17 @@ class Operator(ABC):
         """The 2-norm condition number of the channel: how much inversion can magnify errors."""
         return float(np.linalg.cond(self.matrix()))
 
+    def check_condition(self) -> None:
+        """Refuse to invert a channel whose inverse drowns the estimate in noise.
+
+        Raises:
+            IllConditioned: where the condition number is too large.
+
+        """
+        if not self.condition <= MAX_CONDITION:
+            message = f"the channel has condition number {self.condition:.3g}, too large to invert"
+            raise IllConditioned(message, "use ibu", condition=self.condition)
+
     @cached_property
     def influence(self) -> float:
         """By how much an inverted share moves at most, times n, when one of n reports is replaced."""
@@ -88,8 +100,7 @@ class Operator(ABC):
             IllConditioned: where the channel has no inverse, or one that drowns the estimate in noise.
 
         """
-        if not self.condition <= MAX_CONDITION:
-            raise ill_conditioned(self.condition)
+        self.check_condition()
         # With more reports than values the least-squares inverse is still unbiased.
         v = np.asarray(np.linalg.lstsq(self.matrix().T, shares.T, rcond=None)[0].T, dtype=np.float64)
         return v / v.sum(axis=-1, keepdims=True)
@@ -138,7 +149,7 @@ class Operator(ABC):
         """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""
         if self.votes:
             low, high = self.votes
-            ends = wilson(low + (high - low) * self.invert(shares), n, z)
+            ends = wilson(low + (high - low) * self.invert(shares), n[:, None], z)
             inverted = np.sort([(end - low) / (high - low) for end in ends], axis=0)
             return np.sqrt(self.scatter(theta) / n[:, None]), inverted[0], inverted[1]
         parts = []
@@ -148,11 +159,6 @@ class Operator(ABC):
             error = np.sqrt(np.maximum(second - at**2, 0.0) / size)
             parts.append((error, *score_ends(v, at, second, own, z**2 / size)))
         return _stacked(parts)
-
-    def plain_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return the same as ``z`` errors around the inversion: for those whose reports are not one sample of one channel."""
-        centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
-        return error, centre - z * error, centre + z * error
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share of each group, around the debiased estimate.
@@ -224,83 +230,9 @@ class DenseOperator(Operator):
         return self._table
 
 
-def ill_conditioned(condition: float) -> IllConditioned:
-    """Return the refusal to invert a channel."""
-    return IllConditioned(
-        f"the channel has condition number {condition:.3g}, too large to invert", "use ibu", condition=condition
-    )
-
-
 def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
     error, low, high = (np.stack(column) for column in zip(*parts, strict=True))
     return error, low, high
-
-
-def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrink: float | Floats) -> tuple[Floats, Floats]:
-    """Return the ends of the score interval of one group's shares: the t for which the centre lies z errors away.
-
-    ``second`` is the second moment of what a report contributes to the centre, ``own`` the same among reports of the value
-    itself, and ``shrink`` is z^2/n. If the share of x is t and the others keep their proportions, a contribution has
-    expectation t and variance t own + (1 - t) other - t^2. For k-RR the ends are those of `wilson`.
-    """
-    other = (second - theta * own) / np.maximum(1.0 - theta, 1e-12)
-    lead, half = 1.0 + shrink, centre + shrink * (own - other) / 2.0
-    reach = np.sqrt(np.maximum(half**2 - lead * (centre**2 - shrink * other), 0.0))
-    return (half - reach) / lead, (half + reach) / lead
-
-
-def wilson(shares: Floats, n: Floats, z: float) -> tuple[Floats, Floats]:
-    """Return the ends of Wilson's interval of shares (groups, ...) of n reports each.
-
-    Source: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
-    """
-    n = n[:, None]
-    middle = shares + z**2 / (2 * n)
-    reach = z * np.sqrt(np.maximum(shares * (1 - shares), 0.0) / n + (z / (2 * n)) ** 2)
-    return (middle - reach) / (1 + z**2 / n), (middle + reach) / (1 + z**2 / n)
-
-
-def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Invert the information among directions that sum to zero; tell the values it says nothing about."""
-    size = len(information)
-    lower = _factor(information)
-    if lower is not None:
-        inverse = positive.inverse(lower)
-        along = inverse.sum(axis=0)
-        return inverse - np.outer(along, along) / along.sum(), np.zeros(size, dtype=np.bool_)
-    eigenvalues, vectors = _tangent_spectrum(information)
-    lost = np.eye(size) - 1.0 / size - vectors @ vectors.T
-    return (vectors / eigenvalues) @ vectors.T, np.abs(lost).max(axis=1, initial=0.0) > 1e-6
-
-
-def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return V c for the columns of c, where V is `tangent_inverse`; tell those that the information says nothing about."""
-    lower = _factor(information)
-    if lower is not None:
-        solved = positive.solved(lower, np.column_stack([c, np.ones(len(c))]))
-        moved, along = solved[:, :-1], solved[:, -1:]
-        return moved - along * (moved.sum(axis=0) / along.sum()), np.zeros(c.shape[1], dtype=np.bool_)
-    eigenvalues, vectors = _tangent_spectrum(information)
-    along, centred = vectors.T @ c, c - c.mean(axis=0)
-    lost = np.abs(centred - vectors @ along).max(axis=0) > 1e-6 * np.maximum(np.abs(centred).max(axis=0), 1e-300)
-    return vectors @ (along / eigenvalues[:, None]), lost
-
-
-def _factor(information: Floats) -> Floats | None:
-    """Return Cholesky's factor, with a curvature along (1, ..., 1) as well; None where its pivots show a lost direction."""
-    lower = positive.factor(information + information.trace() / len(information) ** 2)
-    if lower is None:
-        return None
-    pivots = lower.diagonal() ** 2
-    return lower if pivots.min() > 1e-8 * pivots.max() else None
-
-
-def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
-    """Return those eigenvalues, and their vectors, that can be told from zero among directions that sum to zero."""
-    centring = np.eye(len(information)) - 1.0 / len(information)
-    eigenvalues, vectors = np.linalg.eigh(centring @ information @ centring)
-    kept = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
-    return eigenvalues[kept], vectors[:, kept]
 
 
 @singledispatch

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Convolution
 from ldpsql.errors import InternalError
-from ldpsql.operators.base import MAX_CONDITION, DenseOperator, Floats, Operator, ill_conditioned, operator, score_ends
+from ldpsql.operators.base import DenseOperator, Ends, Floats, Operator, operator
 from ldpsql.operators.tridiagonal import tridiagonal_maximum
+from ldpsql.score_intervals import score_ends
 
 _EXACT = 1e-12  # how far rounded weights may be from the formula, in total variation: an error of g, far below any tolerance
 _POWER_STEPS = 30
@@ -111,11 +112,10 @@ class SquareGeometricOperator(GeometricOperator):
 
     def invert(self, shares: Floats) -> Floats:
         """Return v with v A = shares, by the tridiagonal inverse."""
-        if not self.condition <= MAX_CONDITION:
-            raise ill_conditioned(self.condition)
+        self.check_condition()
         return self._inverse(shares)
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return the multinomial error of the inverted shares, which are the debiased centre, and the ends of `score_ends`."""
         expected, n = self.forward(theta), n[:, None]
         # The inverse B of the channel gives Var(v_x) = (sum_z B_zx^2 P(z) - theta_x^2)/n.
@@ -132,7 +132,7 @@ class SquareGeometricOperator(GeometricOperator):
         out[..., :-1] += self.decay**2 * at[..., 1:]
         return out
 
-    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> tuple[Floats, Floats, Floats]:
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return the same: the debiased estimate is the inversion."""
         return self.interval(shares, n, theta, z)
 

@@ -96,4 +96,5 @@ class StackOperator(Operator):
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
-        return self.plain_interval(shares, n, theta, z)
+        centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
+        return error, centre - z * error, centre + z * error

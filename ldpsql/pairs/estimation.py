@@ -8,133 +8,29 @@ estimate: they hold for the truth, whichever estimator is asked.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.channels import KeepOrWindow, KeyValue
+from ldpsql.channels import KeepOrWindow
 from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimation import Diagnosis, Estimates, estimate_likelihood
 from ldpsql.estimator import Estimator, Status
 from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import Mechanism, certify
+from ldpsql.mechanism import Mechanism
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.pairs.families import KeyValueMechanism
-from ldpsql.registry import registry
+from ldpsql.pairs.shown import Shown, channel_of, shown
+from ldpsql.score_intervals import deviations
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 FEW_DUMMIES = 0.05
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What the reports show of every key and dummy, each of shape (groups, keys).
-
-    ``share`` is the share of reports that show the key; ``score`` and ``square`` are the means over all reports of what they
-    tell of its value, and of the square of that. The expectations of ``share`` and ``score`` are other + lift * drawn and
-    apart * drawn * value, with ``drawn`` the share of users of whom this key was drawn, and their mean value on [-1, 1].
-    """
-
-    share: Floats
-    score: Floats
-    square: Floats
-    other: float
-    lift: float
-    apart: float
-    typical: float = 1.0  # square of a score
-
-    @property
-    def drawn(self) -> Floats:
-        """The unbiased estimate of how often each key is drawn."""
-        return (self.share - self.other) / self.lift
-
-    @property
-    def total(self) -> Floats:
-        """The unbiased estimate of the sum of its values, over all users."""
-        return self.score / self.apart
-
-    def drawn_error(self, n: Floats, drawn: Floats) -> Floats:
-        """Return the standard error of ``drawn``, where this is how often each key is drawn."""
-        expected = np.clip(self.other + self.lift * drawn, 0.0, 1.0)
-        return np.sqrt(expected * (1.0 - expected) / n) / self.lift
-
-    def drawn_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
-        """Return Wilson's interval of the share, inverted."""
-        middle = self.share + z**2 / (2 * n)
-        reach = z * np.sqrt(self.share * (1 - self.share) / n + (z / (2 * n)) ** 2)
-        low, high = ((end / (1 + z**2 / n) - self.other) / self.lift for end in (middle - reach, middle + reach))
-        return low, high
-
-    def moments(self, n: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the variances of ``drawn`` and ``total`` and their covariance.
-
-        As if two more reports had shown the key, one with each sign: so few reports that agree do not seem certain.
-        Source: Agresti, Coull, "Approximate is better than exact for interval estimation of binomial proportions", 1998.
-        """
-        share, square = np.minimum(self.share + 2 / n, 1.0), self.square + 2 * self.typical / n
-        drawn = share * (1.0 - share) / n / self.lift**2
-        total = (square - self.score**2) / n / self.apart**2
-        both = self.score * (1.0 - share) / n / (self.lift * self.apart)
-        return drawn, total, both
-
-    def mean_error(self, n: Floats, drawn: Floats, mean: Floats) -> Floats:
-        """Return the standard error of the mean, by the delta method; infinite where the key seems never to be drawn."""
-        of_drawn, of_total, both = self.moments(n)
-        variance = of_total - 2 * mean * both + mean**2 * of_drawn
-        error = np.sqrt(np.maximum(variance, 0.0))
-        return np.divide(error, drawn, out=np.full_like(error, np.inf), where=drawn > 0)
-
-    def mean_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
-        """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all where none is ruled out.
-
-        Source: Fieller, "Some problems in interval estimation", JRSS B 1954.
-        """
-        of_drawn, of_total, both = self.moments(n)
-        a = self.drawn**2 - z**2 * of_drawn
-        b = self.drawn * self.total - z**2 * both
-        c = self.total**2 - z**2 * of_total
-        bounded = (a > 0) & (self.drawn > 0)
-        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        scale = np.where(bounded, a, 1.0)
-        low, high = np.where(bounded, (b - root) / scale, -1.0), np.where(bounded, (b + root) / scale, 1.0)
-        return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
-
-
 def _means(total: Floats, drawn: Floats) -> Floats:
     """Return the mean value of every key on [-1, 1]; 0 where the key seems never to be drawn."""
     return np.clip(np.divide(total, drawn, out=np.zeros_like(total), where=drawn > 0), -1.0, 1.0)
-
-
-def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
-    """Return what the reports of each group show of every key."""
-    model, shares, cells = likelihood.operator, likelihood.shares, _channel(mechanism).cells
-    if isinstance(model, KeepOrWindowOperator):
-        by_key, scores = shares.reshape(len(shares), -1, cells), mechanism.scores()
-        share, score, square = (by_key @ scores**power for power in range(3))
-        return Shown(share, score, square, model.anything * cells, model.kept, model.kept, float((scores**2).mean()))
-    if isinstance(model, SignedOperator):
-        signs, other, lift, apart = model.supported(shares), 2 * model.miss, model.lifted, model.apart
-    else:
-        rr = cast("KeepOrSpreadOperator", model)
-        signs, other, lift, apart = shares, 2 * rr.spread, rr.keep - rr.spread, rr.keep - rr.spread
-    by_key = signs.reshape(len(shares), -1, 2)
-    either = by_key.sum(axis=-1)
-    return Shown(either, by_key[..., 0] - by_key[..., 1], either, other, lift, apart)
-
-
-def _channel(mechanism: Mechanism) -> KeyValue:
-    """Return the channel of a key-value mechanism.
-
-    Raises:
-        InvalidParameter: for any other mechanism.
-
-    """
-    channel = certify(mechanism).channel
-    if not isinstance(channel, KeyValue) or not isinstance(mechanism, KeyValueMechanism):
-        raise InvalidParameter(f"{mechanism.name} does not perturb sets of key-value pairs", "use ldp.ibu and its sisters")
-    return channel
 
 
 @dataclass(frozen=True)
@@ -149,7 +45,7 @@ class KeyValueEstimates:
 
     def rows(self) -> Floats:
         """Return the numbers of `ROW` for each group and key, in the units of the values: shape (groups, keys, 8)."""
-        z = NormalDist().inv_cdf(0.5 + self.symbols.estimator.confidence / 2)
+        z = deviations(self.symbols.estimator.confidence)
         n = self.symbols.likelihood.n[:, None]
         padding, middle = self.mechanism.padding, (self.mechanism.low + self.mechanism.high) / 2
         half = (self.mechanism.high - self.mechanism.low) / 2
@@ -257,7 +153,7 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
         NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
 
     """
-    channel = _channel(mechanism)
+    channel = channel_of(mechanism)
     known = cast("KeyValueMechanism", mechanism)
     seen, cells = shown(known, likelihood), channel.cells
     keyed = _by_key(likelihood, seen, cells) if isinstance(channel.response, KeepOrWindow) else likelihood
@@ -295,7 +191,7 @@ def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: 
         NotApplicable, IllConditioned: where the estimator does not suit such reports.
 
     """
-    channel = _channel(mechanism)
+    channel = channel_of(mechanism)
     known = cast("KeyValueMechanism", mechanism)
     if not isinstance(channel.response, KeepOrWindow):
         raise InvalidParameter(f"the reports of {mechanism.name} tell means only", "use ldp.pckv_pm for distributions")
@@ -305,14 +201,9 @@ def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: 
     return known.low + (known.high - known.low) * (_centres(channel.cells) + 1) / 2, shares
 
 
-def named(given: Estimator | str) -> Estimator:
-    """Return an estimator from itself or its text, where 'unbiased' is the plain inversion.
-
-    Raises:
-        InvalidSpec, UnknownName: where there is none.
-
-    """
-    return registry().estimator("inv" if given == "unbiased" else given)
+def of_symbols(given: Estimator | str) -> Estimator | str:
+    """Return the estimator of the symbols that is meant: 'unbiased' is the plain inversion."""
+    return "inv" if given == "unbiased" else given
 
 
 def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Floats:

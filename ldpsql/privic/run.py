@@ -17,11 +17,11 @@ from ldpsql.duck import connect
 from ldpsql.errors import DataError, InternalError, InvalidParameter, NoReports
 from ldpsql.families import PriorMechanism
 from ldpsql.handles import read_mechanism
-from ldpsql.named import sql_call, text_literal
+from ldpsql.named import sql_call
 from ldpsql.operators import Floats
 from ldpsql.privic.step import STEPS, Summary, full_prior
 from ldpsql.registry import registry
-from ldpsql.sql import quoted
+from ldpsql.sql import quoted, text_literal
 
 _RUN = "SELECT getvariable('mechanism') AS mechanism, {stop} AS stop, {pool} AS pool"
 

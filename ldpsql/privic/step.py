@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldpsql.audit import AnalyticAudit, analytic, average_distortion, mutual_information
+from ldpsql.counting import operator_of
 from ldpsql.errors import InvalidParameter, NotReports
-from ldpsql.estimation import check_possible, operator_of
+from ldpsql.estimation import check_possible
 from ldpsql.estimator import Status
 from ldpsql.families import PriorMechanism
 from ldpsql.likelihood import Likelihood

@@ -1,4 +1,4 @@
-"""The report of an estimate: one page with pictures that works offline, or one picture (extra ``report``)."""
+"""Estimates as pages: one page with pictures that works offline, or one picture (extra ``report``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import TableChannel
+from ldpsql.counting import likelihoods
 from ldpsql.errors import InvalidParameter, LdpError, NoReports, UsageError
-from ldpsql.estimation import Estimate, estimate_likelihood, likelihoods
+from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.operators import Floats
@@ -48,7 +49,7 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> 
 
     """
     if not len(counted):
-        raise NoReports("there is not a single report to estimate from", "perturb some values first")
+        raise NoReports()
     titles, group = _groups(counted)
     found: dict[str, Estimate] = {}
     reports, numbers = (counted[name].combine_chunks() for name in ("report", "n"))

@@ -1,0 +1,76 @@
+"""Rows drawn, told to whoever watches, and errors as they were before DuckDB worded them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import duckdb
+import pyarrow as pa
+
+from ldpsql.bulk.batches import Plan
+from ldpsql.bulk.sources import Part
+from ldpsql.errors import DestinationRefused, LdpError, SourceRefused
+
+Progress: TypeAlias = Callable[[int, int | None], None]  # rows done, and rows in all where that is known
+
+
+class Meter:
+    """Rows drawn, told to whoever watches, and what went wrong while DuckDB read the stream."""
+
+    def __init__(self, total: int | None, progress: Progress | None) -> None:
+        self.drawn = 0
+        self._skipped = 0
+        self._total, self._progress = total, progress
+        self._refusal: LdpError | None = None
+
+    def skip(self, rows: int) -> None:
+        """Count rows that were drawn earlier."""
+        self._skipped += rows
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress:
+            self._progress(self._skipped + self.drawn, self._total)
+
+    def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
+        """Return the reports of a part as a stream that counts."""
+        reader = part.read(plan.among(names), plan.mechanisms.keys())
+        schema = plan.schema(reader.schema)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                for batch in reader:
+                    yield plan.perturb(batch, schema)
+                    self.drawn += batch.num_rows
+                    self._tell()
+            except LdpError as error:
+                self._refusal = error
+                raise
+            except Exception as error:
+                hint = "is it complete, and is every column of one type?"
+                self._refusal = None if _interrupted(error) else SourceRefused("the source could not be read to its end", hint)
+                raise
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def watch(self, write: Callable[[], None]) -> None:
+        """Let something write; raise what goes wrong as it was before DuckDB worded it, for its message may hold raw values."""
+        try:
+            write()
+        except Exception as error:  # noqa: BLE001  # DuckDB, the file system
+            refusal: BaseException = self._refusal or DestinationRefused(
+                "the reports could not be written", "is there space on the disk, and does the table take their columns?"
+            )
+            if _interrupted(error):
+                refusal = KeyboardInterrupt()
+        else:
+            return
+        refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that nothing else comes along
+        raise refusal.with_traceback(None)
+
+
+def _interrupted(error: Exception) -> bool:
+    """Tell whether the keyboard interrupted: Arrow and DuckDB hand that on as an error of their own."""
+    told = str(error)
+    return isinstance(error, duckdb.InterruptException) or "KeyboardInterrupt" in told or told == "Query interrupted"

@@ -1,0 +1,56 @@
+"""Reports that are sets of values, in words of 64 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ldpsql.channels import Drawn, Weights
+from ldpsql.reports.base import WordReports, impossible, unsigned
+
+
+@dataclass(frozen=True)
+class SetReports(WordReports):
+    """Sets of values, one bit a value, as a list of words: UBIGINT[] in SQL."""
+
+    size: int
+    marker: ClassVar[str] = "{'words': 1}"
+    type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
+
+    @property
+    def words(self) -> int:
+        """Number of words of a report."""
+        return -(-self.size // 64)
+
+    def to_arrow(self, drawn: Drawn) -> pa.Array:
+        """Return a list of words a report."""
+        ends = np.arange(0, drawn.size + 1, self.words, dtype=np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), pa.array(drawn.ravel()))
+
+    def read(self, column: pa.Array) -> Weights:
+        """Return the words; bits beyond the last value must not be set."""
+        if not self.possible(column).all():
+            raise impossible()
+        return unsigned(column.flatten()).reshape(-1, self.words)
+
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Tell which lists have the right length and no bit set beyond the last value."""
+        lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
+        if not lists or not pa.types.is_integer(column.type.value_type):
+            raise impossible()
+        fits = pc.equal(column.value_lengths(), self.words).fill_null(False).to_numpy(zero_copy_only=False).copy()
+        flat = column.filter(pa.array(fits)).flatten()
+        holes = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, self.words)
+        rows = unsigned(flat.fill_null(0)).reshape(-1, self.words)
+        unused = np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(self.size % 64) if self.size % 64 else np.uint64(0)
+        fits[fits] = ~holes.any(axis=1) & ((rows[:, -1] & unused) == 0)
+        return fits
+
+    def text(self, report: int) -> str:
+        """Return the words as a list."""
+        return str([report >> 64 * i & (2**64 - 1) for i in range(self.words)])

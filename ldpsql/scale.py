@@ -1,0 +1,71 @@
+"""Where values lie on a line: numbers as they are, dates in days and times in seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.domain import Domain, family, shown_type
+from ldpsql.errors import InvalidDomain, WrongType
+from ldpsql.mechanism import Mechanism
+from ldpsql.metric import Grid
+from ldpsql.operators import Floats
+from ldpsql.privacy import MetricLdp
+
+_DAY = 86_400.0
+
+
+def scale_of(values: Domain) -> Floats:
+    """Return where the values lie: numbers as they are, dates in days and times in seconds since 1970.
+
+    Raises:
+        InvalidDomain: where the values have no order.
+
+    """
+    kind = family(values.values.type)
+    if kind == "number":
+        return np.asarray(values.values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if kind == "date":
+        return np.asarray(values.values.cast(pa.timestamp("s")).cast(pa.int64()).to_numpy() / _DAY)
+    if kind in ("timestamp", "timestamp with time zone"):
+        there = pa.timestamp("us", tz=values.values.type.tz)
+        return np.asarray(values.values.cast(there, safe=False).cast(pa.int64()).to_numpy() / 1e6)
+    raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
+
+
+def check_ordered(mechanism: Mechanism) -> None:
+    """Refuse the cells of a grid, which are numbered but not ordered.
+
+    Raises:
+        InvalidDomain: for these, and for values without an order.
+
+    """
+    claim = mechanism.claim()
+    metric = claim.metric if isinstance(claim, MetricLdp) else None
+    if isinstance(metric, Grid) and min(metric.columns, metric.rows) > 1:
+        raise InvalidDomain("the cells of a grid have no order", "this needs values on a line")
+    scale_of(mechanism.values())
+
+
+def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
+    """Return the end of a range on the scale of the values; None for NULL.
+
+    Raises:
+        WrongType: where it cannot be compared with them.
+
+    """
+    if not bound.is_valid:
+        return None
+    kind = values.values.type
+    try:
+        if pa.types.is_string(bound.type) and family(kind) in ("date", "timestamp", "timestamp with time zone"):
+            bound = bound.cast(kind)  # a literal
+        if family(kind) == "date" and pa.types.is_timestamp(bound.type):
+            return float(bound.cast(pa.timestamp("us"), safe=False).value / 1e6 / _DAY)
+        if family(bound.type) == family(kind) and family(kind) is not None:
+            found = float(scale_of(Domain(pa.array([bound.as_py()], bound.type)))[0])
+            if not np.isnan(found):
+                return found
+    except (pa.ArrowException, ValueError, OverflowError):
+        pass
+    raise WrongType(f"the ends of the range must be like the values, of type {shown_type(kind)}", "cast them")

@@ -1,0 +1,39 @@
+"""Score intervals: the truths within z of their own standard errors of what was seen. They are right for few reports too."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def deviations(confidence: float) -> float:
+    """Return by how many standard errors an interval of this confidence reaches to either side."""
+    return NormalDist().inv_cdf(0.5 + confidence / 2)
+
+
+def wilson(shares: Floats, n: Floats | float, z: float) -> tuple[Floats, Floats]:
+    """Return the ends of Wilson's interval of shares of n independent reports each; n broadcasts against the shares.
+
+    Source: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
+    """
+    middle = shares + z**2 / (2 * n)
+    reach = z * np.sqrt(np.maximum(shares * (1 - shares), 0.0) / n + (z / (2 * n)) ** 2)
+    return (middle - reach) / (1 + z**2 / n), (middle + reach) / (1 + z**2 / n)
+
+
+def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrink: float | Floats) -> tuple[Floats, Floats]:
+    """Return the ends of the score interval of one group's shares: the t for which the centre lies z errors away.
+
+    ``second`` is the second moment of what a report contributes to the centre, ``own`` the same among reports of the value
+    itself, and ``shrink`` is z^2/n. If the share of x is t and the others keep their proportions, a contribution has
+    expectation t and variance t own + (1 - t) other - t^2. For k-RR the ends are those of `wilson`.
+    """
+    other = (second - theta * own) / np.maximum(1.0 - theta, 1e-12)
+    lead, half = 1.0 + shrink, centre + shrink * (own - other) / 2.0
+    reach = np.sqrt(np.maximum(half**2 - lead * (centre**2 - shrink * other), 0.0))
+    return (half - reach) / lead, (half + reach) / lead

@@ -1,0 +1,15 @@
+"""The conformance suite for mechanisms and estimators: what every one must show, built-in or third-party.
+
+Call `check_mechanism` on a few instances, and `check_estimator` on every estimator class, in your plugin's tests; they raise
+`AssertionError` with the claim that failed.
+"""
+
+from __future__ import annotations
+
+from ldpsql.testing.channels import check_rows, check_sampler
+from ldpsql.testing.estimators import check_estimator
+from ldpsql.testing.mechanisms import check_mechanism
+from ldpsql.testing.trials import examples
+from ldpsql.testing.words import insecure_words_for_tests
+
+__all__ = ["check_estimator", "check_mechanism", "check_rows", "check_sampler", "examples", "insecure_words_for_tests"]

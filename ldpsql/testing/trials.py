@@ -1,0 +1,61 @@
+"""A few mechanisms of a class, where its author names none."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from ldpsql.errors import UsageError
+from ldpsql.mechanism import Mechanism
+
+# What the parameters of a mechanism could be, by their names: three mechanisms to try where the plugin's author names none.
+_TRIALS: tuple[dict[str, object], ...] = (
+    {
+        "epsilon": "0.5",
+        "domain": ["no", "yes"],
+        "keys": ["book", "film"],
+        "prior": [1, 2],
+        "low": 0,
+        "high": 6,
+        "columns": 2,
+        "rows": 2,
+    },
+    {
+        "epsilon": "1",
+        "domain": list(range(6)),
+        "keys": [1, 2, 3],
+        "prior": [1] * 6,
+        "low": -3,
+        "high": 20,
+        "columns": 3,
+        "rows": 2,
+    },
+    {
+        "epsilon": "4",
+        "domain": [0.5, 1.5, 2.5, 3.5],
+        "keys": list("abcde"),
+        "prior": [1] * 4,
+        "low": 0,
+        "high": 100,
+        "columns": 2,
+        "rows": 5,
+    },
+)
+_ALWAYS: dict[str, object] = {"delta": "0.001", "beta": "1", "bins": 16}
+
+
+def examples(mechanism: type[Mechanism]) -> list[Mechanism]:
+    """Return a few mechanisms of a class to check it by; none where its parameters are of names that tell nothing.
+
+    A class may refuse some, as one for two values refuses six.
+    """
+    needed = {p.name for p in mechanism.parameters() if p.required}
+    made: list[Mechanism] = []
+    for trial in ({**_ALWAYS, **trial} for trial in _TRIALS):
+        for wanted in (needed, needed | {"columns"}):  # metric mechanisms take a grid as an option
+            if wanted <= trial.keys() and wanted <= mechanism.model_fields.keys():
+                with suppress(UsageError):
+                    one = mechanism(**{name: trial[name] for name in wanted})
+                    one.channel()
+                    made.append(one)
+                    break
+    return made
