@@ -130,7 +130,7 @@ class IterativeEstimator(Estimator):
         theta = np.repeat(start, len(learnt.counts), axis=0)
         best, taken, scores = 0, 0, held_out.log_likelihood(theta)
         while taken < min(self.max_iterations, 2 * best + PATIENCE) and not limits.late:
-            ahead = max(1, taken // 20)
+            ahead = min(max(1, taken // 20), self.max_iterations - taken)
             for _ in range(ahead):
                 theta = self.step(learnt, theta)
             taken += ahead

@@ -85,6 +85,8 @@ class SupportOperator(Operator):
 
     def _inside(self, theta: Floats) -> Floats:
         """Return the share that the members of every set hold together."""
+        if theta.ndim > 1 and self._table is not None:
+            return theta @ self._table
         if theta.ndim > 1 and len(theta) > _FEW_GROUPS:
             return np.concatenate([theta @ table for _, table in self._unpacked()], axis=-1)
         if theta.ndim > 1:
@@ -101,6 +103,8 @@ class SupportOperator(Operator):
 
     def supported(self, w: Floats) -> Floats:
         """Return for each value the weight of the reports that support it."""
+        if w.ndim > 1 and self._table is not None:
+            return w @ self._table.T
         if w.ndim > 1 and len(w) > _FEW_GROUPS:
             return np.sum([w[..., part] @ table.T for part, table in self._unpacked()], axis=0)
         if w.ndim > 1:
@@ -110,6 +114,13 @@ class SupportOperator(Operator):
             part = slice(start, start + _BLOCK)
             tables += [np.bincount(octet, weights=w[part], minlength=256) for octet in self._octets[:, part]]
         return (tables @ _SUBSETS).ravel()[: self.inputs]
+
+    @cached_property
+    def _table(self) -> Floats | None:
+        """The sets as zeros and ones, where that is small: then products serve several groups best."""
+        if self.inputs * self.outputs > _CELLS:
+            return None
+        return np.concatenate([members for _, members in self._unpacked()], axis=1).astype(np.float64)
 
     def _unpacked(
         self, among: NDArray[np.int64] | slice = slice(None), chosen: NDArray[np.int64] | None = None
