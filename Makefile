@@ -47,7 +47,7 @@ $(LOWEST_STAMP): pyproject.toml tests/lowest.py
 	touch $(LOWEST_STAMP)
 
 test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are allowed; `make test` has the newest
-	$(LOWEST)/bin/python -m pytest
+	$(LOWEST)/bin/python -m pytest -n auto
 
 ROUNDS ?= 25
 BULK ?= 6

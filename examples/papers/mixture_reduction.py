@@ -24,7 +24,7 @@ CREATE TABLE reports AS SELECT run, ldp.perturb(value, m()) AS report FROM peopl
 
 SELECT run, ldp.em_mr(report, m()), ldp.ibu(report, m()), ldp.empirical_bayes(report, m()) FROM reports GROUP BY run;"""
 
-BINS = 1024
+FULL, QUICK = 1024, 128  # bins of numbers; the paper's number, and a coarser one for a look
 
 
 def reproduce(full: bool) -> Reproduction:
@@ -64,7 +64,7 @@ def destinations(con: DuckDBPyConnection) -> list[int]:
 def places(con: DuckDBPyConnection) -> list[int]:
     """Return 300,000 returns spread over the 306 cells of state and income class."""
     path = shared("irs2013_agi_sample.parquet")
-    rows = frame(con, f"SELECT state, agi_stub, sum(n02650) AS n FROM read_parquet('{path}') GROUP BY ALL ORDER BY ALL")
+    rows = frame(con, f"SELECT state, agi_stub, sum(n02650)::DOUBLE AS n FROM read_parquet('{path}') GROUP BY ALL ORDER BY ALL")
     share = rows["n"].to_numpy() / rows["n"].sum()
     return np.random.default_rng().multinomial(300_000, share).tolist()
 
@@ -153,11 +153,11 @@ def uniform(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 # --- numbers: figures 2, 3, 5 and 9 ---
 
 
-def numbers(con: DuckDBPyConnection, values: np.ndarray) -> None:
+def numbers(con: DuckDBPyConnection, values: np.ndarray, bins: int) -> None:
     """Make the tables ``people`` (value) and ``truth`` (one row: p, the shares of the bins)."""
     con.register("given", pl.DataFrame({"value": values}))
     con.execute("CREATE OR REPLACE TABLE people AS SELECT value FROM given")
-    counts, _ = np.histogram(values, BINS, (-1, 1))
+    counts, _ = np.histogram(values, bins, (-1, 1))
     con.execute("CREATE OR REPLACE TABLE truth AS SELECT ?::DOUBLE[] AS p", [(counts / counts.sum()).tolist()])
 
 
@@ -179,11 +179,11 @@ def mean(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     if (SHARED / "irs2013_agi_sample.parquet").is_file():
         sources["income"] = income(con)
     for source, values in sources.items():
-        numbers(con, values)
+        numbers(con, values, bins := FULL if full else QUICK)
         found = []
         for epsilon in (0.5, 1, 2, 3) if full else (0.5, 1.5):
             for method, (mechanism, call) in MEANS.items():
-                perturbed(con, f"ldp.{mechanism}({epsilon}, -1, 1)", 100 if full else 5)
+                perturbed(con, f"ldp.{mechanism}({epsilon}, -1, 1, bins := {bins})", 100 if full else 5)
                 rows = frame(con, f"SELECT run, {call} - {values.mean()} AS error FROM counted")
                 found.append(rows.with_columns(method=pl.lit(method), epsilon=pl.lit(float(epsilon))))
         rows = pl.concat(found)
@@ -213,8 +213,8 @@ def densities(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     for mechanism in ("laplace", "piecewise", "square_wave"):
         found = []
         for n in (1000, 10_000, 43_000, 300_000) if full else (1000, 43_000):
-            numbers(con, s_mn(n))
-            perturbed(con, f"ldp.{mechanism}(1, -1, 1)", 20 if full else 2)
+            numbers(con, s_mn(n), bins := FULL if full else QUICK)
+            perturbed(con, f"ldp.{mechanism}(1, -1, 1, bins := {bins})", 20 if full else 2)
             for name, call in calls.items():
                 con.execute(
                     f"CREATE OR REPLACE TABLE estimates AS SELECT run, list_transform({call}, lambda e: e.estimate) AS q FROM counted"
