@@ -433,3 +433,23 @@ def test_control_c_ends_the_command_with_130_and_leaves_nothing(db: DuckDBPyConn
     _, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (130, "interrupted: nothing was published\n")
     assert sorted(os.listdir()) == ["in.parquet", "people.duckdb", "people.duckdb.wal"]
+
+
+def test_the_raw_file_is_never_the_destination(tmp_path: Path) -> None:
+    con = duckdb.connect()
+    for place in ("raw/people.parquet", "raw/deeper/more.parquet"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        con.execute(f"COPY (SELECT 'Lima' AS city FROM range(10)) TO '{tmp_path / place}'")
+    (tmp_path / "other.parquet").symlink_to(tmp_path / "raw/people.parquet")
+    raw = (tmp_path / "raw/people.parquet").read_bytes()
+    mechanism = {"city": "krr(epsilon=1, domain=['Lima', 'Oslo'])"}
+    for source, destination in (
+        ("raw/people.parquet", "raw/people.parquet"),
+        ("raw/people.parquet", "other.parquet"),
+        ("other.parquet", "raw/people.parquet"),
+        ("raw", "raw"),
+        ("raw/deeper/more.parquet", "raw"),
+    ):
+        with pytest.raises(DestinationRefused):
+            perturb_copy(con, str(tmp_path / source), tmp_path / destination, mechanism, replace=True)
+    assert (tmp_path / "raw/people.parquet").read_bytes() == raw

@@ -21,7 +21,7 @@ from ldpsql.bulk.forms import Form, write_table
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
-from ldpsql.errors import DestinationExists, InvalidParameter, UnfinishedRun
+from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.mechanism import Mechanism
 from ldpsql.sql import quoted
 
@@ -78,6 +78,8 @@ def perturb_copy(
         raise InvalidParameter("the reports can only be partitioned by columns that go out", "name the column in keep")
     found = source_of(con, source, split=form.folder)
     plan.among(found.names)
+    if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
+        raise DestinationRefused("the destination is what is to be perturbed, or holds it", "write the reports somewhere else")
     task = {
         "inputs": [part.identity for part in found.parts],
         "columns": {name: str(known.mechanism) for name, known in plan.mechanisms.items()},

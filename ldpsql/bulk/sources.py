@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -40,11 +40,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """All parts, and the names of the columns; a stream can be read only ``once``."""
+    """All parts, the names of the columns, and the files that they are in; a stream can be read only ``once``."""
 
     names: list[str]
     parts: list[Part]
     once: bool = False
+    files: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int | None:
@@ -107,9 +108,9 @@ def _table(con: DuckDBPyConnection, name: str) -> Source:
 def _stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
     kind, files = _files(path)
     if not split:
-        return _joined(con, kind, files)
+        return replace(_joined(con, kind, files), files=tuple(files))
     parts = [part for file in files for part in _parts_of(con, kind, file)]
-    return Source(_joined(con, kind, files[:1]).names, parts)
+    return Source(_joined(con, kind, files[:1]).names, parts, files=tuple(files))
 
 
 def _files(path: Path) -> tuple[str, list[str]]:

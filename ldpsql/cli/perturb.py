@@ -51,6 +51,8 @@ def perturb(
         raise InvalidParameter("every column needs one mechanism", "--column a --mechanism ... --column b --mechanism ...")
     if (append and not table) or (partition_by and table):
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")
+    if table and database == ":memory:":
+        raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
     columns, charge = dict(zip(column, mechanism, strict=True)), _charge(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "charge": charge}
     with _interruptible(Path(destination)), duckdb.connect(existing(database)) as con, _bar() as progress:

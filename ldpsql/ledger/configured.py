@@ -41,18 +41,20 @@ def configured_ledger(given: Path | None = None) -> Ledger | None:
 
 
 def needed_ledger(given: Path | None = None) -> Ledger:
-    """Open the ledger that is named; there must be one.
+    """Open the ledger that is named, to read it; it must be there: a mistyped name is no empty ledger.
 
     Raises:
-        LedgerMissing: where no ledger is named.
+        LedgerMissing: where no ledger is named, or none is there.
 
     """
-    ledger = configured_ledger(given)
-    if ledger is None:
+    path = configured_path(given)
+    if path is None:
         raise LedgerMissing(
             "no ledger is named", "pass --ledger, set LDPSQL_LEDGER, or write path below [ledger] in ldpsql.toml"
         )
-    return ledger
+    if not path.exists():
+        raise LedgerMissing("there is no ledger of this name", "the first release begins it; is the name right?")
+    return Ledger.open(path, configured_policy())
 
 
 def configured_key() -> Key | None:
