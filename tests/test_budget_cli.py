@@ -36,6 +36,20 @@ def test_the_ledger_is_shown(project: Path) -> None:
     assert json.loads(run("budget", "export", cwd=project).stdout).keys() == {"policies", "balances", "history"}
 
 
+def test_a_mistyped_ledger_is_not_an_empty_one(project: Path) -> None:
+    done = run("budget", "show", "--ledger", "nofile.ledger", cwd=project)
+    assert (done.returncode, "LDP312" in done.stderr) == (3, True)
+    assert not (project / "nofile.ledger").exists()
+
+
+def test_a_table_in_memory_is_refused_and_nothing_is_charged(project: Path) -> None:
+    (project / "people.csv").write_text("city\nLima\nOslo\n", encoding="utf-8")
+    done = run("perturb", "people.csv", "t", "-c", "city", "-m", "krr(epsilon=1, domain=['Lima', 'Oslo'])", "--table",
+               "--dataset", "people", cwd=project)  # fmt: skip
+    assert (done.returncode, "LDP103" in done.stderr) == (2, True)
+    assert not (project / "budget.ledger").exists()
+
+
 def test_without_a_ledger_it_says_how_to_name_one(tmp_path: Path) -> None:
     done = run("budget", "show", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
