@@ -178,6 +178,10 @@ def test_estimate_reads_a_file_and_a_table_and_keeps_the_order_of_the_domain(pro
     rows = json.loads(done.stdout)
     assert [(row["re'gion"], row["value"]) for row in rows] == [(g, v) for g in "ns" for v in ("Lima", "Oslo", "Rome")]
     assert [round(row["estimate"], 1) for row in rows] == [1, 0, 0, 0, 1, 0]
+    (project / "folder").mkdir()
+    (project / "folder" / "part.parquet").write_bytes((project / "reports.parquet").read_bytes())
+    told = run("estimate", "folder", "-c", "city", "-m", "city", "--by", "re'gion", "--format", "json", cwd=project)
+    assert told.stdout == done.stdout
     assert run("sql", "w.duckdb", "-c", "CREATE TABLE t AS FROM 'reports.parquet'", cwd=project).returncode == 0
     done = run(
         "estimate", "t", "-d", "w.duckdb", "-c", "city", "-m", "city", "--estimator", "inv", "--format", "csv", cwd=project

@@ -40,7 +40,7 @@ def existing(database: str) -> str:
 
 
 def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str:
-    """Return a file or a table as SQL, once it is there and has these columns.
+    """Return a file, a folder of Parquet files or a table as SQL, once it is there and has these columns.
 
     Raises:
         InvalidParameter: where it is not there, or cannot be read as a table.
@@ -52,7 +52,7 @@ def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str
     from ldpsql.errors import InvalidParameter, UnknownName
     from ldpsql.sql import text_literal
 
-    table = text_literal(source)
+    table = text_literal(str(Path(source) / "**" / "*.parquet") if Path(source).is_dir() else source)
     try:
         there = con.sql(f"FROM query_table({table})").columns
     except duckdb.IOException:
