@@ -26,7 +26,7 @@ papers: $(STAMP)  ## the figures of four papers again, quickly; in full: make pa
 	$(RUN)python examples/papers $(PAPERS)
 
 test: $(STAMP)  ## all tests, on all cores
-	$(RUN)python -m pytest -n auto
+	$(RUN)python -m pytest -n auto --durations 8
 
 $(DBT_STAMP): pyproject.toml constraints-dbt.txt
 	$(PYTHON) -m venv $(DBT)
@@ -47,7 +47,7 @@ $(LOWEST_STAMP): pyproject.toml tests/lowest.py
 	touch $(LOWEST_STAMP)
 
 test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are allowed; `make test` has the newest
-	$(LOWEST)/bin/python -m pytest -n auto
+	$(LOWEST)/bin/python -m pytest -n auto --durations 8
 
 ROUNDS ?= 25
 BULK ?= 6

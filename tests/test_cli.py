@@ -315,5 +315,8 @@ def test_an_interrupt_leaves_with_130() -> None:
         assert one.stdout.readline() == "state\n"
         time.sleep(0.5)  # the second statement is begun right after
         one.send_signal(signal.SIGINT)
-        _, said = one.communicate(timeout=60)
+        try:
+            _, said = one.communicate(timeout=60)
+        finally:
+            one.kill()
     assert (one.returncode, said) == (130, "error: interrupted\n")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ldpsql.cli.interrupting import interruptible
+
 if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.meter import Progress
@@ -55,7 +57,7 @@ def perturb(
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
     columns, charge = dict(zip(column, mechanism, strict=True)), _charge(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "charge": charge}
-    with _interruptible(Path(destination)), duckdb.connect(existing(database)) as con, _bar() as progress:
+    with _telling(Path(destination)), duckdb.connect(existing(database)) as con, interruptible(con), _bar() as progress:
         if table:
             run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)
         else:
@@ -65,7 +67,7 @@ def perturb(
 
 
 @contextmanager
-def _interruptible(destination: Path) -> Iterator[None]:
+def _telling(destination: Path) -> Iterator[None]:
     """Say what an interrupt left."""
     from ldpsql.bulk.staging import staging_folder
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ldpsql.cli.interrupting import interruptible
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -13,7 +16,8 @@ if TYPE_CHECKING:
     from ldpsql.mechanism import Mechanism
 
 
-def opened(database: str) -> DuckDBPyConnection:
+@contextmanager
+def opened(database: str) -> Iterator[DuckDBPyConnection]:
     """Open a database for reading, or one in memory, with the functions attached.
 
     Raises:
@@ -22,7 +26,8 @@ def opened(database: str) -> DuckDBPyConnection:
     """
     import ldpsql
 
-    return ldpsql.connect(existing(database), read_only=database != ":memory:")
+    with ldpsql.connect(existing(database), read_only=database != ":memory:") as con, interruptible(con):
+        yield con
 
 
 def existing(database: str) -> str:

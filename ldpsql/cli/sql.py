@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ldpsql.cli.interrupting import interruptible
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def sql(
         raise InvalidParameter("the first argument is a DuckDB file, and there is none of this name", "put SQL after -c")
     from ldpsql.ledger.configured import configured_key, configured_ledger
 
-    with ldpsql.connect(database, ledger=configured_ledger(), key=configured_key()) as con:
+    with ldpsql.connect(database, ledger=configured_ledger(), key=configured_key()) as con, interruptible(con):
         if command:
             for text in command:
                 run(con, text, form)
