@@ -14,7 +14,6 @@ import duckdb
 from ldpsql.errors import LdpError
 
 _TELLABLE = (
-    OSError,
     duckdb.ParserException,
     duckdb.SyntaxException,
     duckdb.CatalogException,
@@ -49,8 +48,12 @@ def failure(error: Exception) -> Failure:
     if quoted:  # an error of ours, in the words of DuckDB
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
         return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
+    if isinstance(error, OSError):
+        told = f"{error.strerror or 'a file cannot be used'}: {error.filename}" if error.filename else message
+        return Failure("LDP902", told, "is the path right, and may it be read and written?", 1)
     if isinstance(error, _TELLABLE):
-        return Failure("", _WITHOUT_CANDIDATES.sub("", message), "", 1)
+        hint = "DuckDB's own words about the statement; ldpsql doctor tells whether a plugin is missing"
+        return Failure("LDP903", _WITHOUT_CANDIDATES.sub("", message), hint, 1)
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Exception").removesuffix("Error")).lower()
     source = "DuckDB" if isinstance(error, duckdb.Error) else "a library"
     hint = "its message may show raw values; run the statement in DuckDB itself to read it"
