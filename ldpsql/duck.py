@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from ldpsql import lint, named
-from ldpsql.errors import ConnectionRefused
+from ldpsql.errors import ConnectionRefused, InvalidParameter
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.guard import GUARDS, Guard, guard_of
 from ldpsql.ledger.permanent import Key
@@ -63,12 +63,14 @@ def attach(
     Raises:
         BadSettings: where a named mechanism cannot be read.
         ConnectionRefused: where a catalog of that name belongs to somebody else.
-        LedgerError: where the ledger or the key cannot be used.
+        LedgerError, InvalidParameter: where the ledger or the key cannot be used.
 
     """
     watched = Guard(
         Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger, Key.read(key) if isinstance(key, str | Path) else key
     )
+    if not isinstance(watched.ledger, Ledger | None) or not isinstance(watched.key, Key | None):
+        raise InvalidParameter("a ledger or a key is its file, or what was read from it", "Ledger.open(path), Key.read(path)")
     with _ATTACHING, con.cursor() as cursor:  # a result that is still open on `con` would block it
         _make_catalog(cursor, name)
         _watch(cursor, name, watched)

@@ -15,7 +15,7 @@ from scipy import stats
 
 import ldpsql
 from ldpsql import Key
-from ldpsql.errors import KeyUnusable
+from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.mechanism import certify
 from ldpsql.registry import registry
 
@@ -180,3 +180,10 @@ def test_a_lost_damaged_shared_or_other_key_is_told(key_file: Path, tmp_path: Pa
     key_file.chmod(0o640)
     with pytest.raises(KeyUnusable, match="read by others"):
         Key.read(key_file)
+
+
+def test_a_key_that_is_not_one_and_a_mechanism_that_is_null_are_refused(keyed: DuckDBPyConnection) -> None:
+    with pytest.raises(InvalidParameter):
+        ldpsql.connect(key=b"0" * 32)  # type: ignore[arg-type]
+    with pytest.raises(duckdb.Error, match="LDP104"):
+        keyed.execute("SELECT ldp.perturb_once('a', (SELECT m FROM (SELECT city() AS m) WHERE m IS NULL), 1)")
