@@ -18,6 +18,7 @@ from ldpsql.mechanism import certify
 from ldpsql.operators import Floats
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.sql import Macros, Scalar, guarded, struct_fields, struct_type
+from ldpsql.threads import one_thread
 
 _FOUND = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'
 
@@ -30,6 +31,7 @@ def prior(given: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
+@one_thread
 def advance(counts: pa.ChunkedArray, handles: pa.ChunkedArray, stops: pa.ChunkedArray) -> pa.Array:
     """Return for each group of cycles, lists of counts and of mechanisms, its step; NULL where there is no report."""
     groups = plain(counts)
