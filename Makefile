@@ -10,6 +10,9 @@ DBT_STAMP := $(DBT)/.installed
 LOWEST := .venv-lowest
 LOWEST_STAMP := $(LOWEST)/.installed
 
+BENCH := .venv-bench
+BENCH_STAMP := $(BENCH)/.installed
+
 .PHONY: demo papers test test-dbt test-browser test-lowest test-stress test-spark lint format bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
@@ -69,8 +72,13 @@ format: $(STAMP)  ## let ruff arrange the code
 docs: $(STAMP)  ## write the tables of README.md anew from the registry
 	$(RUN)python -m tests.readme
 
-bench: $(STAMP)  ## speed, as ratios against the plain engine in the same run
-	$(RUN)python -m benchmarks
+$(BENCH_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest
+	touch $(BENCH_STAMP)
+
+bench: $(BENCH_STAMP)  ## speed, as ratios against the plain engine and the published libraries in the same run
+	$(BENCH)/bin/python -m benchmarks $(BENCHMARKS)
 
 test-spark: $(STAMP)  ## the tests that need Spark: installs pyspark, and Java where there is none
 	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
@@ -78,4 +86,4 @@ test-spark: $(STAMP)  ## the tests that need Spark: installs pyspark, and Java w
 	$(RUN)python -m pytest tests/spark
 
 clean:
-	rm -rf $(VENV) $(DBT) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,5 +1,7 @@
 """``python -m benchmarks [--quick] [NAME ...]``: run the benchmarks, print their figures, write ``benchmarks/results.json``.
 
+``--record`` also writes the figures of which something is asked into ``README.md``.
+
 A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; nothing else names it.
 Linear algebra runs in one thread: more of them gain nothing on small matrices and meet whatever else runs.
 """
@@ -10,12 +12,14 @@ import argparse
 import json
 import os
 import platform
+import re
 import sys
 from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from pkgutil import iter_modules
+from time import perf_counter
 
 from benchmarks.figures import Figure, table
 
@@ -53,11 +57,28 @@ def machine() -> dict[str, object]:
     return found
 
 
+def record(rows: list[tuple[str, Figure]]) -> None:
+    """Write the figures of which something is asked into the README of this folder, in the place of older ones."""
+    found = machine()
+    versions = ", ".join(f"{package} {found[package]}" for package in PACKAGES if found[package])
+    lines = [f"Measured on {found['cores']} cores with Python {found['python']}, {versions}.", ""]
+    lines += ["| benchmark | figure | value | asked | met |", "|---|---|---|---|---|"]
+    for name, figure in rows:
+        if figure.met is not None:
+            met = "yes" if figure.met else "**no**"
+            lines.append(f"| `{name}` | {figure.what} | {figure.value:.3g} {figure.unit} | {figure.asked} | {met} |")
+    readme = HERE / "README.md"
+    marked = re.compile(r"(<!-- results -->\n).*?(<!-- /results -->)", re.DOTALL)
+    body = "\n".join(lines) + "\n"
+    readme.write_text(marked.sub(lambda match: match[1] + body + match[2], readme.read_text("utf-8")), "utf-8")
+
+
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", help=f"of: {', '.join(names())}")
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows: for a look, not for the record")
+    parser.add_argument("--record", action="store_true", help="write what is asked, and what it was, into README.md")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     given = parser.parse_args()
     unknown = set(given.names) - set(names())
@@ -67,13 +88,16 @@ def main() -> None:
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before NumPy is imported
     rows: list[tuple[str, Figure]] = []
     for name in given.names or names():
+        start = perf_counter()
         found = [(name, figure) for figure in run(name, quick=given.quick)]
         if found:
-            print(f"\n{name}\n{table(found)}", flush=True)
+            print(f"\n{name}, {(perf_counter() - start) / 60:.1f} minutes\n{table(found)}", flush=True)
         rows += found
     written = [{"benchmark": name, **asdict(figure), "met": figure.met} for name, figure in rows]
     body = {"machine": machine(), "quick": given.quick, "figures": written}
     given.out.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+    if given.record:
+        record(rows)
     missed = [figure.what for _, figure in rows if figure.met is False]
     print(f"\nwrote {given.out.name}" + "".join(f"\nmissed: {what}" for what in missed))
 

@@ -45,6 +45,11 @@ def at_least(what: str, value: float, least: float, unit: str = "x") -> Figure:
     return Figure(what, value, unit, f"at least {least:g} {unit}", least=least)
 
 
+def near(what: str, ratio: float, within: float) -> Figure:
+    """Return a ratio that is to be one."""
+    return Figure(what, ratio, "x", f"within {within:.1%} of 1", most=1 + within, least=1 - within)
+
+
 def public_file(name: str) -> Path | None:
     """Return a file of the folder of public data; None, and a word about it, where it is absent."""
     if (file := DATA / name).is_file():
