@@ -3,8 +3,8 @@
     python -m tests.stress.fuzz --count 1000000              # mutated texts and values
     python -m tests.stress.fuzz --count 100000 --atheris     # guided by coverage; needs `pip install atheris`
 
-A crash is any exception that is not ldpsql's own, a hang is an input that takes longer than two seconds, and a leak is a
-message with the value that was planted. The first one stops the run with the input that caused it.
+A crash is any exception that is not ldpsql's own, a hang is an input that takes two seconds of the processor or a minute of the
+clock, and a leak is a message with the value that was planted. The first one stops the run with the input that caused it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry
 
 CANARY = "canary-7f3a"
-LONGEST = 2.0  # seconds for one input
+LONGEST = {signal.ITIMER_PROF: 2.0, signal.ITIMER_REAL: 60.0}  # seconds for one input
 
 TEXTS = [
     "krr(epsilon=1, domain=['a', 'b', 'c'])",
@@ -176,17 +176,20 @@ def fuzz(count: int, seed: int | None = None) -> Counter[str]:
     told: Counter[str] = Counter()
     names = chance.choices(list(_SHARE), weights=list(_SHARE.values()), k=count)
     signal.signal(signal.SIGALRM, stopped)
+    signal.signal(signal.SIGPROF, stopped)
     for name in names:
         make, attempt = KINDS[name]
         given = make(chance)
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)
+        for timer, seconds in LONGEST.items():
+            signal.setitimer(timer, seconds)
         try:
             told[f"{name} {'taken' if feed(attempt, given) else 'refused'}"] += 1
         except BaseException:
             sys.stderr.write(f"{name}: {given!r}\n")
             raise
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            for timer in LONGEST:
+                signal.setitimer(timer, 0)
     return told
 
 
