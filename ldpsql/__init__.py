@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
     from ldpsql.domain import Domain, DomainField
     from ldpsql.duck import attach, connect
-    from ldpsql.errors import InvalidParameter, LdpError, NotPrivate
+    from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
     from ldpsql.estimation import Estimate
     from ldpsql.estimator import Estimator, Fit, Status
     from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.frames import estimate, key_value, perturb
     from ldpsql.hookspecs import hookimpl
+    from ldpsql.interrupting import interrupt, interruptible
     from ldpsql.ledger import Ledger, Policy
     from ldpsql.ledger.guard import release
     from ldpsql.ledger.permanent import Key
@@ -48,12 +49,13 @@ _HOMES = {
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
     "domain": ["Domain", "DomainField"],
     "duck": ["attach", "connect"],
-    "errors": ["InvalidParameter", "LdpError", "NotPrivate"],
+    "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
     "estimation": ["Estimate"],
     "estimator": ["Estimator", "Fit", "Status"],
     "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
     "frames": ["estimate", "key_value", "perturb"],
     "hookspecs": ["hookimpl"],
+    "interrupting": ["interrupt", "interruptible"],
     "ledger": ["Ledger", "Policy"],
     "ledger.guard": ["release"],
     "ledger.permanent": ["Key"],
@@ -80,6 +82,7 @@ __all__ = [
     "Fit",
     "GridMechanism",
     "HashReports",
+    "Interrupted",
     "IntervalMechanism",
     "InvalidParameter",
     "KeepOrSpread",
@@ -104,6 +107,8 @@ __all__ = [
     "estimate",
     "estimate_groups",
     "hookimpl",
+    "interrupt",
+    "interruptible",
     "key_value",
     "merge",
     "partial_counts",

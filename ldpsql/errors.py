@@ -299,6 +299,16 @@ class SparkRefused(LdpError):
     code = "LDP530"
 
 
+class Interrupted(LdpError):
+    """Somebody stopped this."""
+
+    code = "LDP904"
+    exit_code = 130  # as shells count what a signal ended
+
+    def __init__(self) -> None:
+        super().__init__("interrupted")
+
+
 class InternalError(LdpError):
     """A defect of ldpsql or of a plugin; the details are withheld because they may hold raw values."""
 

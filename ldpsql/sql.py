@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ldpsql.errors import InternalError, LdpError, UnknownName
+from ldpsql.errors import InternalError, Interrupted, LdpError, UnknownName
 
 R = TypeVar("R")
 _SCALAR = re.compile(r"\b__ldp_")
@@ -78,6 +78,8 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
             return function(*columns)
         except LdpError as error:
             refusal = error
+        except KeyboardInterrupt:
+            refusal = Interrupted()
         except Exception:  # noqa: BLE001  # whatever it was, its text stays here
             refusal = InternalError(f"{function.__name__} failed", "please report how it was called, without the data")
         del columns

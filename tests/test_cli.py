@@ -306,8 +306,14 @@ def test_shell_completion_names_the_commands(shell: str) -> None:
     assert "plan" in done.stdout
 
 
-def test_an_interrupt_leaves_with_130() -> None:
-    endless = "SELECT count(*) FROM range(100000000000) t(i) WHERE sin(i) > 2"
+@pytest.mark.parametrize(
+    "endless",
+    [
+        "SELECT count(*) FROM range(100000000000) t(i) WHERE sin(i) > 2",
+        "SELECT ldp.ibu(i % 50, ldp.krr(1, range(50)), stop := 9000000, misfit := 'allow') FROM range(100) t(i)",
+    ],
+)
+def test_an_interrupt_leaves_with_130(endless: str) -> None:
     command = [COMMAND, "sql", "--format", "csv", "-c", "SELECT 'begun' AS state", "-c", endless]
     unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, env=unbuffered, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-import duckdb
 import pyarrow as pa
 
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.sources import Part
 from ldpsql.errors import DestinationRefused, LdpError, SourceRefused
+from ldpsql.interrupting import interrupted
 
 Progress: TypeAlias = Callable[[int, int | None], None]  # rows done, and rows in all where that is known
 
@@ -49,7 +49,7 @@ class Meter:
                 raise
             except Exception as error:
                 hint = "is it complete, and is every column of one type?"
-                self._refusal = None if _interrupted(error) else SourceRefused("the source could not be read to its end", hint)
+                self._refusal = None if interrupted(error) else SourceRefused("the source could not be read to its end", hint)
                 raise
 
         return pa.RecordBatchReader.from_batches(schema, batches())
@@ -62,15 +62,9 @@ class Meter:
             refusal: BaseException = self._refusal or DestinationRefused(
                 "the reports could not be written", "is there space on the disk, and does the table take their columns?"
             )
-            if _interrupted(error):
+            if interrupted(error):
                 refusal = KeyboardInterrupt()
         else:
             return
         refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that nothing else comes along
         raise refusal.with_traceback(None)
-
-
-def _interrupted(error: Exception) -> bool:
-    """Tell whether the keyboard interrupted: Arrow and DuckDB hand that on as an error of their own."""
-    told = str(error)
-    return isinstance(error, duckdb.InterruptException) or "KeyboardInterrupt" in told or told == "Query interrupted"

@@ -60,6 +60,10 @@ def run() -> None:
         app()
     except KeyboardInterrupt:
         _leave("", "interrupted", "", 130)
+    except SystemExit as ended:
+        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):  # Typer ends without a word
+            _leave("", "interrupted", "", 130)
+        raise
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None

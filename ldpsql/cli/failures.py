@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import duckdb
 
-from ldpsql.errors import LdpError
+from ldpsql.errors import Interrupted, LdpError
+from ldpsql.interrupting import interrupted
 
 _TELLABLE = (
     duckdb.ParserException,
@@ -22,7 +23,6 @@ _TELLABLE = (
     duckdb.IOException,
     duckdb.ConnectionException,
     duckdb.OutOfMemoryException,
-    duckdb.InterruptException,
 )
 _OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+: \[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
 _WITHOUT_CANDIDATES = re.compile(r"\s*Candidate bindings:.*")  # in a CSV file without names, the first person's values
@@ -37,13 +37,13 @@ class Failure(NamedTuple):
     exit_code: int
 
 
-def failure(error: Exception) -> Failure:
+def failure(error: BaseException) -> Failure:
     """Return what may be told of an exception."""
+    if interrupted(error):
+        return Failure("", "interrupted", "", Interrupted.exit_code)
     if isinstance(error, LdpError):
         return Failure(error.code, error.message, error.hint, error.exit_code)
     message = str(error).strip()
-    if isinstance(error, RuntimeError) and message == "Query interrupted":  # how DuckDB says that Ctrl-C was pressed
-        return Failure("", "interrupted", "", 130)
     quoted = _OURS.fullmatch(message) if isinstance(error, duckdb.Error) else None
     if quoted:  # an error of ours, in the words of DuckDB
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}

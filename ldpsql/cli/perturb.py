@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpsql.cli.interrupting import interruptible
-
 if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.meter import Progress
@@ -48,6 +46,7 @@ def perturb(
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.cli.source import existing
     from ldpsql.errors import InvalidParameter
+    from ldpsql.interrupting import interruptible
 
     if len(column) != len(mechanism) or len(set(column)) < len(column):
         raise InvalidParameter("every column needs one mechanism", "--column a --mechanism ... --column b --mechanism ...")

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ldpsql.cli.interrupting import interruptible
-
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -25,6 +23,7 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
 
     """
     import ldpsql
+    from ldpsql.interrupting import interruptible
 
     with ldpsql.connect(existing(database), read_only=database != ":memory:") as con, interruptible(con):
         yield con

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpsql.cli.interrupting import interruptible
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ def sql(
 
     if any(c.isspace() for c in database) and not Path(database).exists():
         raise InvalidParameter("the first argument is a DuckDB file, and there is none of this name", "put SQL after -c")
+    from ldpsql.interrupting import interruptible
     from ldpsql.ledger.configured import configured_key, configured_ledger
 
     with ldpsql.connect(database, ledger=configured_ledger(), key=configured_key()) as con, interruptible(con):
@@ -83,7 +83,7 @@ def prompt(con: DuckDBPyConnection, form: Format) -> None:
         if line.rstrip().endswith(";"):
             try:
                 run(con, pending, form)
-            except Exception as error:  # noqa: BLE001  # the prompt goes on
+            except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the prompt goes on
                 told = failure(error)
                 typer.echo(f"error{f'[{told.code}]' if told.code else ''}: {told.message}", err=True)
                 if told.hint:

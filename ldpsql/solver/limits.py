@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from ldpsql.errors import Interrupted
 from ldpsql.estimator import Status
 
 
@@ -16,9 +17,16 @@ class Limits:
 
     """
 
+    _interrupts = 0  # in this process
+
     def __init__(self, steps: int = 10_000, seconds: float | None = None) -> None:
-        self._most, self.steps = steps, 0
+        self._most, self.steps, self._interrupts_before = steps, 0, Limits._interrupts
         self._end = None if seconds is None else monotonic() + seconds
+
+    @classmethod
+    def interrupt(cls) -> None:
+        """End every solve that runs, in whatever thread, at its next step; those begun later are not concerned."""
+        cls._interrupts += 1
 
     def renew(self) -> None:
         """Start with another group: its steps are counted from 0."""
@@ -26,7 +34,14 @@ class Limits:
 
     @property
     def late(self) -> bool:
-        """Whether the deadline has passed."""
+        """Whether the deadline has passed; every loop of a solve asks for it.
+
+        Raises:
+            Interrupted: where `interrupt` was called since this was made.
+
+        """
+        if Limits._interrupts != self._interrupts_before:
+            raise Interrupted
         return self._end is not None and monotonic() > self._end
 
     def take(self) -> bool:
