@@ -11,8 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
+from ldpsql.columns import plain
 from ldpsql.distinct import distinct
-from ldpsql.domain import Domain, plain
+from ldpsql.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify

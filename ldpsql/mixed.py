@@ -10,8 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
+from ldpsql.columns import plain
 from ldpsql.counting import likelihoods, operator_of, possible, whole_numbers
-from ldpsql.domain import Domain, plain
+from ldpsql.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify

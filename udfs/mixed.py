@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import certify, hookimpl
-from ldpsql.domain import Domain, plain
+from ldpsql.columns import plain
+from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter, InvalidSpec, OutsideDomain
 from ldpsql.handles import MECHANISMS, MIXTURES, PLANS, read_estimator, read_mechanism
 from ldpsql.mixed import Mixed, Repeated

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ldpsql import certify, hookimpl
 from ldpsql.channels import Drawn
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.ledger.guard import GUARDS, drawing
 from ldpsql.ledger.people import id_bytes
