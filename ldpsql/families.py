@@ -209,13 +209,6 @@ class PriorMechanism(MetricMechanism):
         return type(self)(**told | {"prior": shares.tolist()})
 
 
-def nearest(metric: Metric) -> Fraction:
-    """Return the smallest distance between two values."""
-    if isinstance(metric, Distances):
-        return min(d for x, row in enumerate(metric.table) for d in row[:x])
-    return metric.below(0, 1)
-
-
 def window(start: NDArray[np.float64], width: float, bins: int) -> NDArray[np.float64]:
     """Return how much of every bin of [0, 1] the windows [start, start + width] cover, shape ``(len(start), bins)``."""
     edges = np.arange(bins + 1) / bins
