@@ -32,7 +32,7 @@ class Figure:
         """Whether it is what was asked; None where nothing was."""
         if self.most is None and self.least is None:
             return None
-        return (self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least)
+        return bool((self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least))
 
 
 def at_most(what: str, value: float, most: float, unit: str = "x") -> Figure:

@@ -153,7 +153,7 @@ class SquareGeometricOperator(GeometricOperator):
 
     def maximum(self, shares: Floats) -> Floats | None:
         """Return the maximum for each group."""
-        return np.stack([tridiagonal_maximum(self, one) for one in shares])
+        return tridiagonal_maximum(self, shares)
 
 
 def _unit(vector: Floats) -> Floats:

@@ -35,7 +35,8 @@ class NewtonStep:
         """
         working = _working(point)
         hessian = self._model(point, working)
-        hessian[np.diag_indices_from(hessian)] += min(1e-10 * 100.0**stalled, 1e-2) * hessian.diagonal().max()
+        diagonal = np.einsum("ii->i", hessian)  # a view
+        diagonal += min(1e-10 * 100.0**stalled, 1e-2) * diagonal.max()
         at = point.theta[working]
         move = np.zeros_like(point.theta)
         move[working] = nonnegative_quadratic(hessian, hessian @ at + point.gradient[working] - 1.0, at > 0) - at

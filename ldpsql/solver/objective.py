@@ -8,6 +8,7 @@ mixture proportions", JCGS 2020). There g_x = sum_z q_z a_xz / (theta . a_z) is 
 from __future__ import annotations
 
 from functools import cached_property
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,8 @@ class Point:
     @cached_property
     def gap(self) -> float:
         """G = max g - 1, for which max f - f(theta) <= log(1 + G): see `Likelihood.gap`."""
-        return float(np.nan_to_num(self.gradient.max() - 1.0, nan=np.inf))
+        highest = float(self.gradient.max())
+        return np.inf if isnan(highest) else highest - 1.0
 
     def curvature(self, among: NDArray[np.int64] | slice) -> Floats:
         """Return the second derivatives of phi by the values ``among``, for steps: of many reports from a sample."""
