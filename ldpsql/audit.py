@@ -57,7 +57,7 @@ class EmpiricalAudit:
 
 @dataclass(frozen=True)
 class RateDistortion:
-    """Mutual information in nats, average distortion, and the least information of any channel with that distortion."""
+    """Mutual information in nats, average distortion, and a lower bound of the information of channels with that distortion."""
 
     mutual_information: float
     distortion: float
@@ -187,9 +187,11 @@ def _table(mechanism: Mechanism) -> Floats:
 
 
 def mutual_information(mechanism: Mechanism, prior: Floats) -> float:
-    """Return I(value; report) in nats under a prior over the values.
+    """Return I(value; report) in nats under a prior over the values, shape (values,), scaled to sum to one.
 
-    For mechanisms whose reports support sets of equal chance see `SetChannel`: they are refused unless listed.
+    Raises:
+        InvalidParameter: for another prior, or a mechanism without a table of probabilities, such as one of sets or hashes.
+
     """
     shares, table = _prior(mechanism, prior), _table(mechanism)
     outcome = shares @ table
@@ -199,12 +201,22 @@ def mutual_information(mechanism: Mechanism, prior: Floats) -> float:
 
 
 def average_distortion(mechanism: Mechanism, prior: Floats) -> float:
-    """Return the mean distance from value to report under a prior, for mechanisms that report values of their domain."""
+    """Return the mean distance from value to report under a prior, in units of the metric; without one, how often they differ.
+
+    Raises:
+        InvalidParameter: as `mutual_information`, and for a mechanism whose reports are not the values of its domain.
+
+    """
     return float((_prior(mechanism, prior) @ (_table(mechanism) * _distortion(mechanism))).sum())
 
 
 def _distortion(mechanism: Mechanism) -> Floats:
-    """Return the distances between values and reports: of the metric, of numbers, else 0 or 1."""
+    """Return the distances between values and reports: those of the claim's metric, else 0 or 1.
+
+    Raises:
+        InvalidParameter: where the reports are not the values of the domain.
+
+    """
     known = certify(mechanism)
     values, reports = known.values, known.reports
     if not isinstance(reports, Domain) or not values.values.equals(reports.values):
@@ -220,6 +232,10 @@ def rate_distortion(mechanism: Mechanism, prior: Floats, beta: float) -> RateDis
     A(x) = sum_y c(y) e^(-beta d(x,y)), alpha(y) = sum_x pi(x) e^(-beta d(x,y)) / A(x), and c is any distribution: here that of
     the reports.
     Source: Blahut 1972, theorem 6.
+
+    Raises:
+        InvalidParameter: as `average_distortion`.
+
     """
     shares = _prior(mechanism, prior)
     near = np.exp(-beta * _distortion(mechanism))

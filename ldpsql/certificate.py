@@ -12,9 +12,8 @@ from functools import singledispatch
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ldpsql.channels import STRUCTURES, TOTAL, Channel, TableChannel, Weights
+from ldpsql.channels import STRUCTURES, TOTAL, Channel, TableChannel, Weights, Witness
 from ldpsql.errors import NotPrivate
 from ldpsql.metric import Line
 from ldpsql.privacy import ApproximateLdp, Claim, MetricLdp, PureLdp, log_ratio
@@ -69,31 +68,24 @@ def _checked(claim: Claim, channel: Channel) -> Certificate:  # noqa: ARG001  # 
 
 @_checked.register
 def _(claim: PureLdp, channel: Channel) -> Certificate:
-    witness = channel.widest()
-    if witness is None:
-        raise NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
-    found = log_ratio(witness.ratio)
-    if witness.ratio > claim.limit:
-        raise _above(claim, found)
-    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, found)
+    return _within(claim, channel.widest(), claim.limit)
 
 
 @_checked.register
 def _(claim: MetricLdp, channel: Channel) -> Certificate:
     if not isinstance(channel, TableChannel) or channel.inputs != len(claim.metric):
         raise NotPrivate("metric privacy needs a listed channel with one row for each value of the metric")
-    if isinstance(claim.metric, Line):
-        return _on_line(claim, channel)
+    if isinstance(claim.metric, Line):  # neighbours decide: between others the distances add up and the ratios multiply
+        return _within(claim, channel.steepest(), claim.limit(0, 1))
     return _on_metric(claim, channel.weights())
 
 
-def _on_line(claim: MetricLdp, channel: TableChannel) -> Certificate:
-    """Neighbours decide: between others the distances add up and the ratios multiply."""
-    witness = channel.steepest()
+def _within(claim: PureLdp | MetricLdp, witness: Witness | None, limit: Fraction) -> Certificate:
+    """Certify that the largest ratio, None where it is infinite, is at most the limit."""
     if witness is None:
-        raise NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
+        raise _ruled_out()
     found = log_ratio(witness.ratio)
-    if witness.ratio > claim.limit(witness.value, witness.other):
+    if witness.ratio > limit:
         raise _above(claim, found)
     return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, found)
 
@@ -103,7 +95,7 @@ def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
     used = np.flatnonzero(weights.any(axis=0))
     kept = weights[:, used]
     if (kept == 0).any():
-        raise NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
+        raise _ruled_out()
     logs, distances = np.log(kept.astype(np.float64)), claim.metric.matrix()
     best = (-inf, 0, 1)
     for x in range(len(kept)):
@@ -157,13 +149,11 @@ def _delta(row: Weights, other: Weights, grown: Fraction) -> Fraction:
     return Fraction(over, d * TOTAL)
 
 
+def _ruled_out() -> NotPrivate:
+    return NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
+
+
 def _above(claim: PureLdp | MetricLdp, found: float) -> NotPrivate:
     return NotPrivate(
         f"the channel has epsilon {found:.6g}, above the claimed {claim}", "the claim must cover the largest ratio of two rows"
     )
-
-
-def tight_epsilon(logs: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
-    """Return the largest ln(P(y|x)/P(y|x')) per unit of distance of a channel given by its logarithms in doubles."""
-    apart = np.where(distances > 0, distances, inf)
-    return max(float(((row - logs).max(axis=1) / apart[x]).max()) for x, row in enumerate(logs))

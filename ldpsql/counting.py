@@ -11,13 +11,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
+from ldpsql.columns import plain
 from ldpsql.distinct import distinct
-from ldpsql.domain import Domain, plain
+from ldpsql.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Floats, Operator, collapsed, observed, operator, packed
-from ldpsql.reports import HashReports, SetReports, impossible
+from ldpsql.reports import NumberedReports, SetReports, impossible
 
 MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 
@@ -107,12 +108,12 @@ def _likelihoods(
         counts = align(reports, numbers, group, groups, known.reports)
         yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout, known.named)
         return
-    weights, alphabet, channel = whole_numbers(numbers), known.reports, known.channel.estimated
-    if not isinstance(alphabet, SetReports) and not (isinstance(alphabet, HashReports) and alphabet.listed is None):
-        counts = alphabet.counts(reports, weights, group, groups)
+    weights, channel = whole_numbers(numbers), known.channel.estimated
+    if isinstance(known.reports, NumberedReports):
+        counts = known.reports.counts(reports, weights, group, groups)
         yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout)
         return
-    words = alphabet.read(reports)
+    words = known.reports.read(reports)
     if not isinstance(channel, SetChannel) or not channel.possible(words).all():
         raise impossible()
     for i in range(groups):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.channels import Weights
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 
 
 def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:

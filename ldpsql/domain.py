@@ -5,10 +5,7 @@ A domain is declared, never inferred from data, and keeps the type of its values
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from decimal import Decimal
-from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -19,48 +16,10 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
+from ldpsql.columns import exactly, family, named_type, plain, shown_type
 from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
 
-_FAMILIES = {
-    "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
-    "number": lambda t: pa.types.is_integer(t) or pa.types.is_decimal(t) or pa.types.is_float32(t) or pa.types.is_float64(t),
-    "boolean": pa.types.is_boolean,
-    "date": pa.types.is_date,
-    "timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is None,
-    "timestamp with time zone": lambda t: pa.types.is_timestamp(t) and t.tz is not None,
-}
-_PLAIN_TYPES = {
-    str(t): t
-    for t in (
-        *(pa.string(), pa.large_string(), pa.bool_(), pa.date32(), pa.float32(), pa.float64()),
-        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-    )
-}
 _INT64 = pa.int64().id
-_ALREADY_PLAIN = frozenset(t.id for t in _PLAIN_TYPES.values())
-
-
-def family(arrow_type: pa.DataType) -> str | None:
-    """Return which values a type can be compared with: text, number, boolean, date, ...; None for anything else."""
-    return next((name for name, holds in _FAMILIES.items() if holds(arrow_type)), None)
-
-
-def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the column as one array (DuckDB hands over chunks), in a form that Arrow can look up."""
-    whole = column
-    if isinstance(column, pa.ChunkedArray):
-        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if whole.type.id in _ALREADY_PLAIN:
-        return whole
-    if pa.types.is_large_list(whole.type):  # as Polars has them
-        return whole.cast(pa.list_(whole.type.value_type))
-    if pa.types.is_string_view(whole.type):
-        return whole.cast(pa.string())
-    if isinstance(whole.type, pa.Bool8Type):
-        return whole.storage.cast(pa.bool_())
-    if pa.types.is_dictionary(whole.type) and whole.dictionary.null_count:
-        return whole.dictionary_decode()
-    return whole
 
 
 class Domain:
@@ -175,7 +134,7 @@ class Domain:
                 f"the column has type {shown_type(column_type)}, the domain has type {self.values.type}",
                 "declare the domain in the column's type, or cast the column",
             )
-        cells = [_exactly(value, column_type) for value in self.values]
+        cells = [exactly(value, column_type) for value in self.values]
         kept = [place for place, cell in enumerate(cells) if cell is not None]
         values = pa.array([cell.as_py() for cell in cells if cell is not None], column_type)
         if len(pc.unique(values)) < len(values):
@@ -233,7 +192,7 @@ def _to_arrow(given: object) -> pa.Array:
     """Return the given values as one plain Arrow array."""
     try:
         if isinstance(given, dict):
-            given = pa.array(given["values"], pa.string()).cast(_named_type(given["type"]))
+            given = pa.array(given["values"], pa.string()).cast(named_type(given["type"]))
         if isinstance(given, pl.Series):
             given = given.to_arrow()
         if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes):
@@ -246,44 +205,6 @@ def _to_arrow(given: object) -> pa.Array:
     except (pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
         pass
     raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")
-
-
-def _named_type(name: str) -> pa.DataType:
-    """Return the type that Arrow writes like this."""
-    if found := re.fullmatch(r"decimal128\((\d+), (\d+)\)", name):
-        return pa.decimal128(int(found[1]), int(found[2]))
-    if found := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=([\w/+:-]+))?\]", name):
-        return pa.timestamp(found[1], found[2])
-    return _PLAIN_TYPES[name]
-
-
-def shown_type(arrow_type: pa.DataType) -> str:
-    """Return a type for a message: of a nested one only the outside, for the names of its fields may be raw values."""
-    return str(arrow_type) if family(arrow_type) else str(arrow_type).split("<")[0].split("(")[0]
-
-
-def _exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:
-    """Return a value in another type of its family where it is the same there, else None.
-
-    A decimal is the same as a float where it rounds to it: 0.1 and 0.1::DOUBLE.
-    """
-    try:
-        number = value.as_py()
-        if not isinstance(number, int | float | Decimal) or isinstance(number, bool):
-            there = value.cast(target)
-            return there if there.cast(value.type).equals(value) else None
-        if pa.types.is_floating(target):
-            near = np.float32(number) if target == pa.float32() else np.float64(number)
-            same = isinstance(number, Decimal) or Fraction(float(near)) == Fraction(number)
-            return pa.scalar(float(near), target) if same else None
-        if pa.types.is_decimal(target):
-            exact = Decimal(repr(number) if isinstance(number, float) else number)
-            rounded = exact.quantize(Decimal(1).scaleb(-target.scale))
-            same = float(rounded) == number if isinstance(number, float) else rounded == number
-            return pa.scalar(rounded, target) if same else None
-        return pa.scalar(int(number), target) if int(number) == number else None
-    except (pa.ArrowException, ArithmeticError, ValueError):
-        return None
 
 
 DomainField = Annotated[Domain, BeforeValidator(Domain.of), PlainSerializer(Domain.to_json)]

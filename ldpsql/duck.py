@@ -66,29 +66,26 @@ def attach(
         LedgerError, InvalidParameter: where the ledger or the key cannot be used.
 
     """
-    watched = Guard(
-        Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger, Key.read(key) if isinstance(key, str | Path) else key
-    )
-    if not isinstance(watched.ledger, Ledger | None) or not isinstance(watched.key, Key | None):
-        raise InvalidParameter("a ledger or a key is its file, or what was read from it", "Ledger.open(path), Key.read(path)")
+    guard = _guard(ledger, key)
     with _ATTACHING, con.cursor() as cursor:  # a result that is still open on `con` would block it
         _make_catalog(cursor, name)
-        _watch(cursor, name, watched)
+        _watch(cursor, name, guard)
         cursor.execute(f"USE {quoted(name)}")  # a macro of the user's must not stand in the way of a scalar
-        functions, known = registry().functions(), _python_scalars(cursor)
-        for kind in (Scalar, Macros):  # macros of one plugin may call scalars of another
-            for plugin, offered in functions:
-                try:
-                    _create(cursor, [f for f in offered if isinstance(f, kind)], known, name)
-                except duckdb.Error as error:
-                    if plugin.built_in:
-                        raise
-                    registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
-        _create(cursor, [named.macros({**registry().named, **(mechanisms or {})}, cursor)], known, name)
+        _create_all(cursor, name)
+        cursor.execute(named.macros({**registry().named, **(mechanisms or {})}, cursor).statements(name))
     if use:
         _put_on_search_path(con, quoted(name))
     lint.warn(con)
     return con
+
+
+def _guard(ledger: Ledger | str | Path | None, key: Key | str | Path | None) -> Guard:
+    """Return the guard of a ledger and a key, each given by its file or as what was read from it."""
+    opened = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+    read = Key.read(key) if isinstance(key, str | Path) else key
+    if not isinstance(opened, Ledger | None) or not isinstance(read, Key | None):
+        raise InvalidParameter("a ledger or a key is its file, or what was read from it", "Ledger.open(path), Key.read(path)")
+    return Guard(opened, read)
 
 
 def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
@@ -101,8 +98,7 @@ def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
     """Attach the catalog, unless it is there; a macro in it tells it from a database of the user's."""
-    mine = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
-    if cursor.execute(mine, [name, _MARK]).fetchone() == (True,):
+    if _has_macro(cursor, name, _MARK):
         return
     taken = """SELECT lower(database_name) FROM duckdb_databases() UNION ALL
                SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
@@ -114,11 +110,14 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
     cursor.execute(f"CREATE MACRO {quoted(name)}.{_MARK}() AS true")
 
 
+def _has_macro(cursor: DuckDBPyConnection, catalog: str, macro: str) -> bool:
+    there = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
+    return cursor.execute(there, [catalog, macro]).fetchone() == (True,)
+
+
 def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
     """Let a macro hold the number of the guard; what another attach has set stays, unless it is set anew."""
-    there = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = '_guard'"
-    known = cursor.execute(there, [name]).fetchone() == (True,)
-    earlier = guard_of(cursor, name) if known else None
+    earlier = guard_of(cursor, name) if _has_macro(cursor, name, "_guard") else None
     if earlier is not None:
         guard = Guard(guard.ledger or earlier.ledger, guard.key or earlier.key)
     if guard.ledger is None and guard.key is None:
@@ -134,6 +133,19 @@ def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
     """Return the names of the scalar functions that are there; asking takes DuckDB about 20 ms, so it is done once."""
     there = "SELECT function_name FROM duckdb_functions() WHERE database_name = 'system' AND function_type = 'scalar'"
     return {name for (name,) in cursor.execute(there).fetchall()}
+
+
+def _create_all(cursor: DuckDBPyConnection, catalog: str) -> None:
+    """Create the functions of all plugins; one of a third party that DuckDB refuses is marked broken."""
+    functions, known = registry().functions(), _python_scalars(cursor)
+    for kind in (Scalar, Macros):  # macros of one plugin may call scalars of another
+        for plugin, offered in functions:
+            try:
+                _create(cursor, [f for f in offered if isinstance(f, kind)], known, catalog)
+            except duckdb.Error as error:
+                if plugin.built_in:
+                    raise
+                registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
 
 
 def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], known: set[str], catalog: str) -> None:

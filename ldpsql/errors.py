@@ -89,6 +89,7 @@ class UnknownName(UsageError):
     def unnamed(self) -> UnknownName:
         """Return the error without the name, for where the name may be a raw value."""
         self.message, self.name = f"there is no such {self.kind}", ""
+        self.args = (self.message,)  # which repr shows
         return self
 
 

@@ -216,5 +216,10 @@ def check_possible(likelihood: Likelihood) -> None:
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
-    """Estimate from a column of reports; NULL reports are left out."""
+    """Estimate from a column of reports; NULL reports are left out.
+
+    Raises:
+        NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
+
+    """
     return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]

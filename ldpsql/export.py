@@ -62,9 +62,9 @@ def write(mechanism: Mechanism, name: str, path: Path) -> None:
         con.execute(text)
 
 
-def _pair(method: str, body: str, options: str, name: str) -> str:
+def _pair(method: str, body: str, option: str, name: str) -> str:
     """Return the two forms of an estimator: over counts, and as an aggregate over reports."""
-    declared, passed = (f", {options} := 1000", f", {options} := {options}") if options else ("", "")
+    declared, passed = (f", {option} := 1000", f", {option} := {option}") if option else ("", "")
     return (
         f"CREATE OR REPLACE MACRO {name}_{method}_counts(counts{declared}) AS {body};\n"
         f"CREATE OR REPLACE MACRO {name}_{method}(report{declared}) AS {name}_{method}_counts(histogram(report){passed});\n"
@@ -72,7 +72,12 @@ def _pair(method: str, body: str, options: str, name: str) -> str:
 
 
 def _bodies(known: CertifiedMechanism, name: str) -> Iterator[Body]:
-    """Return each estimator: its name, its body in terms of ``counts``, and its option."""
+    """Return each estimator: its name, its body in terms of ``counts``, and the name of its option or ''.
+
+    Raises:
+        InvalidParameter: for a channel that is too large or has no closed form.
+
+    """
     channel, reports = known.channel, known.reports
     if isinstance(channel, SetChannel) and isinstance(reports, SetReports):
         return _sets(channel, reports, _literal(known.values), name)
@@ -96,12 +101,7 @@ def _literal(domain: Domain) -> str:
 def _keep_or_spread(channel: KeepOrSpread, values: str, alphabet: str, name: str) -> Iterator[Body]:
     lift, spread = number((channel.keep - channel.spread) / TOTAL), number(channel.spread / TOTAL)
     inverse = f"list_transform(s, lambda x: (x - {spread}) / {lift})"
-    estimates = {
-        "inv": inverse,
-        "inv_n": f"{name}__clipped({inverse})",
-        "inv_p": f"{name}__nearest({inverse})",
-        "ibu": f"{name}__filled(s, {lift}, {spread})",
-    }
+    estimates = {**_inversions(inverse, name), "ibu": f"{name}__filled(s, {lift}, {spread})"}
     z = number(deviations(0.95))
     for method, theta in estimates.items():
         yield (
@@ -118,9 +118,7 @@ def _listed(channel: TableChannel, values: str, alphabet: str, name: str, *, inv
     table = channel.probabilities()
     inverse = np.asarray(np.linalg.pinv(table).T, dtype=np.float64)
     solved = f"{name}__scaled(list_transform({numbers(inverse)}, lambda row: list_dot_product(row, s)))"
-    estimates = (
-        {"inv": solved, "inv_n": f"{name}__clipped({solved})", "inv_p": f"{name}__nearest({solved})"} if invertible else {}
-    )
+    estimates = _inversions(solved, name) if invertible else {}
     stepped = f"{name}__stepped({numbers(table)}, {numbers(table.T)}, s, steps)"
     shares = f"{name}__scaled({name}__counted(counts, {alphabet}))"
     for method, theta in {**estimates, "ibu": stepped}.items():
@@ -145,13 +143,8 @@ def _sets(channel: SetChannel, reports: SetReports, values: str, name: str) -> I
     rows = f"list_transform({positions}, lambda x: list_transform(k, lambda r: 1 + {lift} * {held}))"
     columns = f"list_transform(k, lambda r: list_transform({positions}, lambda x: 1 + {lift} * {held}))"
     stepped = f"{name}__stepped(a, b, s, steps)"
-    estimates = {
-        "inv": solved,
-        "inv_n": f"{name}__clipped({solved})",
-        "inv_p": f"{name}__nearest({solved})",
-        "ibu": f"list_transform([{rows}], lambda a: list_transform([{columns}], lambda b: {stepped})[1])[1]",
-    }
-    for method, theta in estimates.items():
+    ibu = f"list_transform([{rows}], lambda a: list_transform([{columns}], lambda b: {stepped})[1])[1]"
+    for method, theta in {**_inversions(solved, name), "ibu": ibu}.items():
         yield (
             method,
             f"""list_transform([{possible}], lambda c: CASE WHEN c IS NOT NULL THEN
@@ -160,6 +153,11 @@ def _sets(channel: SetChannel, reports: SetReports, values: str, name: str) -> I
         {name}__shares({values}, {theta}))[1])[1] END)[1]""",
             "steps" if method == "ibu" else "",
         )
+
+
+def _inversions(solved: str, name: str) -> dict[str, str]:
+    """Return the shares of each estimator that inverts, from those that solve the equations."""
+    return {"inv": solved, "inv_n": f"{name}__clipped({solved})", "inv_p": f"{name}__nearest({solved})"}
 
 
 def _no_more_bits(reports: SetReports) -> str:

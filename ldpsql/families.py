@@ -94,7 +94,12 @@ class GridMechanism(Mechanism):
     side: LengthField = Field(Fraction(1), description="length of the side of a cell")
 
     def values(self) -> Domain:
-        """Return the numbers of the cells."""
+        """Return the numbers of the cells.
+
+        Raises:
+            InvalidParameter: for more than 4096 of them.
+
+        """
         if self.columns * self.rows > MAX_CELLS:
             raise InvalidParameter(f"a grid may have at most {MAX_CELLS} cells", "use larger cells")
         return Domain.of(range(self.columns * self.rows))
@@ -197,7 +202,12 @@ class PriorMechanism(MetricMechanism):
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """The prior as a distribution."""
+        """The prior as a distribution.
+
+        Raises:
+            InvalidParameter: where it does not have one number for each value.
+
+        """
         if len(self.prior) != len(self.values()):
             raise InvalidParameter("the prior must have one number for each value of the domain", self.signature())
         total = sum(self.prior)
@@ -207,13 +217,6 @@ class PriorMechanism(MetricMechanism):
         """Return the mechanism with another prior and all other parameters the same."""
         told = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**told | {"prior": shares.tolist()})
-
-
-def nearest(metric: Metric) -> Fraction:
-    """Return the smallest distance between two values."""
-    if isinstance(metric, Distances):
-        return min(d for x, row in enumerate(metric.table) for d in row[:x])
-    return metric.below(0, 1)
 
 
 def window(start: NDArray[np.float64], width: float, bins: int) -> NDArray[np.float64]:

@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from ldpsql.bulk.counts import Counts, partial_counts
+from ldpsql.columns import plain
 from ldpsql.counting import column_likelihood, counted_likelihood
-from ldpsql.domain import plain
 from ldpsql.errors import InvalidParameter, WrongType
 from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator

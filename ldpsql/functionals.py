@@ -31,6 +31,10 @@ class Measure:
     low: Floats
     high: Floats
 
+    def scaled(self, unit: float, zero: float = 0.0) -> Measure:
+        """Return the same on another scale: of ``zero + unit`` times each number."""
+        return Measure(zero + unit * self.estimate, unit * self.std_error, zero + unit * self.low, zero + unit * self.high)
+
 
 class Functional(ABC):
     """A number about a distribution over ordered values."""
@@ -54,9 +58,7 @@ class Mean(Functional):
         scale = scale_of(found.source.values)
         least, width = float(scale.min()), float(np.ptp(scale))
         told = _linear(found, (scale - least) / width)
-        return Measure(
-            least + width * told.estimate, width * told.std_error, least + width * told.low, least + width * told.high
-        )
+        return told.scaled(width, least)
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,7 @@ class Variance(Functional):
         centre, error = _debiased(found, (x - mean) ** 2)
         reach = deviations(found.estimator.confidence) * error
         told = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
-        told = _cut(told, 0.0, 0.25)  # Popoviciu's inequality
-        return Measure(*(unit**2 * end for end in (told.estimate, told.std_error, told.low, told.high)))
+        return _cut(told, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,7 @@ class Quantile(Functional):
         centre, error = _debiased_all(found, below[:, :-1])
         z = deviations(found.estimator.confidence)
         upper, lower = centre + z * error, centre - z * error
-        groups = len(centre)
-        sure = np.ones((groups, 1))
+        sure = np.ones((len(centre), 1))
         estimate = _first(np.hstack([_normalised(found.fit.theta) @ below[:, :-1], sure]) >= self.q - 1e-12)
         low = np.minimum(_first(np.hstack([upper, sure]) >= self.q), estimate)
         # The j-th value is too high where already the one before it certainly reaches q.
@@ -140,7 +140,8 @@ class Quantile(Functional):
         not_reached[:, 0] = True
         high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
         half = (scale[rising[high]] - scale[rising[low]]) / (2 * z)
-        return Measure(*(rising[at].astype(np.float64) if at is not None else half for at in (estimate, None, low, high)))
+        value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
+        return Measure(value, half, least, most)
 
 
 def _linear(found: Estimates, c: Floats) -> Measure:
@@ -178,4 +179,5 @@ def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 
 
 def _first(holds: np.ndarray) -> np.ndarray:
+    """Return for each group the first position that holds."""
     return np.asarray(holds.argmax(axis=1))

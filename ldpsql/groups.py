@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ldpsql.columns import plain
 from ldpsql.counting import Source, likelihoods, possible, whole_numbers
-from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.estimation import Estimates, estimate_likelihood
 from ldpsql.estimator import Estimator

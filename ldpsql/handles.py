@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from ldpsql.domain import family
+from ldpsql.columns import family
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimator import Estimator
 from ldpsql.functionals import Functional

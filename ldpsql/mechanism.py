@@ -24,7 +24,7 @@ from ldpsql.domain import Domain, DomainField
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PluginError, PrivacyLeakWarning
 from ldpsql.privacy import Claim, Epsilon, PureLdp
 from ldpsql.randomness import Words, random_words
-from ldpsql.reports import Alphabet, HashReports, SetReports
+from ldpsql.reports import Alphabet, SetReports, WordReports
 from ldpsql.spec import EpsilonField, Spec
 
 _PROTECTS_LITTLE = 8
@@ -181,7 +181,7 @@ def _belongs(reports: Alphabet, channel: Channel) -> bool:
     channel = channel.estimated
     if isinstance(reports, SetReports):
         return isinstance(channel, SetChannel) and reports.size == channel.inputs
-    if isinstance(reports, HashReports) and reports.listed is None:
+    if isinstance(reports, WordReports):
         return isinstance(channel, SetChannel)
     return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow) and channel.outputs == len(reports)
 

@@ -31,6 +31,10 @@ class Metric(ABC):
         """Return the distance of two values, or a lower bound of it."""
 
     @abstractmethod
+    def nearest(self) -> Fraction:
+        """Return the smallest distance of two different values."""
+
+    @abstractmethod
     def matrix(self) -> NDArray[np.float64]:
         """Return all distances in double precision, one row for each value."""
 
@@ -47,6 +51,10 @@ class Line(Metric):
     def below(self, x: int, other: int) -> Fraction:
         """Return the number of units between two values."""
         return Fraction(abs(x - other))
+
+    def nearest(self) -> Fraction:
+        """Return the distance of neighbours."""
+        return Fraction(1)
 
     def matrix(self) -> NDArray[np.float64]:
         """Return all distances."""
@@ -70,6 +78,10 @@ class Grid(Metric):
         (row, column), (to_row, to_column) = divmod(x, self.columns), divmod(other, self.columns)
         return self.side * root_below((row - to_row) ** 2 + (column - to_column) ** 2)
 
+    def nearest(self) -> Fraction:
+        """Return the distance of neighbours."""
+        return self.side
+
     def matrix(self) -> NDArray[np.float64]:
         """Return all distances."""
         row, column = np.divmod(np.arange(len(self)), self.columns)
@@ -88,6 +100,10 @@ class Distances(Metric):
     def below(self, x: int, other: int) -> Fraction:
         """Return the distance."""
         return self.table[x][other]
+
+    def nearest(self) -> Fraction:
+        """Return the smallest distance in the table."""
+        return min(d for x, row in enumerate(self.table) for d in row[:x])
 
     def matrix(self) -> NDArray[np.float64]:
         """Return all distances."""

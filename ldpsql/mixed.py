@@ -10,14 +10,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
+from ldpsql.columns import plain
 from ldpsql.counting import likelihoods, operator_of, possible, whole_numbers
-from ldpsql.domain import Domain, plain
+from ldpsql.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Operator, ProductOperator, SupportOperator, packed, stacked
 from ldpsql.pairs.sets import PairSets
-from ldpsql.reports import HashReports, WordReports, impossible
+from ldpsql.reports import ListedHashReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
 _PAIRS = ("key-value mechanisms cannot be mixed or repeated", "declare one mechanism, and use ldp.key_value")
@@ -204,7 +205,7 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
         raise impossible()
     if isinstance(known.reports, Domain):
         return operator_of(mechanism), known.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
-    if isinstance(known.reports, HashReports) and known.reports.listed is not None:
+    if isinstance(known.reports, ListedHashReports):
         return operator_of(mechanism), known.reports.positions(reports)
     if not isinstance(known.channel, SetChannel) or not isinstance(known.reports, WordReports):
         raise impossible()

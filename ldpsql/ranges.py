@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Codes
-from ldpsql.domain import MISSING, OUTSIDE, Domain, plain, shown_type
+from ldpsql.columns import plain, shown_type
+from ldpsql.domain import MISSING, OUTSIDE, Domain
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 
 MAX_VALUES = 20_000

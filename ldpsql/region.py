@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from ldpsql.domain import plain, shown_type
+from ldpsql.columns import plain, shown_type
 from ldpsql.errors import InvalidParameter, OutsideDomain, WrongType
 from ldpsql.families import MAX_CELLS
 from ldpsql.spec import EXACT, Spec, WholeField, number

@@ -1,55 +1,31 @@
 """All mechanisms, estimators and SQL functions there are, and which plugin each came from.
 
-Built-in plugins are found by name in ``ldpsql.plugins`` and ``ldpsql.udfs``; installed ones by the entry-point group
-``ldpsql``, as far as the allow-list names them. A plugin that cannot be used is listed with the reason and changes nothing
-else.
+A plugin that cannot be used is listed with the reason and changes nothing else.
 """
 
 from __future__ import annotations
 
-import os
-import pkgutil
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any, TypeVar
 
 import pluggy
 from pluggy import PluginValidationError
 
-from ldpsql import hookspecs, settings
+from ldpsql import discovery, hookspecs, settings
+from ldpsql.discovery import Plugin
 from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
 from ldpsql.estimator import Estimator
 from ldpsql.mechanism import Mechanism
 from ldpsql.spec import Spec, bind, read_call
 from ldpsql.sql import Macros, Scalar
 
-_BUILT_IN = ("ldpsql.plugins", "ldpsql.udfs")
-PATIENCE = 30.0  # seconds for the import of somebody's plugin
+__all__ = ["Plugin", "Registry", "registry"]
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 S = TypeVar("S", bound=Spec)
-
-
-@dataclass
-class Plugin:
-    """One plugin: its name, where it came from, whether it can be used, and what it offers."""
-
-    name: str
-    package: str
-    version: str
-    status: str  # "ok", "broken" or "not enabled"
-    reason: str = ""
-    offers: list[str] = field(default_factory=list)
-
-    @property
-    def built_in(self) -> bool:
-        """Whether it came with ldpsql."""
-        return self.package == "ldpsql"
 
 
 class Registry:
@@ -73,21 +49,18 @@ class Registry:
             BadSettings: where a settings file is wrong, or gives a mechanism the name of a plugin's.
 
         """
-        from ldpsql import __version__  # noqa: PLC0415  # the package imports this module lazily
-
         found = cls()
-        for name in _built_in():
-            found.add_module(name, Plugin(name, "ldpsql", __version__, "ok"))
+        for plugin in discovery.built_in():
+            found.add_module(plugin.name, plugin)
         found._sql_names = {
             name: plugin.name for plugin, offered in found.functions() for function in offered for name in function.names()
         }
         told = settings.load()
-        allowed = _allowed(told)
-        points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
-        for point in points:
-            found._add_installed(point, allowed)
-        for name in sorted(allowed - {"*", *(p.name for p in points), *(p.dist.name for p in points if p.dist)}):
-            found.plugins.append(Plugin(name, "-", "-", "not installed", "it is allowed, but no such plugin is installed"))
+        for module, plugin in discovery.installed(told):
+            if plugin.status == "ok":
+                found.add_module(module, plugin)
+            else:
+                found.plugins.append(plugin)
         found._name(told.mechanisms)
         return found
 
@@ -96,20 +69,10 @@ class Registry:
             raise BadSettings(f"ldpsql.toml names a mechanism '{min(taken)}', as a plugin does", "choose another name there")
         self.named = mechanisms
 
-    def _add_installed(self, point: EntryPoint, allowed: frozenset[str]) -> None:
-        version = point.dist.version if point.dist else ""
-        package = point.dist.name if point.dist else point.value
-        plugin = Plugin(point.name, package, version, "ok")
-        if allowed & {"*", point.name, package}:
-            self.add_module(point.value, plugin)
-        else:
-            plugin.status, plugin.reason = "not enabled", f"allow it: LDPSQL_PLUGINS={point.name}, or in ldpsql.toml"
-            self.plugins.append(plugin)
-
     def add_module(self, module: str, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
         self.plugins.append(plugin)
-        imported = import_module(module) if plugin.built_in else _imported(module)
+        imported = import_module(module) if plugin.built_in else discovery.imported(module)
         if isinstance(imported, BaseException):
             plugin.status, plugin.reason = "broken", f"importing it raised {type(imported).__name__}: {imported}"
         else:
@@ -241,40 +204,6 @@ def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str,
     if name not in known:
         raise UnknownName(base.kind, name, known)
     return bind(known[name], arguments, named)  # type: ignore[return-value]  # known holds classes of this base
-
-
-def _imported(module: str) -> object:
-    """Return a module, or what its import raised; it runs in a thread of its own, so that one that hangs holds up nothing."""
-    done: SimpleQueue[object] = SimpleQueue()
-
-    def work() -> None:
-        try:
-            done.put(import_module(module))
-        except BaseException as error:  # noqa: BLE001  # a plugin may raise anything
-            done.put(error)
-
-    Thread(target=work, name=f"import {module}", daemon=True).start()
-    try:
-        return done.get(timeout=PATIENCE)
-    except Empty:
-        return TimeoutError(f"it was not done after {PATIENCE:g} seconds")
-
-
-def _built_in() -> list[str]:
-    """Return the names of all built-in plugin modules."""
-    names = []
-    for package in _BUILT_IN:
-        folder = import_module(package)
-        names += [m.name for m in pkgutil.walk_packages(folder.__path__, f"{package}.") if not m.ispkg]
-    return sorted(names)
-
-
-def _allowed(told: settings.Settings) -> frozenset[str]:
-    """Return the installed plugins that may be loaded: those that LDPSQL_PLUGINS names, else those of the settings."""
-    named = os.environ.get("LDPSQL_PLUGINS")
-    if named is None:
-        return told.allow or frozenset()
-    return frozenset(name.strip() for name in named.split(",")) - {"", "0"}
 
 
 @cache

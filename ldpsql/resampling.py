@@ -39,12 +39,7 @@ def folds(one: Likelihood, number: int = FOLDS) -> tuple[Likelihood, Likelihood]
 def redrawn(one: Likelihood, theta: Floats, draw: np.random.Generator) -> Likelihood:
     """Simulate the reports of one group anew, as if theta, shape (1, inputs), were the truth.
 
-    Where only observed reports are known they are drawn again, the likelier under theta than under their own maximum the more
-    often: ``theta`` then has to have a chance of reports similar to them.
+    Where only observed reports are known, ``theta`` has to be the maximum of their likelihood: reports are drawn from those.
     """
-    n = int(one.n[0])
-    chance = one.operator.forward(theta)[0]
-    if not one.operator.complete:
-        typical = one.operator.forward(np.full_like(theta, 1.0 / theta.shape[1]))[0]
-        chance = one.shares[0] * chance / typical
-    return one.with_counts(draw.multinomial(n, chance / chance.sum())[None].astype(np.float64))
+    chance = one.operator.forward(theta)[0] if one.operator.complete else one.shares[0]
+    return one.with_counts(draw.multinomial(int(one.n[0]), chance / chance.sum())[None].astype(np.float64))

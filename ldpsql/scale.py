@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.domain import Domain, family, shown_type
+from ldpsql.columns import family, shown_type
+from ldpsql.domain import Domain
 from ldpsql.errors import InvalidDomain, WrongType
 from ldpsql.mechanism import Mechanism
 from ldpsql.metric import Grid

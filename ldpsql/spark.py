@@ -21,7 +21,7 @@ from ldpsql.estimator import Estimator
 from ldpsql.frames import estimate as estimate_counts
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
-from ldpsql.reports import HashReports, type_of
+from ldpsql.reports import ListedHashReports, type_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,7 +136,7 @@ def _type(known: CertifiedMechanism) -> pa.DataType:
         SparkRefused: where there is none.
 
     """
-    if isinstance(known.reports, HashReports) and known.reports.listed is not None:
+    if isinstance(known.reports, ListedHashReports):
         return _HASHED
     kind = type_of(known.reports)
     if pa.types.is_nested(kind) or pa.types.is_unsigned_integer(kind):

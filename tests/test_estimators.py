@@ -18,6 +18,7 @@ from ldpsql.estimator import simplex_projection
 from ldpsql.fit import log_fit_p_value
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.registry import registry
+from ldpsql.solver.limits import Limits
 from ldpsql.solver.mle import em_step, maximise, uniform
 from ldpsql.solver.uniqueness import identified, unique
 from ldpsql.testing import check_estimator
@@ -121,7 +122,7 @@ def test_the_certificate_bounds_the_real_distance_on_1000_random_problems() -> N
         table = random_channel(*RNG.integers(2, 12, 2))
         n = int(10 ** RNG.integers(0, 7))
         likelihood = Likelihood(DenseOperator(table), counts_from(RNG.dirichlet(np.ones(len(table))), table, n))
-        best, _ = maximise(likelihood, uniform(likelihood), 1e-9, 1000)
+        best, _ = maximise(likelihood, uniform(likelihood), 1e-9, Limits(1000))
         assert likelihood.gap(best)[0] <= 1e-9
         other = RNG.dirichlet(np.ones(len(table)))[None]
         missing = likelihood.log_likelihood(best) - likelihood.log_likelihood(other)
@@ -136,7 +137,7 @@ def test_the_solver_reaches_its_gap_on_flat_and_degenerate_problems(scale: float
     for table in (geometric, twice, geometric * scale + (1 - scale) * geometric.mean(axis=0)):
         table = table / table.sum(axis=1, keepdims=True)  # noqa: PLW2901
         likelihood = Likelihood(DenseOperator(table), counts_from(np.full(len(table), 1 / len(table)), table, 10_000))
-        theta, steps = maximise(likelihood, uniform(likelihood), 1e-9, 200)
+        theta, steps = maximise(likelihood, uniform(likelihood), 1e-9, Limits(200))
         assert likelihood.gap(theta)[0] <= 1e-9
         assert steps < 50
 
@@ -144,16 +145,16 @@ def test_the_solver_reaches_its_gap_on_flat_and_degenerate_problems(scale: float
 def test_a_column_that_no_value_reports_and_a_report_nobody_sent_do_no_harm() -> None:
     table = np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]])
     likelihood = Likelihood(DenseOperator(table), np.array([[30.0, 70.0, 0.0]]))
-    theta, _ = maximise(likelihood, uniform(likelihood), 1e-9, 100)
+    theta, _ = maximise(likelihood, uniform(likelihood), 1e-9, Limits(100))
     assert theta == pytest.approx(np.array([[1 / 3, 2 / 3]]), abs=1e-6)
     only_one = Likelihood(DenseOperator(table), np.array([[1.0, 0.0, 0.0]]))
-    assert maximise(only_one, uniform(only_one), 1e-9, 100)[0] == pytest.approx(np.array([[1.0, 0.0]]), abs=1e-6)
+    assert maximise(only_one, uniform(only_one), 1e-9, Limits(100))[0] == pytest.approx(np.array([[1.0, 0.0]]), abs=1e-6)
 
 
 def test_identical_values_are_reported_as_not_unique() -> None:
     table = np.array([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9]])
     likelihood = Likelihood(DenseOperator(table), np.array([[50.0, 50.0]]))
-    theta, _ = maximise(likelihood, uniform(likelihood), 1e-9, 100)
+    theta, _ = maximise(likelihood, uniform(likelihood), 1e-9, Limits(100))
     assert not unique(likelihood, theta)
     low, high = identified(likelihood, theta)
     assert low[:2] == pytest.approx([0, 0], abs=1e-6)

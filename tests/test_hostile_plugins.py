@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 import ldpsql
-from ldpsql import registry as registry_module
+from ldpsql import discovery
 from ldpsql.errors import NotPrivate, PluginError
 from ldpsql.registry import Registry, registry
 
@@ -68,7 +68,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (info / "entry_points.txt").write_text(f"[ldpsql]\nhostile = {name}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("LDPSQL_PLUGINS", "hostile")
-    monkeypatch.setattr(registry_module, "PATIENCE", 1.0)
+    monkeypatch.setattr(discovery, "PATIENCE", 1.0)
     return tmp_path / f"{name}.py"
 
 

@@ -22,7 +22,7 @@ import ldpsql
 import ldpsql.polars
 from ldpsql import Key, privic
 from ldpsql.cli import app
-from ldpsql.errors import LdpError
+from ldpsql.errors import LdpError, UnknownName
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.registry import registry
 
@@ -185,6 +185,11 @@ def test_no_error_of_sql_shows_a_value(
     assert sum(refused) > 0.8 * len(statements)  # the others only look wrong: a number between 0 and 5, an empty histogram
     shown = capfd.readouterr()
     assert clean(caplog.text + shown.out + shown.err)
+
+
+def test_an_error_without_the_name_keeps_it_in_no_attribute() -> None:
+    error = UnknownName("mechanism", "Alice", ["krr"]).unnamed()
+    assert "Alice" not in f"{error} {error!r} {error.args} {vars(error)}"
 
 
 def test_no_plan_or_profile_shows_a_value(raw: DuckDBPyConnection, tmp_path: Path) -> None:

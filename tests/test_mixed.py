@@ -22,6 +22,7 @@ from ldpsql.operators import (
     StackOperator,
 )
 from ldpsql.registry import registry
+from ldpsql.solver.limits import Limits
 from ldpsql.solver.mle import maximise, uniform
 
 ESTIMATORS = sorted(registry().estimators)
@@ -109,7 +110,7 @@ def test_the_weights_of_a_stack_decide_on_no_estimate() -> None:
     found = []
     for weights in ([0.5, 0.5], [0.01, 0.99]):
         likelihood = Likelihood(StackOperator(parts, np.array(weights)), counts)
-        found.append(maximise(likelihood, uniform(likelihood), 1e-12, 100)[0])
+        found.append(maximise(likelihood, uniform(likelihood), 1e-12, Limits(100))[0])
     assert found[0] == pytest.approx(found[1], abs=1e-5)
 
 
@@ -236,7 +237,7 @@ def test_a_product_has_the_maximum_of_the_channel_of_all_lists() -> None:
     counts = RNG.integers(1, 50, (1, len(lists))).astype(np.float64)
     positions = np.array(lists, dtype=np.int64).ravel()
     logs = ProductOperator(single, positions, np.full(len(lists), 3))
-    found = [maximise(like, uniform(like), 1e-12, 200)[0] for like in (Likelihood(op, counts) for op in (table, logs))]
+    found = [maximise(like, uniform(like), 1e-12, Limits(200))[0] for like in (Likelihood(op, counts) for op in (table, logs))]
     assert found[0] == pytest.approx(found[1], abs=1e-5)
 
 

@@ -35,7 +35,7 @@ from ldpsql.errors import ImpossibleReport
 from ldpsql.plane import clamped_plane
 from ldpsql.privacy import Epsilon, exp_below
 from ldpsql.randomness import random_words
-from ldpsql.reports import HashReports, SetReports
+from ldpsql.reports import ListedHashReports, SetReports
 from ldpsql.testing import check_sampler
 
 Words = Callable[[int], np.ndarray]
@@ -372,7 +372,7 @@ def test_what_is_no_set_of_values_is_refused(column: pa.Array) -> None:
 )
 def test_what_is_no_hashed_report_is_refused(column: pa.Array) -> None:
     with pytest.raises(ImpossibleReport):
-        HashReports(4, listed=9).read(column)
+        ListedHashReports(4, 9).positions(column)
 
 
 def test_equal_reports_of_every_type_are_found() -> None:

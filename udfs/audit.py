@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import Mechanism, audit, hookimpl
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.errors import InvalidParameter
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import certify

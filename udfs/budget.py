@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from ldpsql import hookimpl
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.errors import NotReleased
 from ldpsql.ledger.guard import GUARDS
 from ldpsql.sql import Macros, Scalar, guarded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ldpsql import certify, hookimpl
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.handles import MECHANISMS
 from ldpsql.registry import registry
 from ldpsql.spec import Spec

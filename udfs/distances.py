@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import InvalidParameter, Mechanism, certify, distances, hookimpl
-from ldpsql.domain import family, plain
+from ldpsql.columns import family, plain
 from ldpsql.handles import MECHANISMS
 from ldpsql.metric import Line
 from ldpsql.privacy import MetricLdp

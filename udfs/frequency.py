@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import Estimator, hookimpl
+from ldpsql.columns import plain
 from ldpsql.counting import MAX_COUNT, whole_numbers
 from ldpsql.distinct import distinct
-from ldpsql.domain import plain
 from ldpsql.errors import BadCounts
 from ldpsql.estimation import Diagnosis, Estimate, Estimates
 from ldpsql.groups import groups_of, listed, once_a_run

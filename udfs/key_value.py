@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.errors import InvalidParameter
 from ldpsql.groups import groups_of, listed, once_a_run
 from ldpsql.handles import MECHANISMS, PLANS, read_estimator

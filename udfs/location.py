@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import hookimpl
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.errors import InvalidParameter, InvalidSpec, WrongType
 from ldpsql.handles import GRIDS
 from ldpsql.region import Region

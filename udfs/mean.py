@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import InvalidParameter, Mechanism, certify, hookimpl
-from ldpsql.domain import family, plain
+from ldpsql.columns import family, plain
 from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.groups import groups_of, once_a_run
 from ldpsql.handles import MEASURES, PLANS

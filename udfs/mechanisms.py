@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ldpsql import Mechanism, hookimpl
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.handles import MECHANISMS, read_mechanism
 from ldpsql.registry import Registry
 from ldpsql.spec import Parameter, sql_literal

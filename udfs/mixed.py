@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import certify, hookimpl
-from ldpsql.domain import Domain, plain
+from ldpsql.columns import plain
+from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter, InvalidSpec, OutsideDomain
 from ldpsql.handles import MECHANISMS, MIXTURES, PLANS, read_estimator, read_mechanism
 from ldpsql.mixed import Mixed, Repeated
+from ldpsql.reports import type_of
 from ldpsql.sql import Macros, Scalar, guarded
 
 _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
@@ -79,7 +81,7 @@ def _mechanisms(levels: pa.Array, handle: int) -> np.ndarray:
 def _handles(mixed: Mixed) -> np.ndarray:
     """Return the handles of the mechanisms; refuse those whose reports do not fit into one column."""
     alphabets = [certify(mechanism).reports for mechanism in mixed.mechanisms]
-    alike = {alphabet if isinstance(alphabet, Domain) else type(alphabet) for alphabet in alphabets}
+    alike = {alphabet if isinstance(alphabet, Domain) else type_of(alphabet) for alphabet in alphabets}
     if len(alike) > 1:
         raise InvalidParameter(
             "the mechanisms of the levels have different reports", "perturb each level by a statement of its own"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql import certify, hookimpl
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.errors import InternalError, NotPrivate
 from ldpsql.ledger.guard import drawing, draws_handle
 from ldpsql.mechanism import CertifiedMechanism

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from ldpsql import certify, hookimpl
 from ldpsql.channels import Drawn
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.ledger.guard import GUARDS, drawing
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.reports import HashReports, SetReports
 from ldpsql.sql import Macros, Scalar, guarded
 
 
@@ -26,13 +27,13 @@ def once(*columns: pa.ChunkedArray) -> pa.Array:
 @guarded
 def once_words(*columns: pa.ChunkedArray) -> pa.Array:
     """Return the permanent reports where they are made of words."""
-    return _each(columns, CertifiedMechanism.shown, pa.list_(pa.uint64()))
+    return _each(columns, CertifiedMechanism.shown, SetReports.type)
 
 
 @guarded
 def once_hashed(*columns: pa.ChunkedArray) -> pa.Array:
     """Return the permanent reports where they are a seed and a symbol."""
-    return _each(columns, CertifiedMechanism.shown, pa.struct([("seed", pa.uint64()), ("y", pa.uint32())]))
+    return _each(columns, CertifiedMechanism.shown, HashReports.type)
 
 
 def _each(

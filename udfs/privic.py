@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from ldpsql import Mechanism, hookimpl
 from ldpsql.audit import AnalyticAudit
+from ldpsql.columns import plain
 from ldpsql.counting import align
-from ldpsql.domain import Domain, plain
+from ldpsql.domain import Domain
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.handles import MECHANISMS
 from ldpsql.mechanism import certify

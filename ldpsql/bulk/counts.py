@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ldpsql.bulk.batches import stream
 from ldpsql.channels import SetChannel
+from ldpsql.columns import plain
 from ldpsql.counting import MAX_COUNT, whole_numbers
 from ldpsql.distinct import distinct
-from ldpsql.domain import plain
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports, SourceRefused
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry

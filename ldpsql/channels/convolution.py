@@ -41,6 +41,10 @@ class Convolution(TableChannel):
 
         Weights fall by ceil(w/grown), so they never fall by more than grown. The last one stands for the whole tail, which
         is at least w/(grown-1): then the sum of any tail falls by at most grown too.
+
+        Raises:
+            InvalidParameter: where ``grown`` is so small that no weight is left for noise 0.
+
         """
         reach = inputs - 1 + margin
         # Rounding up adds less than `extra` to a weight: 1 + 1/grown + 1/grown^2 + ...

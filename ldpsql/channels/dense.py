@@ -77,12 +77,21 @@ def floor_mixing(rows: Sequence[Sequence[Fraction]], epsilon: Fraction) -> Dense
         rows: probabilities P(report|value), each row summing to exactly 1.
         epsilon: the smallest exponent by which two rows are to stay comparable.
 
+    Raises:
+        InvalidParameter: where the floor leaves no room for the probabilities.
+
     """
+    floor = _floor(epsilon, len(rows[0]), TOTAL)
+    return DenseChannel(np.stack([_round_row(row, floor) for row in rows]))
+
+
+def _floor(epsilon: Fraction, reports: int, room: int) -> int:
+    """Return coth(epsilon/2) = (e^epsilon + 1)/(e^epsilon - 1), from above; that of all reports must be less than the room."""
     grown = exp_below(epsilon)
-    floor = -(-(grown + 1) // (grown - 1))  # coth(epsilon/2) = (e^epsilon + 1)/(e^epsilon - 1), from above
-    if floor * len(rows[0]) >= TOTAL:
+    floor = int(-(-(grown + 1) // (grown - 1)))
+    if floor * reports >= room:
         raise InvalidParameter("this channel is too close to constant to be kept in whole numbers")
-    return DenseChannel(np.stack([_round_row(row, int(floor)) for row in rows]))
+    return floor
 
 
 def _round_row(row: Sequence[Fraction], floor: int) -> NDArray[np.uint64]:
@@ -121,16 +130,16 @@ def from_doubles(table: NDArray[np.float64], exponent: Fraction) -> DenseChannel
         table: probabilities or weights, rows are scaled to sum to 1; a column of zeros stays one.
         exponent: the smallest exponent by which two rows are to stay comparable.
 
+    Raises:
+        InvalidParameter: where fewer than two reports have a chance, or the floor leaves no room for the probabilities.
+
     """
     used = np.flatnonzero(table.any(axis=0))
     if len(used) < 2:
         raise InvalidParameter(
             "every value would give the same report", "blahut_arimoto keeps rare reports with mixing above 0"
         )
-    grown = exp_below(exponent)
-    floor = int(-(-(grown + 1) // (grown - 1)))
-    if floor * len(used) >= TOTAL >> 1:
-        raise InvalidParameter("this channel is too close to constant to be kept in whole numbers")
+    floor = _floor(exponent, len(used), TOTAL // 2)
     shares = table[:, used] / table[:, used].sum(axis=1, keepdims=True)
     room = TOTAL - floor * len(used)
     # Whole parts of a double below 2**64 are exact; 2**-40 less leaves room for the rounding of products and sums.

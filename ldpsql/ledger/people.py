@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldpsql.domain import plain
+from ldpsql.columns import plain
 from ldpsql.errors import InvalidParameter, MissingValue, WrongType
 
 _SIZE = 16  # bytes of a pseudonym

@@ -67,11 +67,6 @@ class SupportOperator(Operator):
         self._size_law = channel.size_law
         self._range = min(self._miss, self._hit), max(self._miss, self._hit)
 
-    @classmethod
-    def observed(cls, channel: SetChannel, drawn: Drawn) -> SupportOperator:
-        """Return the operator of these distinct reports."""
-        return cls(channel, packed(channel, drawn))
-
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta, up to the factor."""
         out = self._inside(theta)

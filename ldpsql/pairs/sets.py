@@ -9,7 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Sets
-from ldpsql.domain import Domain, plain, shown_type
+from ldpsql.columns import plain, shown_type
+from ldpsql.domain import Domain
 from ldpsql.errors import DuplicateKey, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.ranges import doubles
 

@@ -21,6 +21,7 @@ from ldpsql.families import PriorMechanism
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism
 from ldpsql.operators import Floats, StackOperator
+from ldpsql.solver.limits import Limits
 from ldpsql.solver.mle import em_step, maximise
 from ldpsql.uncertainty import suspicious
 
@@ -128,7 +129,7 @@ def _updated(likelihood: Likelihood, mechanism: PriorMechanism, stop: str) -> tu
     if stop == "certified":
         start = 0.999 * theta + 0.001 / theta.shape[1]  # a share of zero would stay zero
         target = min(_TOLERANCE, max(1e-4 / float(likelihood.n[0]), 1e-12))
-        theta, iterations = maximise(likelihood, start, target, _MAX_ITERATIONS)
+        theta, iterations = maximise(likelihood, start, target, Limits(_MAX_ITERATIONS))
         reached = bool(likelihood.gap(theta)[0] <= _TOLERANCE)
         return theta, iterations, Status.CERTIFIED if reached else Status.OUT_OF_STEPS
     steps = read_steps(stop)

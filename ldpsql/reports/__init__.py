@@ -1,6 +1,6 @@
-"""Reports that are too many to be listed: what they look like outside, and how they are read back; one form a file.
+"""Reports that are no values of a domain: what they look like outside, and how they are read back; one form a file.
 
-Where the reports can be listed they are a `Domain`, and travel as positions in it. The others travel as rows of 64-bit words.
+Reports that are too many to be numbered travel as rows of 64-bit words, the others as positions, like those of a `Domain`.
 ``marker`` is the constructor's ``reports`` field in SQL: its type alone tells ``ldp.perturb`` what to return.
 """
 
@@ -11,8 +11,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ldpsql.domain import Domain
-from ldpsql.reports.base import WordReports, impossible
-from ldpsql.reports.hashed import HashReports
+from ldpsql.reports.base import NumberedReports, WordReports, impossible
+from ldpsql.reports.hashed import HashReports, ListedHashReports
 from ldpsql.reports.pairs import PairReports
 from ldpsql.reports.sets import SetReports
 from ldpsql.reports.symbols import SymbolReports
@@ -20,6 +20,8 @@ from ldpsql.reports.symbols import SymbolReports
 __all__ = [
     "Alphabet",
     "HashReports",
+    "ListedHashReports",
+    "NumberedReports",
     "PairReports",
     "SetReports",
     "SymbolReports",
@@ -28,7 +30,7 @@ __all__ = [
     "type_of",
 ]
 
-Alphabet: TypeAlias = Domain | SetReports | HashReports | PairReports | SymbolReports
+Alphabet: TypeAlias = Domain | WordReports | NumberedReports
 
 
 def type_of(alphabet: Alphabet) -> pa.DataType:

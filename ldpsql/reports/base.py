@@ -1,4 +1,4 @@
-"""What every form of words offers, and what reading reports of any form needs."""
+"""What every form of reports offers, words or numbered, and what reading them needs."""
 
 from __future__ import annotations
 
@@ -45,6 +45,44 @@ class WordReports(ABC):
     @abstractmethod
     def text(self, report: int) -> str:
         """Return one report, given as a number, as text."""
+
+
+class NumberedReports(ABC):
+    """Reports that are few enough to be numbered, in another form than a list of values: they are drawn as positions."""
+
+    @property
+    @abstractmethod
+    def type(self) -> pa.DataType:
+        """The type of a column of such reports."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def to_arrow(self, drawn: Drawn) -> pa.Array:
+        """Return draws of the channel as a column."""
+
+    @abstractmethod
+    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
+        """Count the reports of each group, shape (groups, reports): each row of the column ``numbers`` times.
+
+        Raises:
+            ImpossibleReport: where the column cannot hold such reports.
+
+        """
+
+    @abstractmethod
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Tell which rows hold a report.
+
+        Raises:
+            ImpossibleReport: where the column's type cannot hold reports.
+
+        """
+
+    @abstractmethod
+    def text(self, report: int) -> str:
+        """Return one report, given by its number, as text."""
 
 
 def counted(cells: NDArray[np.int64], numbers: Floats, groups: int, outputs: int) -> Floats:

@@ -10,62 +10,89 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
-from ldpsql.reports.base import Floats, WordReports, counted, impossible, unsigned
+from ldpsql.reports.base import Floats, NumberedReports, WordReports, counted, impossible, unsigned
 
 
 @dataclass(frozen=True)
 class HashReports(WordReports):
-    """A seed and a symbol: STRUCT(seed UBIGINT, y UINTEGER) in SQL.
-
-    With ``listed`` seeds there are only so many, and a report is the number seed * symbols + y.
-    """
+    """A seed of 64 bits and one of ``symbols`` symbols: STRUCT(seed UBIGINT, y UINTEGER) in SQL."""
 
     symbols: int
-    listed: int | None = None
     marker: ClassVar[str] = "{'hashed': 1}"
     type: ClassVar[pa.DataType] = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
 
-    def __len__(self) -> int:
-        return (self.listed or 0) * self.symbols
-
     def to_arrow(self, drawn: Drawn) -> pa.Array:
         """Return seed and symbol of each report."""
-        if self.listed is not None:
-            drawn = np.stack(np.divmod(drawn, np.int32(self.symbols)), axis=1)
         seed, y = drawn[:, 0].astype(np.uint64), drawn[:, 1].astype(np.uint32)
         return pa.StructArray.from_arrays([pa.array(seed), pa.array(y)], ["seed", "y"])
 
     def read(self, column: pa.Array) -> Weights:
-        """Return seed and symbol; both must be in range."""
+        """Return seed and symbol; the symbol must be in range."""
         if not self.possible(column).all():
             raise impossible()
         return self._words(column)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which seeds and symbols are in range."""
+        """Tell which symbols are in range."""
         if not pa.types.is_struct(column.type) or {field.name for field in column.type} != {"seed", "y"}:
             raise impossible()
         if not all(pa.types.is_integer(column.field(name).type) for name in ("seed", "y")):
             raise impossible()
-        words = self._words(column)
         known = [part.is_valid().to_numpy(zero_copy_only=False) for part in (column, column.field("seed"), column.field("y"))]
-        listed = np.ones(len(words), dtype=np.bool_) if self.listed is None else words[:, 0] < np.uint64(self.listed)
-        fits: NDArray[np.bool_] = np.logical_and.reduce([*known, listed, words[:, 1] < np.uint64(self.symbols)])
+        fits: NDArray[np.bool_] = np.logical_and.reduce([*known, self._words(column)[:, 1] < np.uint64(self.symbols)])
         return fits
 
     def _words(self, column: pa.Array) -> Weights:
         return np.stack([unsigned(column.field(name).fill_null(0)) for name in ("seed", "y")], axis=1)
 
-    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
-        """Count the reports of each group, shape (groups, reports): for listed seeds."""
-        return counted(group * len(self) + self.positions(column), numbers, groups, len(self))
+    def text(self, report: int) -> str:
+        """Return the report seed * symbols + y as SQL writes it."""
+        seed, y = divmod(report, self.symbols)
+        return f"{{'seed': {seed}, 'y': {y}}}"
+
+
+@dataclass(frozen=True)
+class ListedHashReports(NumberedReports):
+    """One of ``seeds`` seeds, counted from 0, and a symbol: in the form of `HashReports`, numbered seed * symbols + y."""
+
+    symbols: int
+    seeds: int
+    type: ClassVar[pa.DataType] = HashReports.type
+
+    def __len__(self) -> int:
+        return self.seeds * self.symbols
+
+    @property
+    def _form(self) -> HashReports:
+        return HashReports(self.symbols)
+
+    def to_arrow(self, drawn: Drawn) -> pa.Array:
+        """Return seed and symbol of each report."""
+        return self._form.to_arrow(np.stack(np.divmod(drawn, np.int32(self.symbols)), axis=1))
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the numbers of reports with listed seeds."""
-        words = self.read(column).astype(np.int64)
-        return words[:, 0] * self.symbols + words[:, 1]
+        """Return the numbers of the reports.
+
+        Raises:
+            ImpossibleReport: where a seed or a symbol is out of range, or the column cannot hold such reports.
+
+        """
+        words = self._form.read(column)
+        if (words[:, 0] >= np.uint64(self.seeds)).any():
+            raise impossible()
+        seeds, symbols = words.astype(np.int64).T
+        return seeds * self.symbols + symbols
+
+    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
+        """Count the reports of each group, shape (groups, reports)."""
+        return counted(group * len(self) + self.positions(column), numbers, groups, len(self))
+
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Tell which seeds and symbols are in range."""
+        fits = self._form.possible(column)
+        fits[fits] = self._form.read(column.filter(pa.array(fits)))[:, 0] < np.uint64(self.seeds)
+        return fits
 
     def text(self, report: int) -> str:
         """Return seed and symbol as SQL writes them."""
-        seed, y = divmod(report, self.symbols)
-        return f"{{'seed': {seed}, 'y': {y}}}"
+        return self._form.text(report)

@@ -9,12 +9,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
-from ldpsql.domain import Domain, plain
-from ldpsql.reports.base import Floats, counted, impossible
+from ldpsql.columns import plain
+from ldpsql.domain import Domain
+from ldpsql.reports.base import Floats, NumberedReports, counted, impossible
 
 
 @dataclass(frozen=True)
-class PairReports:
+class PairReports(NumberedReports):
     """A key and what is said of its value, ``told``: its sign or the number of a bin. STRUCT(key, sign) in SQL.
 
     Both are NULL in the report of a dummy; it is not told which of the ``dummies`` it was.

@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
-from ldpsql.reports.base import Floats, counted, impossible
+from ldpsql.reports.base import Floats, NumberedReports, counted, impossible
 from ldpsql.reports.sets import SetReports
 
 
 @dataclass(frozen=True)
-class SymbolReports:
+class SymbolReports(NumberedReports):
     """Reports as numbers, each in a list of one word: for a mechanism that may report words or symbols, UBIGINT[] in SQL."""
 
     symbols: int

@@ -67,7 +67,7 @@ def maximum_likelihood(
             theta[left] = _em_together(part.with_counts(part.counts[~done]))
         for i in left:
             one = likelihood.group(int(i))
-            theta[i : i + 1], steps[i] = maximise(one, theta[i : i + 1], tolerance, limits=limits)
+            theta[i : i + 1], steps[i] = maximise(one, theta[i : i + 1], tolerance, limits)
             statuses[i] = Status.CERTIFIED if one.gap(theta[i : i + 1])[0] <= tolerance else limits.status
     return Fit(theta, steps, tuple(statuses))
 
@@ -102,15 +102,13 @@ def _targets(likelihood: Likelihood, tolerance: float) -> Floats:
     return np.minimum(tolerance, np.maximum(1e-4 / likelihood.n, 1e-12))
 
 
-def maximise(
-    likelihood: Likelihood, start: Floats, tolerance: float, max_iterations: int = 10_000, limits: Limits | None = None
-) -> tuple[Floats, int]:
+def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Limits | None = None) -> tuple[Floats, int]:
     """Maximise the likelihood of one group; return theta, shape (1, inputs), and the number of steps after the first of IBU.
 
     ``start`` is uniform or, for a warm start, any distribution; one that gives a report no chance is mixed with the uniform.
     Returns the iterate with the smallest gap: below ``tolerance``, unless steps or time ran out or rounding ends all progress.
     """
-    limits = limits or Limits(max_iterations)
+    limits = limits or Limits()
     limits.renew()
     target = float(_targets(likelihood, tolerance)[0])
     best = _begun(likelihood, start[0])

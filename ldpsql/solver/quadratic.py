@@ -65,21 +65,22 @@ def _interior_point(hessian: Floats, linear: Floats) -> tuple[Floats, Floats]:
         if mu < ROUNDING / size and np.abs(residual).max() < ROUNDING:
             break
         system = hessian + np.diag(slack / x)
-
-        def newton(centre: Floats, system: Floats = system, residual: Floats = residual) -> tuple[Floats, Floats]:
-            dx = np.linalg.solve(system, -residual - (x * slack - centre) / x)  # noqa: B023  # used within this step only
-            return dx, -slack - (slack * dx - centre) / x  # noqa: B023
-
         try:
-            dx, ds = newton(np.zeros(size))
+            dx, ds = _newton(system, x, slack, residual, np.zeros(size))
             ahead = min(_room(x, dx), _room(slack, ds))
             sigma = (float((x + ahead * dx) @ (slack + ahead * ds)) / size / mu) ** 3
-            dx, ds = newton(sigma * mu - dx * ds)
+            dx, ds = _newton(system, x, slack, residual, sigma * mu - dx * ds)
         except np.linalg.LinAlgError:
             break
         length = 0.995 * min(_room(x, dx), _room(slack, ds))
         x, slack = x + length * dx, slack + length * ds
     return x, slack
+
+
+def _newton(system: Floats, x: Floats, slack: Floats, residual: Floats, goal: Floats) -> tuple[Floats, Floats]:
+    """Return the moves of x and of its slack that bring x slack to a goal and the residual to zero, to first order."""
+    dx = np.asarray(np.linalg.solve(system, -residual - (x * slack - goal) / x), dtype=np.float64)
+    return dx, -slack - (slack * dx - goal) / x
 
 
 def _room(at: Floats, move: Floats) -> float:

@@ -12,9 +12,8 @@ from pydantic import Field
 
 from ldpsql import Channel, Domain, DomainField, Epsilon, Mechanism, hookimpl
 from ldpsql.audit import RateDistortion, rate_distortion
-from ldpsql.certificate import tight_epsilon
 from ldpsql.channels import MARGIN, from_doubles
-from ldpsql.families import PriorField, PriorMechanism, nearest
+from ldpsql.families import PriorField, PriorMechanism
 from ldpsql.operators import Floats
 from ldpsql.privacy import MetricLdp
 from ldpsql.spec import EpsilonField, NumberField, WholeField
@@ -79,17 +78,23 @@ class BlahutArimoto(PriorMechanism):
     def claim(self) -> MetricLdp:
         """Return metric privacy with the epsilon of the channel itself, rounded up."""
         metric = self.metric()
-        room = 4 * float(MARGIN / nearest(metric)) + 1e-12  # what doubles may lose, and the last decimal
+        room = 4 * float(MARGIN / metric.nearest()) + 1e-12  # what doubles may lose, and the last decimal
         return MetricLdp(Epsilon.parse(f"{self.tight() + room:.12f}"), metric)
 
     def channel(self) -> Channel:
         """Return the channel in whole numbers."""
         claim = self.claim()
-        return from_doubles(np.exp(self._logs), claim.epsilon.value * nearest(claim.metric))
+        return from_doubles(np.exp(self._logs), claim.epsilon.value * claim.metric.nearest())
 
     def bounds(self) -> RateDistortion:
         """Return mutual information, average distortion, and the least information of any channel with that distortion."""
         return rate_distortion(self, self.shares, float(self.beta))
+
+
+def tight_epsilon(logs: Floats, distances: Floats) -> float:
+    """Return the largest ln(P(y|x)/P(y|x')) per unit of distance of a channel given by its logarithms."""
+    apart = np.where(distances > 0, distances, np.inf)
+    return max(float(((row - logs).max(axis=1) / apart[x]).max()) for x, row in enumerate(logs))
 
 
 @hookimpl

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from ldpsql import Channel, Domain, DomainField, Mechanism, MetricMechanism, hookimpl
 from ldpsql.channels import from_doubles, reduced
-from ldpsql.families import nearest
 from ldpsql.privacy import MetricLdp
 from ldpsql.spec import EpsilonField
 
@@ -38,7 +37,7 @@ class Exponential(MetricMechanism):
     def channel(self) -> Channel:
         """Return the rows, built for an epsilon that leaves room for rounding at the smallest distance."""
         metric = self.metric()
-        step = self.epsilon.value * nearest(metric)
+        step = self.epsilon.value * metric.nearest()
         rate = float(self.epsilon) * reduced(step) / float(step)
         return from_doubles(np.exp(-rate * metric.matrix() / 2), step)
 

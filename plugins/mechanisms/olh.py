@@ -12,6 +12,7 @@ from pydantic import Field
 from ldpsql import CategoricalMechanism, Channel, HashReports, KeepOrSpread, Mechanism, hookimpl
 from ldpsql.channels import OrthogonalHash, PrivateHash
 from ldpsql.channels.galois import prime_power
+from ldpsql.reports import ListedHashReports
 
 
 class Olh(CategoricalMechanism):
@@ -43,10 +44,12 @@ class Olh(CategoricalMechanism):
             min(near, key=lambda g: (abs(g - wanted), g)) if near else next(g for g in range(size, 2 * size) if prime_power(g))
         )
 
-    def alphabet(self) -> HashReports:
+    def alphabet(self) -> HashReports | ListedHashReports:
         """Return seeds and symbols."""
         channel = self.channel()
-        return HashReports(self.symbols(), channel.seeds if isinstance(channel, OrthogonalHash) else None)
+        if isinstance(channel, OrthogonalHash):
+            return ListedHashReports(self.symbols(), channel.seeds)
+        return HashReports(self.symbols())
 
     def channel(self) -> Channel:
         """Return k-RR on the hash."""

@@ -1,0 +1,96 @@
+"""Arrow columns in plain form, and the types of their values: which can be compared, and when a value is the same in another.
+
+Everything that reads a column, of values or of reports, reads it through `plain`.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+_FAMILIES = {
+    "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
+    "number": lambda t: pa.types.is_integer(t) or pa.types.is_decimal(t) or pa.types.is_float32(t) or pa.types.is_float64(t),
+    "boolean": pa.types.is_boolean,
+    "date": pa.types.is_date,
+    "timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is None,
+    "timestamp with time zone": lambda t: pa.types.is_timestamp(t) and t.tz is not None,
+}
+_PLAIN_TYPES = {
+    str(t): t
+    for t in (
+        *(pa.string(), pa.large_string(), pa.bool_(), pa.date32(), pa.float32(), pa.float64()),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    )
+}
+_ALREADY_PLAIN = frozenset(t.id for t in _PLAIN_TYPES.values())
+
+
+def family(arrow_type: pa.DataType) -> str | None:
+    """Return which values a type can be compared with: text, number, boolean, date, ...; None for anything else."""
+    return next((name for name, holds in _FAMILIES.items() if holds(arrow_type)), None)
+
+
+def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the column as one array (DuckDB hands over chunks), in a form that Arrow can look up."""
+    whole = column
+    if isinstance(column, pa.ChunkedArray):
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if whole.type.id in _ALREADY_PLAIN:
+        return whole
+    if pa.types.is_large_list(whole.type):  # as Polars has them
+        return whole.cast(pa.list_(whole.type.value_type))
+    if pa.types.is_string_view(whole.type):
+        return whole.cast(pa.string())
+    if isinstance(whole.type, pa.Bool8Type):
+        return whole.storage.cast(pa.bool_())
+    if pa.types.is_dictionary(whole.type) and whole.dictionary.null_count:
+        return whole.dictionary_decode()
+    return whole
+
+
+def named_type(name: str) -> pa.DataType:
+    """Return the type of plain values that Arrow writes like this.
+
+    Raises:
+        KeyError: where there is none.
+
+    """
+    if found := re.fullmatch(r"decimal128\((\d+), (\d+)\)", name):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    if found := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=([\w/+:-]+))?\]", name):
+        return pa.timestamp(found[1], found[2])
+    return _PLAIN_TYPES[name]
+
+
+def shown_type(arrow_type: pa.DataType) -> str:
+    """Return a type for a message: of a nested one only the outside, for the names of its fields may be raw values."""
+    return str(arrow_type) if family(arrow_type) else str(arrow_type).split("<")[0].split("(")[0]
+
+
+def exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:
+    """Return a value in another type of its family where it is the same there, else None.
+
+    A decimal is the same as a float where it rounds to it: 0.1 and 0.1::DOUBLE.
+    """
+    try:
+        number = value.as_py()
+        if not isinstance(number, int | float | Decimal) or isinstance(number, bool):
+            there = value.cast(target)
+            return there if there.cast(value.type).equals(value) else None
+        if pa.types.is_floating(target):
+            near = np.float32(number) if target == pa.float32() else np.float64(number)
+            same = isinstance(number, Decimal) or Fraction(float(near)) == Fraction(number)
+            return pa.scalar(float(near), target) if same else None
+        if pa.types.is_decimal(target):
+            exact = Decimal(repr(number) if isinstance(number, float) else number)
+            rounded = exact.quantize(Decimal(1).scaleb(-target.scale))
+            same = float(rounded) == number if isinstance(number, float) else rounded == number
+            return pa.scalar(rounded, target) if same else None
+        return pa.scalar(int(number), target) if int(number) == number else None
+    except (pa.ArrowException, ArithmeticError, ValueError):
+        return None

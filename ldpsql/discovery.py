@@ -1,0 +1,95 @@
+"""Where plugins come from: modules of ldpsql itself, and installed ones as far as the allow-list names them.
+
+Built-in plugins are found by name in ``ldpsql.plugins`` and ``ldpsql.udfs``, installed ones by the entry points ``ldpsql``.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+from ldpsql.settings import Settings
+
+_BUILT_IN = ("ldpsql.plugins", "ldpsql.udfs")
+PATIENCE = 30.0  # seconds for the import of somebody's plugin
+
+
+@dataclass
+class Plugin:
+    """One plugin: its name, where it came from, whether it can be used, and what it offers."""
+
+    name: str
+    package: str
+    version: str
+    status: str  # "ok", "broken", "not enabled" or "not installed"
+    reason: str = ""
+    offers: list[str] = field(default_factory=list)
+
+    @property
+    def built_in(self) -> bool:
+        """Whether it came with ldpsql."""
+        return self.package == "ldpsql"
+
+
+def built_in() -> list[Plugin]:
+    """Return the plugins that come with ldpsql, each named like its module."""
+    from ldpsql import __version__  # noqa: PLC0415  # the package imports this module lazily
+
+    modules = []
+    for package in _BUILT_IN:
+        folder = import_module(package)
+        modules += [m.name for m in pkgutil.walk_packages(folder.__path__, f"{package}.") if not m.ispkg]
+    return [Plugin(module, "ldpsql", __version__, "ok") for module in sorted(modules)]
+
+
+def installed(told: Settings) -> Iterator[tuple[str, Plugin]]:
+    """Yield the module of each installed plugin with the plugin; only those whose status is "ok" may be loaded.
+
+    Names on the allow-list that belong to no plugin come last, as "not installed".
+    """
+    allowed = _allowed(told)
+    points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
+    for point in points:
+        yield point.value, _described(point, allowed)
+    for name in sorted(allowed - {"*", *(p.name for p in points), *(p.dist.name for p in points if p.dist)}):
+        yield "", Plugin(name, "-", "-", "not installed", "it is allowed, but no such plugin is installed")
+
+
+def _described(point: EntryPoint, allowed: frozenset[str]) -> Plugin:
+    version = point.dist.version if point.dist else ""
+    package = point.dist.name if point.dist else point.value
+    if allowed & {"*", point.name, package}:
+        return Plugin(point.name, package, version, "ok")
+    reason = f"allow it: LDPSQL_PLUGINS={point.name}, or in ldpsql.toml"
+    return Plugin(point.name, package, version, "not enabled", reason)
+
+
+def _allowed(told: Settings) -> frozenset[str]:
+    """Return the installed plugins that may be loaded: those that LDPSQL_PLUGINS names, else those of the settings."""
+    named = os.environ.get("LDPSQL_PLUGINS")
+    if named is None:
+        return told.allow or frozenset()
+    return frozenset(name.strip() for name in named.split(",")) - {"", "0"}
+
+
+def imported(module: str) -> object:
+    """Return a module, or what its import raised; it runs in a thread of its own, so that one that hangs holds up nothing."""
+    done: SimpleQueue[object] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put(import_module(module))
+        except BaseException as error:  # noqa: BLE001  # a plugin may raise anything
+            done.put(error)
+
+    Thread(target=work, name=f"import {module}", daemon=True).start()
+    try:
+        return done.get(timeout=PATIENCE)
+    except Empty:
+        return TimeoutError(f"it was not done after {PATIENCE:g} seconds")
