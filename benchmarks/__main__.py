@@ -1,6 +1,7 @@
 """``python -m benchmarks [--quick] [NAME ...]``: run the benchmarks, print their figures, write ``benchmarks/results.json``.
 
-``--record`` also writes the figures of which something is asked into ``README.md``.
+Figures of other benchmarks on the same machine stay in that file. ``--record`` also writes those of which something is asked
+into ``README.md``.
 
 A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; nothing else names it.
 Linear algebra runs in one thread: more of them gain nothing on small matrices and meet whatever else runs.
@@ -57,16 +58,35 @@ def machine() -> dict[str, object]:
     return found
 
 
-def record(rows: list[tuple[str, Figure]]) -> None:
+def earlier(out: Path, *, quick: bool) -> dict[str, list[Figure]]:
+    """Return the figures of earlier runs on this machine with these versions, by benchmark."""
+    rows: dict[str, list[Figure]] = {}
+    body = json.loads(out.read_text("utf-8")) if out.is_file() else {}
+    if body.get("machine") == machine() and body["quick"] == quick:
+        for row in body["figures"]:
+            name, _ = row.pop("benchmark"), row.pop("met")
+            rows.setdefault(name, []).append(Figure(**row))
+    return rows
+
+
+def write(out: Path, rows: dict[str, list[Figure]], *, quick: bool) -> None:
+    """Write all figures, with the machine and the versions."""
+    written = [{"benchmark": name, **asdict(figure), "met": figure.met} for name in sorted(rows) for figure in rows[name]]
+    body = {"machine": machine(), "quick": quick, "figures": written}
+    out.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+
+
+def record(rows: dict[str, list[Figure]]) -> None:
     """Write the figures of which something is asked into the README of this folder, in the place of older ones."""
     found = machine()
     versions = ", ".join(f"{package} {found[package]}" for package in PACKAGES if found[package])
     lines = [f"Measured on {found['cores']} cores with Python {found['python']}, {versions}.", ""]
     lines += ["| benchmark | figure | value | asked | met |", "|---|---|---|---|---|"]
-    for name, figure in rows:
-        if figure.met is not None:
-            met = "yes" if figure.met else "**no**"
-            lines.append(f"| `{name}` | {figure.what} | {figure.value:.3g} {figure.unit} | {figure.asked} | {met} |")
+    for name in sorted(rows):
+        for figure in rows[name]:
+            if figure.met is not None:
+                met = "yes" if figure.met else "**no**"
+                lines.append(f"| `{name}` | {figure.what} | {figure.value:.3g} {figure.unit} | {figure.asked} | {met} |")
     readme = HERE / "README.md"
     marked = re.compile(r"(<!-- results -->\n).*?(<!-- /results -->)", re.DOTALL)
     body = "\n".join(lines) + "\n"
@@ -86,19 +106,17 @@ def main() -> None:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before NumPy is imported
-    rows: list[tuple[str, Figure]] = []
+    rows = earlier(given.out, quick=given.quick)
     for name in given.names or names():
         start = perf_counter()
-        found = [(name, figure) for figure in run(name, quick=given.quick)]
-        if found:
-            print(f"\n{name}, {(perf_counter() - start) / 60:.1f} minutes\n{table(found)}", flush=True)
-        rows += found
-    written = [{"benchmark": name, **asdict(figure), "met": figure.met} for name, figure in rows]
-    body = {"machine": machine(), "quick": given.quick, "figures": written}
-    given.out.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+        if found := run(name, quick=given.quick):
+            rows[name] = found
+            took = (perf_counter() - start) / 60
+            print(f"\n{name}, {took:.1f} minutes\n{table([(name, figure) for figure in found])}", flush=True)
+            write(given.out, rows, quick=given.quick)
     if given.record:
         record(rows)
-    missed = [figure.what for _, figure in rows if figure.met is False]
+    missed = [figure.what for found in rows.values() for figure in found if figure.met is False]
     print(f"\nwrote {given.out.name}" + "".join(f"\nmissed: {what}" for what in missed))
 
 
