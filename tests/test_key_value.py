@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection, Error
 from numpy.typing import NDArray
-from scipy.stats import binom, chi2
+from scipy.stats import binom, chi2, poisson
 
 import ldpsql
 from ldpsql import certify
@@ -38,6 +38,7 @@ from ldpsql.operators import Floats, observed, packed
 from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import shown
+from ldpsql.pairs.sizes import lost_if_poisson
 from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry
 from ldpsql.testing import check_mechanism
@@ -309,6 +310,28 @@ def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: Du
         assert mean == pytest.approx(7.5, abs=1.0)
     with pytest.raises(Error, match="means only"):
         con.execute("SELECT ldp.key_value_density({'key': 'book', 'sign': 1}, ldp.pckv_grr(4, ['book', 'film']))")
+
+
+@pytest.mark.parametrize("padding", [1, 2, 7, 300])
+def test_the_share_of_dummies_tells_what_is_lost_if_sizes_are_poisson(padding: int) -> None:
+    sizes = np.arange(padding)
+    for mean in padding * np.array([0.01, 0.3, 0.8, 1.0, 1.2]):
+        dummies = float(poisson.pmf(sizes, mean) @ (1 - sizes / padding))
+        capped = float(poisson.pmf(sizes, mean) @ sizes) + padding * float(poisson.sf(padding - 1, mean))
+        assert lost_if_poisson(dummies, padding) == pytest.approx(1 - capped / mean, abs=1e-6)
+    assert lost_if_poisson(1.0, padding) == 0.0
+    assert 0.0 < lost_if_poisson(1e-9, padding) < 1.0
+
+
+def test_a_warning_comes_with_sizes_that_lose_much_and_with_no_others() -> None:
+    """Poisson sizes with padding 2: of mean 3 a third of all pairs is lost, of mean 1 a tenth; every bound is ten standard errors away."""
+    mechanism = made("pckv_grr", 4, list(range(12)), padding=2)
+    for mean, lost, warned in ((3.0, 0.40, True), (1.0, 0.10, False)):
+        numbers = np.minimum(np.random.default_rng().poisson(mean, 5000), 12)
+        sets = [[{"key": k, "value": 0.0} for k in range(number)] for number in numbers]
+        told = ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism).sets
+        assert told.lost_if_poisson == pytest.approx(lost, abs=0.12)
+        assert bool(told.warning) is warned
 
 
 def test_the_share_of_dummies_tells_when_sets_are_larger_than_the_padding() -> None:
