@@ -37,7 +37,7 @@ def figures(quick: bool) -> list[Figure]:
     ratings = public_file(RATINGS)
     return [
         *accuracy(1300 if quick else 5000),
-        *unary_against_randomised_response(2 if quick else 20),
+        *unary_against_randomised_response(5 if quick else 20),
         *([] if ratings is None else sparse(str(ratings), 2 if quick else 20)),
         *speed(100_000 if quick else 500_000),
         *piecewise(3 if quick else 10),
@@ -177,8 +177,8 @@ def unary_against_randomised_response(rounds: int) -> list[Figure]:
         mechanism, channel = made(name, 1, keys, padding)
         found = [shown(mechanism, likelihood(mechanism, channel, sets)).drawn[0, :keys] * padding for _ in range(rounds)]
         errors.append(float(np.abs(np.array(found) - held.mean(axis=0)).mean()))
-    what = "pckv_ue / pckv_grr, 20 keys, padding 3, 400,000 users, epsilon 1: mean absolute error of frequencies"
-    return [at_most(what, errors[0] / errors[1], 1.0)]
+    what = "pckv_grr / pckv_ue, 20 keys, padding 3, 400,000 users, epsilon 1: mean absolute error of frequencies"
+    return [at_most(what, errors[1] / errors[0], 0.8)]
 
 
 def sparse(path: str, rounds: int) -> list[Figure]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection, Error
 from numpy.typing import NDArray
-from scipy.stats import binom, chi2, poisson
+from scipy.stats import binom, chi2
 
 import ldpsql
 from ldpsql import certify
@@ -38,7 +38,7 @@ from ldpsql.operators import Floats, observed, packed
 from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import shown
-from ldpsql.pairs.sizes import lost_if_poisson
+from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry
 from ldpsql.testing import check_mechanism
@@ -313,24 +313,25 @@ def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: Du
 
 
 @pytest.mark.parametrize("padding", [1, 2, 7, 300])
-def test_the_share_of_dummies_tells_what_is_lost_if_sizes_are_poisson(padding: int) -> None:
-    sizes = np.arange(padding)
-    for mean in padding * np.array([0.01, 0.3, 0.8, 1.0, 1.2]):
-        dummies = float(poisson.pmf(sizes, mean) @ (1 - sizes / padding))
-        capped = float(poisson.pmf(sizes, mean) @ sizes) + padding * float(poisson.sf(padding - 1, mean))
-        assert lost_if_poisson(dummies, padding) == pytest.approx(1 - capped / mean, abs=1e-6)
-    assert lost_if_poisson(1.0, padding) == 0.0
-    assert 0.0 < lost_if_poisson(1e-9, padding) < 1.0
+def test_the_share_of_dummies_tells_what_is_lost_if_sizes_are_geometric(padding: int) -> None:
+    for q in (0.01, 0.3, 0.8, 0.99):
+        sizes = np.arange(20_000)
+        chance = (1 - q) * q**sizes
+        dummies = float(chance @ np.maximum(1 - sizes / padding, 0))
+        lost = 1 - (chance @ np.minimum(sizes, padding)) / (chance @ sizes)
+        assert lost_if_geometric(dummies, padding) == pytest.approx(lost, abs=1e-9)
+    assert lost_if_geometric(1.1, padding) == pytest.approx(0.0, abs=1e-9)
+    assert lost_if_geometric(-0.1, padding) == pytest.approx(1.0)
 
 
 def test_a_warning_comes_with_sizes_that_lose_much_and_with_no_others() -> None:
-    """Poisson sizes with padding 2: of mean 3 a third of all pairs is lost, of mean 1 a tenth; every bound is ten standard errors away."""
-    mechanism = made("pckv_grr", 4, list(range(12)), padding=2)
-    for mean, lost, warned in ((3.0, 0.40, True), (1.0, 0.10, False)):
-        numbers = np.minimum(np.random.default_rng().poisson(mean, 5000), 12)
+    """With padding 2 sizes with q = .9 lose .81 and with q = .5 a quarter; every bound is eight standard errors away."""
+    mechanism = made("pckv_grr", 4, list(range(60)), padding=2)
+    for q, lost, warned in ((0.9, 0.81, True), (0.5, 0.25, False)):
+        numbers = np.minimum(np.random.default_rng().geometric(1 - q, 5000) - 1, 60)
         sets = [[{"key": k, "value": 0.0} for k in range(number)] for number in numbers]
         told = ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism).sets
-        assert told.lost_if_poisson == pytest.approx(lost, abs=0.12)
+        assert told.lost_if_geometric == pytest.approx(lost, abs=0.13)
         assert bool(told.warning) is warned
 
 

@@ -22,11 +22,11 @@ from ldpsql.mechanism import Mechanism
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import Shown, channel_of, shown
-from ldpsql.pairs.sizes import lost_if_poisson
+from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.score_intervals import deviations
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
-MOST_LOST = 0.25
+MOST_LOST = 0.5
 
 
 def _means(total: Floats, drawn: Floats) -> Floats:
@@ -69,7 +69,7 @@ class SetDiagnosis:
     """What the reports say of the sets, and of the estimate: see `KeyValueEstimate.sets` and `Diagnosis`.
 
     ``dummies`` is the share of users of whom a dummy was drawn, ``mean_set_size`` the mean number of pairs, no set counting for
-    more than the padding. ``lost_if_poisson`` is by how much frequencies are too low, if the sizes are Poisson numbers;
+    more than the padding. ``lost_if_geometric`` is by how much frequencies are too low, if the sizes are geometric numbers;
     ``warning`` is empty, or says that this is much.
     """
 
@@ -77,7 +77,7 @@ class SetDiagnosis:
     dummies: float
     dummies_error: float
     mean_set_size: float
-    lost_if_poisson: float
+    lost_if_geometric: float
     warning: str
     status: str
     remedy: str
@@ -108,8 +108,8 @@ class KeyValueEstimate:
         """What the reports say of the size of the sets.
 
         A set larger than the padding looks like one of that size, and its keys are counted too rarely, by padding/size. No
-        report can tell. But the fewer dummies are drawn, the larger the sets: there is a warning where `lost_if_poisson` is
-        above a quarter even with two standard errors more dummies. A few very large sets among small ones stay unseen.
+        report can tell. But the fewer dummies are drawn, the larger the sets: there is a warning where `lost_if_geometric` is
+        above a half even with two standard errors more dummies. A few very large sets among small ones stay unseen.
         """
         mechanism, seen = self.of.mechanism, self.of.shown
         keys, n = len(mechanism.keys), self.of.symbols.likelihood.n[self.group]
@@ -117,14 +117,14 @@ class KeyValueEstimate:
         exclusive = not isinstance(self.of.symbols.likelihood.operator, SignedOperator)
         variance = share.sum() * (1 - share.sum()) if exclusive else (share * (1 - share)).sum()
         error = float(np.sqrt(max(variance, 0.0) / n)) / seen.lift
-        certain, told = max(1 / n, float(drawn) + 2 * error), self.diagnosis
+        told = self.diagnosis
         return SetDiagnosis(
             reports=told.reports,
             dummies=float(drawn),
             dummies_error=error,
             mean_set_size=mechanism.padding * (1 - float(drawn)),
-            lost_if_poisson=lost_if_poisson(max(1 / n, float(drawn)), mechanism.padding),
-            warning=_TOO_SHORT if lost_if_poisson(certain, mechanism.padding) > MOST_LOST else "",
+            lost_if_geometric=lost_if_geometric(float(drawn), mechanism.padding),
+            warning=_TOO_SHORT if lost_if_geometric(float(drawn) + 2 * error, mechanism.padding) > MOST_LOST else "",
             status=told.status,
             remedy=told.remedy,
             gap=told.gap,
@@ -143,8 +143,8 @@ class KeyValueEstimate:
 
 
 _TOO_SHORT = (
-    "if sizes are Poisson numbers, so few dummies mean that many sets are larger than the padding and frequencies more than a "
-    "quarter too low: use a longer padding, unless you know that no set is larger"
+    "so few dummies mean, if sizes of sets are geometric numbers, that so many are larger than the padding that frequencies are "
+    "less than half of the truth: use a longer padding, unless you know that no set is larger"
 )
 
 

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from ldpsql.operators import Floats
-
 _HALVINGS = 60
 
 
-def lost_if_poisson(dummies: float, padding: int) -> float:
-    """Return by how much frequencies are too low on the whole, if the sizes S of the sets are Poisson numbers.
+def lost_if_geometric(dummies: float, padding: int) -> float:
+    """Return by how much frequencies are too low on the whole, if the sizes of the sets are geometric numbers.
 
-    A dummy is drawn with probability E max(0, 1 - S/padding), which tells the mean of S. The frequencies add up to
-    E min(S, padding) = padding (1 - dummies) instead of E S. For other sizes it may be anything from 0, where no set is larger
-    than the padding: one pair of each user, drawn, does not tell how many there are.
+    With sizes S for which P(S >= s) = q^s, a pair is drawn with probability E min(S, padding)/padding, the mean of q^s over
+    s = 1 .. padding; the share of dummies is the rest and tells q. Frequencies add up to E min(S, padding) instead of E S,
+    which is q^padding too low. Sizes that vary less lose less, down to nothing where no set is larger than the padding.
 
-    >>> round(lost_if_poisson(0.5, 1), 2), round(lost_if_poisson(0.5, 4), 2)
-    (0.28, 0.04)
+    >>> round(lost_if_geometric(0.5, 1), 2), round(lost_if_geometric(0.5, 4), 2)
+    (0.5, 0.3)
     """
-    if dummies >= 1.0:
-        return 0.0
-    sizes = np.arange(padding, dtype=np.float64)
-    factorials = np.concatenate([[0.0], np.cumsum(np.log(sizes[1:]))])
-    low, high = 0.0, 1.0
-    while _dummies(high, sizes, factorials) > dummies:
-        low, high = high, 2 * high
+    sizes, low, high = np.arange(1, padding + 1), 0.0, 1.0
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _dummies(middle, sizes, factorials) > dummies else (low, middle)
-    return max(0.0, 1.0 - padding * (1.0 - dummies) / high)
-
-
-def _dummies(mean: float, sizes: Floats, factorials: Floats) -> float:
-    """Return the share of dummies under Poisson numbers; ``factorials`` are the logarithms of those of the sizes."""
-    chance = np.exp(sizes * np.log(mean) - mean - factorials)
-    return float(chance @ (1.0 - sizes / len(sizes)))
+        q = (low + high) / 2
+        low, high = (q, high) if (q**sizes).mean() < 1.0 - dummies else (low, q)
+    return float(low**padding)
