@@ -537,20 +537,27 @@ def test_a_key_that_nobody_reports_has_an_honest_error() -> None:
     assert rows[2]["mean_high"] > 4
 
 
-def test_maximum_likelihood_beats_the_unbiased_estimate_on_sparse_ratings() -> None:
-    """Top 50 of 1,206 keys at epsilon 1: the ratios are about 0.003 for frequencies and 0.5 for means, far from 0.9."""
+@pytest.mark.parametrize(("name", "rounds"), [("pckv_grr", 5), ("pckv_ue", 1)])
+def test_maximum_likelihood_beats_the_unbiased_estimate_on_sparse_ratings(name: str, rounds: int) -> None:
+    """Top 50 of 1,206 keys at epsilon 1: ratios are .003 for frequencies and .54 for means; with bits .34 and .79.
+
+    The last one varies by .07 from round to round, too much for a test; `benchmarks/key_value.py` takes twenty.
+    """
     if not DATA.exists():
         pytest.skip("the e-commerce ratings are not here")
     ratings = pl.read_parquet(DATA)
     keys = ratings["key"].unique().sort().to_list()
     users = ratings.select(pl.concat_list(pl.struct("key", value=pl.col("rating").cast(pl.Float64)))).to_series()
     top = ratings.group_by("key").agg(pl.len(), pl.col("rating").mean()).sort("len", descending=True).head(50)
-    mechanism = made("pckv_grr", 1, keys, low=1, high=5)
+    mechanism = made(name, 1, keys, low=1, high=5)
     errors: dict[str, list[list[float]]] = {"unbiased": [], "ibu": []}
-    for _ in range(5):
+    for _ in range(rounds):
         reports = ldpsql.perturb(users, mechanism)
         for estimator, found in errors.items():
-            rows = pl.DataFrame(ldpsql.key_value(reports, mechanism, estimator).to_arrow()).join(top, on="key")
+            estimate = ldpsql.key_value(reports, mechanism, estimator)
+            assert estimate.diagnosis.status == ("certified" if estimator == "ibu" else "inversion")
+            rows = pl.DataFrame(estimate.to_arrow()).join(top, on="key")
             apart = rows["frequency"] - rows["len"] / len(ratings), rows["mean"] - rows["rating"]
             found.append([float(np.mean(series.to_numpy() ** 2)) for series in apart])
-    assert (np.mean(errors["ibu"], axis=0) <= 0.9 * np.mean(errors["unbiased"], axis=0)).all()
+    ratios = np.mean(errors["ibu"], axis=0) / np.mean(errors["unbiased"], axis=0)
+    assert (ratios[: 2 if name == "pckv_grr" else 1] <= 0.9).all()

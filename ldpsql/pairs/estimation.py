@@ -143,8 +143,8 @@ class KeyValueEstimate:
 
 
 _TOO_SHORT = (
-    "so few dummies mean, if sizes of sets are geometric numbers, that so many are larger than the padding that frequencies are "
-    "less than half of the truth: use a longer padding, unless you know that no set is larger"
+    "if the sizes of sets are geometric numbers, so few dummies mean that frequencies are less than half of the truth, because "
+    "sets are larger than the padding: use a longer padding, unless you know that no set is larger"
 )
 
 
