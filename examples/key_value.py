@@ -50,7 +50,7 @@ def main() -> None:
         for statement in (PLANES, MECHANISM, PERTURB):
             con.execute(statement)
         con.sql(ESTIMATE).show()
-        con.sql(SETS).select("dummies", "dummies_error", "mean_set_size", "warning").show()
+        con.sql(SETS).select("dummies", "dummies_error", "mean_set_size", "lost_if_geometric", "warning").show()
 
 
 if __name__ == "__main__":

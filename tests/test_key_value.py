@@ -38,6 +38,7 @@ from ldpsql.operators import Floats, observed, packed
 from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import shown
+from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.privacy import Epsilon
 from ldpsql.registry import registry
 from ldpsql.testing import check_mechanism
@@ -311,6 +312,29 @@ def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: Du
         con.execute("SELECT ldp.key_value_density({'key': 'book', 'sign': 1}, ldp.pckv_grr(4, ['book', 'film']))")
 
 
+@pytest.mark.parametrize("padding", [1, 2, 7, 300])
+def test_the_share_of_dummies_tells_what_is_lost_if_sizes_are_geometric(padding: int) -> None:
+    for q in (0.01, 0.3, 0.8, 0.99):
+        sizes = np.arange(20_000)
+        chance = (1 - q) * q**sizes
+        dummies = float(chance @ np.maximum(1 - sizes / padding, 0))
+        lost = 1 - (chance @ np.minimum(sizes, padding)) / (chance @ sizes)
+        assert lost_if_geometric(dummies, padding) == pytest.approx(lost, abs=1e-9)
+    assert lost_if_geometric(1.1, padding) == pytest.approx(0.0, abs=1e-9)
+    assert lost_if_geometric(-0.1, padding) == pytest.approx(1.0)
+
+
+def test_a_warning_comes_with_sizes_that_lose_much_and_with_no_others() -> None:
+    """With padding 2 sizes with q = .9 lose .81 and with q = .5 a quarter; every bound is eight standard errors away."""
+    mechanism = made("pckv_grr", 4, list(range(60)), padding=2)
+    for q, lost, warned in ((0.9, 0.81, True), (0.5, 0.25, False)):
+        numbers = np.minimum(np.random.default_rng().geometric(1 - q, 5000) - 1, 60)
+        sets = [[{"key": k, "value": 0.0} for k in range(number)] for number in numbers]
+        told = ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism).sets
+        assert told.lost_if_geometric == pytest.approx(lost, abs=0.13)
+        assert bool(told.warning) is warned
+
+
 def test_the_share_of_dummies_tells_when_sets_are_larger_than_the_padding() -> None:
     mechanism = made("pckv_grr", 2, list(range(6)), padding=2)
     large = [[{"key": k, "value": 0.5} for k in range(5)]] * 5000
@@ -513,20 +537,27 @@ def test_a_key_that_nobody_reports_has_an_honest_error() -> None:
     assert rows[2]["mean_high"] > 4
 
 
-def test_maximum_likelihood_beats_the_unbiased_estimate_on_sparse_ratings() -> None:
-    """Top 50 of 1,206 keys at epsilon 1: the ratios are about 0.003 for frequencies and 0.5 for means, far from 0.9."""
+@pytest.mark.parametrize(("name", "rounds"), [("pckv_grr", 5), ("pckv_ue", 1)])
+def test_maximum_likelihood_beats_the_unbiased_estimate_on_sparse_ratings(name: str, rounds: int) -> None:
+    """Top 50 of 1,206 keys at epsilon 1: ratios are .003 for frequencies and .54 for means; with bits .34 and .79.
+
+    The last one varies by .07 from round to round, too much for a test; `benchmarks/key_value.py` takes twenty.
+    """
     if not DATA.exists():
         pytest.skip("the e-commerce ratings are not here")
     ratings = pl.read_parquet(DATA)
     keys = ratings["key"].unique().sort().to_list()
     users = ratings.select(pl.concat_list(pl.struct("key", value=pl.col("rating").cast(pl.Float64)))).to_series()
     top = ratings.group_by("key").agg(pl.len(), pl.col("rating").mean()).sort("len", descending=True).head(50)
-    mechanism = made("pckv_grr", 1, keys, low=1, high=5)
+    mechanism = made(name, 1, keys, low=1, high=5)
     errors: dict[str, list[list[float]]] = {"unbiased": [], "ibu": []}
-    for _ in range(5):
+    for _ in range(rounds):
         reports = ldpsql.perturb(users, mechanism)
         for estimator, found in errors.items():
-            rows = pl.DataFrame(ldpsql.key_value(reports, mechanism, estimator).to_arrow()).join(top, on="key")
+            estimate = ldpsql.key_value(reports, mechanism, estimator)
+            assert estimate.diagnosis.status == ("certified" if estimator == "ibu" else "inversion")
+            rows = pl.DataFrame(estimate.to_arrow()).join(top, on="key")
             apart = rows["frequency"] - rows["len"] / len(ratings), rows["mean"] - rows["rating"]
             found.append([float(np.mean(series.to_numpy() ** 2)) for series in apart])
-    assert (np.mean(errors["ibu"], axis=0) <= 0.9 * np.mean(errors["unbiased"], axis=0)).all()
+    ratios = np.mean(errors["ibu"], axis=0) / np.mean(errors["unbiased"], axis=0)
+    assert (ratios[: 2 if name == "pckv_grr" else 1] <= 0.9).all()

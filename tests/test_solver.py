@@ -205,6 +205,15 @@ def test_equal_sets_are_counted_together_and_the_estimate_stays() -> None:
     assert maximum_likelihood(whole).theta == pytest.approx(maximum_likelihood(small).theta, abs=1e-6)
 
 
+def test_a_maximum_with_more_values_than_a_first_model_takes_is_reached() -> None:
+    channel = sets_of({"mechanism": "oue", "epsilon": 8, "domain": list(range(1501))})
+    drawn = channel.draw((np.arange(2800) % 560).astype(np.int32))
+    likelihood = Likelihood(SupportOperator(channel, packed(channel, drawn)), np.ones((1, 2800)))
+    found = maximum_likelihood(likelihood)
+    assert found.status == (Status.CERTIFIED,)
+    assert (found.theta > 0).sum() > 500
+
+
 def test_a_sampled_curvature_changes_the_way_and_not_the_certificate() -> None:
     channel = sets_of({"mechanism": "oue", "epsilon": 1, "domain": list(range(40))})
     drawn = channel.draw((RNG.geometric(0.1, 60_000) % 40).astype(np.int32))

@@ -22,10 +22,11 @@ from ldpsql.mechanism import Mechanism
 from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import Shown, channel_of, shown
+from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.score_intervals import deviations
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
-FEW_DUMMIES = 0.05
+MOST_LOST = 0.5
 
 
 def _means(total: Floats, drawn: Floats) -> Floats:
@@ -68,13 +69,15 @@ class SetDiagnosis:
     """What the reports say of the sets, and of the estimate: see `KeyValueEstimate.sets` and `Diagnosis`.
 
     ``dummies`` is the share of users of whom a dummy was drawn, ``mean_set_size`` the mean number of pairs, no set counting for
-    more than the padding; ``warning`` is empty, or says that the padding seems too short.
+    more than the padding. ``lost_if_geometric`` is by how much frequencies are too low, if the sizes are geometric numbers;
+    ``warning`` is empty, or says that this is much.
     """
 
     reports: int
     dummies: float
     dummies_error: float
     mean_set_size: float
+    lost_if_geometric: float
     warning: str
     status: str
     remedy: str
@@ -105,7 +108,8 @@ class KeyValueEstimate:
         """What the reports say of the size of the sets.
 
         A set larger than the padding looks like one of that size, and its keys are counted too rarely, by padding/size. No
-        report can tell; but where next to nothing was padded, many sets are probably larger.
+        report can tell. But the fewer dummies are drawn, the larger the sets: there is a warning where `lost_if_geometric` is
+        above a half even with two standard errors more dummies. A few very large sets among small ones stay unseen.
         """
         mechanism, seen = self.of.mechanism, self.of.shown
         keys, n = len(mechanism.keys), self.of.symbols.likelihood.n[self.group]
@@ -119,7 +123,8 @@ class KeyValueEstimate:
             dummies=float(drawn),
             dummies_error=error,
             mean_set_size=mechanism.padding * (1 - float(drawn)),
-            warning=_TOO_SHORT if drawn + 2 * error < FEW_DUMMIES else "",
+            lost_if_geometric=lost_if_geometric(float(drawn), mechanism.padding),
+            warning=_TOO_SHORT if lost_if_geometric(float(drawn) + 2 * error, mechanism.padding) > MOST_LOST else "",
             status=told.status,
             remedy=told.remedy,
             gap=told.gap,
@@ -138,7 +143,8 @@ class KeyValueEstimate:
 
 
 _TOO_SHORT = (
-    "next to nothing was padded: sets are probably larger than the padding, and frequencies too low; use a longer padding"
+    "if the sizes of sets are geometric numbers, so few dummies mean that frequencies are less than half of the truth, because "
+    "sets are larger than the padding: use a longer padding, unless you know that no set is larger"
 )
 
 

@@ -11,7 +11,7 @@ from ldpsql.solver.objective import Point
 from ldpsql.solver.quadratic import nonnegative_quadratic
 
 MAX_VALUES = 1500  # in a model of all
-MAX_WORKING = 500  # in a model of some
+MIN_ROOM = 500  # values in a model of some, unless more have shares: then twice as many
 FAST_ENOUGH = 3.3  # a sampled curvature serves again while the gap falls by this factor
 ROUNDING = 1e-13
 HALVINGS = 30
@@ -60,8 +60,9 @@ def _working(point: Point) -> NDArray[np.int64]:
     size = len(wanted)
     if wanted.sum() > 2 * size / 3 and size <= MAX_VALUES:
         return np.arange(size)
-    if wanted.sum() > MAX_WORKING and size > MAX_VALUES:  # those with shares first
-        wanted[np.lexsort((-point.gradient, -point.theta))[MAX_WORKING:]] = False
+    if size > MAX_VALUES:  # those with shares first
+        room = max(MIN_ROOM, 2 * int((point.theta > 0).sum()))
+        wanted[np.lexsort((-point.gradient, -point.theta))[room:]] = False
     return np.flatnonzero(wanted)
 
 
