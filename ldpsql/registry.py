@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -217,7 +217,7 @@ class Registry:
         """
         if isinstance(given, str):
             given = self.named.get(given.strip(), given)
-        return _read(given, Mechanism, self.mechanisms)
+        return _read(given, Mechanism, self.mechanisms, self.named)
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
         """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.
@@ -229,7 +229,8 @@ class Registry:
         return _read(given, Estimator, self.estimators)
 
 
-def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str, type[S]]) -> S:
+def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str, type[S]], also: Iterable[str] = ()) -> S:
+    """Return an instance of a class of this base; ``also`` are other names that may have been meant."""
     if isinstance(given, base):
         return given
     if isinstance(given, str):
@@ -239,7 +240,7 @@ def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str,
     else:
         raise InvalidSpec(f"this is not a {base.kind}", f"write it like a call, or name it under '{base.kind}'")
     if name not in known:
-        raise UnknownName(base.kind, name, known)
+        raise UnknownName(base.kind, name, [*also, *known])
     return bind(known[name], arguments, named)  # type: ignore[return-value]  # known holds classes of this base
 
 

@@ -20,6 +20,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, perturb_batches, perturb_copy, perturb_table
+from ldpsql.bulk.sources import sql_of
 from ldpsql.bulk.staging import staging_folder
 from ldpsql.cli.perturb import perturb as perturb_command
 from ldpsql.errors import (
@@ -31,6 +32,7 @@ from ldpsql.errors import (
     OutsideDomain,
     SourceRefused,
     UnfinishedRun,
+    UnknownName,
     WrongType,
 )
 from ldpsql.ledger import Ledger, Policy
@@ -197,6 +199,21 @@ def test_a_broken_csv_is_refused_without_its_text(db: DuckDBPyConnection) -> Non
     assert not Path("out.parquet").exists()
 
 
+def test_every_form_that_is_written_can_be_read_by_estimates(db: DuckDBPyConnection) -> None:
+    for out in ("out.parquet", "out.pq", "out.csv.gz", "out.json", "out.arrow", "out.feather", "out"):
+        perturb_copy(db, "people", out, {"city": CITY})
+        assert db.execute(f"SELECT count(city) FROM query_table({sql_of(db, out, ['city'])})").fetchall() == [(ROWS,)]
+        with pytest.raises(UnknownName):
+            sql_of(db, out, ["cty"])
+
+
+def test_the_names_in_a_text_file_are_not_told(db: DuckDBPyConnection) -> None:
+    Path("in.csv").write_text("Canary 7,Canary 8\nTurin,Bari\n")
+    with pytest.raises(UnknownName) as caught:
+        perturb_copy(db, "in.csv", "out.parquet", {"Canary 9": CITY})
+    assert "Canary 7" not in str(caught.value)
+
+
 def test_what_cannot_be_done_is_refused_before_anything_is_drawn(db: DuckDBPyConnection) -> None:
     Path("taken.parquet").write_text("mine")
     for source, out, columns, options, refusal in (
@@ -206,7 +223,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_drawn(db: DuckDBPyCon
         ("people", "out.parquet", {"city": CITY}, {"partition_by": ["city"]}, DestinationRefused),
         ("people", "out", {"city": CITY}, {"partition_by": ["day"]}, InvalidParameter),
         ("people", "out.parquet", {"city": CITY}, {"keep": ["city"]}, InvalidParameter),
-        ("people", "out.parquet", {"town": CITY}, {}, SourceRefused),
+        ("people", "out.parquet", {"town": CITY}, {}, UnknownName),
         ("nobody", "out.parquet", {"city": CITY}, {}, SourceRefused),
         ("nobody.parquet", "out.parquet", {"city": CITY}, {}, SourceRefused),
         ("taken.parquet", "out.parquet", {"city": CITY}, {}, SourceRefused),

@@ -189,11 +189,34 @@ def test_estimate_reads_a_file_and_a_table_and_keeps_the_order_of_the_domain(pro
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["value", "Lima", "Oslo", "Rome"]
 
 
+def test_estimate_reads_what_perturb_writes_for_arrow(project: Path) -> None:
+    mechanism = "krr(20, ['Lima', 'Oslo', 'Rome'])"
+    options = ["-c", "city", "-m", mechanism]
+    wrote = run("perturb", "reports.parquet", "out.arrow", *options, "--keep", "re'gion", cwd=project)
+    assert wrote.returncode == 0, wrote.stderr
+    done = run("estimate", "out.arrow", *options, "--by", "re'gion", "--format", "json", cwd=project)
+    assert [row["n"] for row in json.loads(done.stdout)] == [10000] * 6, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "column", "exit_code", "code"),
+    [("no.parquet", "city", 5, "LDP520"), ("reports.parquet", "cty", 2, "LDP201")],
+)
+def test_a_failure_has_one_code_whatever_the_command(
+    source: str, column: str, exit_code: int, code: str, project: Path
+) -> None:
+    one = run("estimate", source, "-c", column, "-m", "city", cwd=project)
+    other = run("perturb", source, "out.parquet", "-c", column, "-m", "city", cwd=project)
+    assert (one.returncode, one.stderr) == (other.returncode, other.stderr)
+    assert one.returncode == exit_code
+    assert one.stderr.startswith(f"error[{code}]: ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (["estimate", "reports.parquet", "-c", "cty", "-m", "city"], 2, "did you mean 'city'?"),
-        (["estimate", "no.parquet", "-c", "city", "-m", "city"], 2, "hint: "),
+        (["estimate", "reports.parquet", "-c", "city", "-m", "cty"], 2, "did you mean 'city'?"),
         (["estimate", "t", "-d", "no.duckdb", "-c", "city", "-m", "city"], 2, "--database takes a DuckDB file"),
         (["estimate", "reports.parquet", "-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])"], 5, "error[LDP401]"),
         (["report", "reports.parquet", "-c", "city", "-m", "city", "-o", "page.pdf"], 2, ".html, .svg or .png"),

@@ -53,10 +53,10 @@ def perturb_copy(
 
     Args:
         con: finds tables, reads and writes files; it needs no functions of ldpsql attached.
-        source: the name of a table or view; a Parquet, CSV or Arrow file, a pattern with ``*``, or a folder of Parquet files;
-            an Arrow or Polars frame or stream.
-        destination: ``*.parquet``, ``*.csv``, ``*.csv.gz`` or ``*.arrow`` for one file; a name without suffix for a folder of
-            Parquet files, one for each input file or range of row groups: what can be resumed part by part.
+        source: the name of a table or view; a Parquet, CSV, JSON or Arrow file, a pattern with ``*``, or a folder of Parquet
+            files; an Arrow or Polars frame or stream.
+        destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
+            folder of Parquet files, one for each input file or range of row groups: what can be resumed part by part.
         columns: the mechanism of each column; its reports take its place and name.
         keep: columns that go out as they are. All others stay here.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
@@ -68,7 +68,8 @@ def perturb_copy(
     Raises:
         DestinationExists, DestinationRefused: where the reports cannot go there.
         UnfinishedRun: where an earlier run to this destination is neither finished nor to be resumed or replaced.
-        SourceRefused: where the source cannot be read.
+        SourceRefused: where the source is not there or cannot be read.
+        UnknownName: where it has no such column.
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
 
     """
@@ -77,7 +78,7 @@ def perturb_copy(
     if set(form.partition_by) - {*plan.mechanisms, *plan.keep}:
         raise InvalidParameter("the reports can only be partitioned by columns that go out", "name the column in keep")
     found = source_of(con, source, split=form.folder)
-    plan.among(found.names)
+    found.check(plan.columns)
     if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
         raise DestinationRefused("the destination is what is to be perturbed, or holds it", "write the reports somewhere else")
     task = {
@@ -148,7 +149,8 @@ def perturb_table(
 
     Raises:
         DestinationExists, DestinationRefused: where the reports cannot go there.
-        SourceRefused: where the source cannot be read.
+        SourceRefused: where the source is not there or cannot be read.
+        UnknownName: where it has no such column.
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
 
     """
@@ -159,7 +161,7 @@ def perturb_table(
     if there and not (replace or append):
         raise DestinationExists(*exists(into))
     found = source_of(con, source)
-    plan.among(found.names)
+    found.check(plan.columns)
     token = charged(con, charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
     meter = Meter(found.rows, progress)
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"

@@ -14,7 +14,10 @@ EstimatorOption: TypeAlias = Annotated[
     str, typer.Option("--estimator", envvar="LDPSQL_ESTIMATOR", help="The estimator, with its options: ibu(stop=100).")
 ]
 SourceArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="The reports: a Parquet, CSV or JSON file, or a table of --database.", metavar="REPORTS")
+    str,
+    typer.Argument(
+        help="The reports: a Parquet, CSV, JSON or Arrow file, a folder, or a table of --database.", metavar="REPORTS"
+    ),
 ]
 ColumnOption: TypeAlias = Annotated[str, typer.Option("--column", "-c", help="The column that holds the reports.")]
 ByOption: TypeAlias = Annotated[list[str] | None, typer.Option("--by", help="Estimate each group of this column; repeat it.")]

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def perturb(
-    source: Annotated[str, typer.Argument(help="A Parquet, CSV or Arrow file, a pattern, a folder, or a table.", metavar="IN")],
+    source: Annotated[
+        str, typer.Argument(help="A Parquet, CSV, JSON or Arrow file, a pattern, a folder, or a table.", metavar="IN")
+    ],
     destination: Annotated[str, typer.Argument(help="A file, a folder (no suffix), or with --table a table.", metavar="OUT")],
     column: Annotated[list[str], typer.Option("--column", "-c", help="A column to perturb; repeat both for several.")],
     mechanism: Annotated[

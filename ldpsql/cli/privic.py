@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def privic(
-    source: Annotated[str, typer.Argument(help="The locations: a Parquet, CSV or JSON file.", metavar="LOCATIONS")],
+    source: Annotated[str, typer.Argument(help="The locations: a Parquet, CSV, JSON or Arrow file.", metavar="LOCATIONS")],
     state: Annotated[Path, typer.Option("--state", "-s", help="A DuckDB file that keeps reports, mechanisms and estimates.")],
     beta: Annotated[str, typer.Option(help="Loss parameter per cell: larger tells more.")],
     columns: Annotated[int, typer.Option(min=1, help="Columns of the grid.")],
@@ -39,7 +39,10 @@ def privic(
 
     Example: ldpsql privic places.parquet --state run.duckdb --beta 1 --columns 24 --rows 16 --page run.html
     """
+    import duckdb
+
     from ldpsql import privic as cycling
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.errors import NotReleased
     from ldpsql.ledger.configured import configured_path
     from ldpsql.pages import needs_extra
@@ -52,6 +55,8 @@ def privic(
             "the settings name a ledger, and this command charges none for its cycles",
             "run each cycle in SQL, ldp.perturb and ldp.privic_step, inside of: with ldpsql.release(con, ...)",
         )
+    with duckdb.connect() as con:
+        sql_of(con, source, [lon, lat] if bounds else [column])
     cell = _cell(bounds, columns, rows, lon, lat, nearest=nearest) if bounds else quoted(column)
     mechanism = cycling.start(beta, range(columns * rows), columns=columns, iterations=iterations, mixing=mixing)
     found = cycling.collect(source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_tell)

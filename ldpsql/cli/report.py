@@ -29,18 +29,19 @@ def report(
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
     from ldpsql import pages
-    from ldpsql.cli.source import checked, estimating, opened
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.cli.source import estimating, opened
     from ldpsql.registry import registry
 
     pages.needs_extra()
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
-        table = checked(con, source, [column, *keys])
+        table = sql_of(con, source, [column, *keys])
         found = pages.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
         shown = estimating(con, table, column, keys, made, method)
         known = {}
         if truth:
-            true = checked(con, truth, [column, *keys])
+            true = sql_of(con, truth, [column, *keys])
             known = pages.truths(con.sql(_counted(true, column, keys)).to_arrow_table(), made)
     pages.write(output, found, known, shown)
     typer.echo(f"Wrote {output}", err=True)

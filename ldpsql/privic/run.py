@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.sources import sql_of
 from ldpsql.duck import connect
 from ldpsql.errors import DataError, InternalError, InvalidParameter, NoReports
 from ldpsql.families import PriorMechanism
@@ -108,7 +109,8 @@ def collect(
     together spend their sum.
 
     Args:
-        source: a Parquet, CSV or JSON file, or a frame, with the true values; or a query in brackets, with ``column`` any SQL.
+        source: a Parquet, CSV, JSON or Arrow file, or a frame, with the true values; or a query in brackets, with ``column``
+            any SQL.
         state: a DuckDB file; made where there is none.
         mechanism: of the first cycle, as `start` makes it.
         column: the column of values, or a SQL expression over the columns of the source.
@@ -121,7 +123,8 @@ def collect(
         InvalidParameter: for a state that belongs to a run with other parameters.
         NoReports: for an empty source.
         DataError: for a source that breaks off, without the reason, which may quote a value.
-        duckdb.Error: for a source that is not there, and with our own message for a value that cannot be perturbed.
+        SourceRefused: for a source that is not there, or cannot be read.
+        duckdb.Error: with our own message for a value that cannot be perturbed.
 
     """
     with connect(str(state)) as con:
@@ -204,7 +207,7 @@ def _begun(con: DuckDBPyConnection) -> bool:
 
 def _relation(con: DuckDBPyConnection, source: str | pl.DataFrame | pa.Table) -> str:
     if isinstance(source, str):
-        return source if source.startswith("(") else f"query_table({text_literal(source)})"
+        return source if source.startswith("(") else f"query_table({sql_of(con, source)})"
     con.register("source_of_values", source)
     return quoted("source_of_values")
 
