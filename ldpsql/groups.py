@@ -35,7 +35,10 @@ class Groups:
     def estimates(self, source: Mechanism | Source, estimator: Estimator) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
         """Yield rows and their estimates; rows without a report are left out."""
         if isinstance(source, KeyValueMechanism):
-            raise InvalidParameter("these are reports of sets of pairs", "use ldp.key_value or ldp.key_value_diagnose")
+            raise InvalidParameter(
+                "these are reports of sets of pairs",
+                "estimate them in SQL, with ldp.key_value or ldp.key_value_diagnose (ldpsql sql)",
+            )
         for rows, likelihood in self.likelihoods(source):
             yield rows, estimate_likelihood(source, likelihood, estimator)
 

@@ -224,6 +224,9 @@ def test_text_that_is_no_spec_is_refused_and_nothing_in_it_is_run(text: str) -> 
 
 def test_text_may_be_written_as_sql_writes_it() -> None:
     assert registry().estimator("ibu(stop := 7)") == registry().estimator("ibu(stop=7)") == registry().estimator("ibu(7)")
+    mixed = registry().mechanism("krr(epsilon=1, domain=['true', ':='], nulls := 'as:true', outside := NULL)")
+    assert mixed == registry().mechanism("krr(1, ['true', ':='], nulls='as:true')")
+    assert registry().mechanism("pckv_grr(1, ['a', 'b'], clip := true)").given()["clip"] is True
 
 
 def test_a_mechanism_that_fails_to_give_its_channel_is_named() -> None:

@@ -46,7 +46,7 @@ def charged(
     if files and (charge is None or charge.ledger.path.resolve() not in files):
         raise NotReleased(
             "this connection draws only what its own ledger was charged for",
-            "pass charge=Charge(ledger, dataset) with that one",
+            "pass charge=ldpsql.Charge(ledger, dataset) with that one",
         )
     if charge is None:
         return ""
@@ -62,5 +62,7 @@ def charged(
         charge.dataset, columns, destination, users=users, part=charge.part, again=again, resume=resume
     )
     if release.stored:
-        raise DestinationExists("these reports were published there before", "use them; to draw and charge anew, replace them")
+        raise DestinationExists(
+            "these reports were published there before", "use them; to draw and charge anew: --replace, in Python replace=True"
+        )
     return release.token

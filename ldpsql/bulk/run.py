@@ -76,7 +76,9 @@ def perturb_copy(
     target = Path(destination).absolute()
     plan, form = Plan.of(columns, keep), Form.of(target, tuple(partition_by))
     if set(form.partition_by) - {*plan.mechanisms, *plan.keep}:
-        raise InvalidParameter("the reports can only be partitioned by columns that go out", "name the column in keep")
+        raise InvalidParameter(
+            "the reports can only be partitioned by columns that go out", "keep the column too: --keep, in Python keep=[...]"
+        )
     found = source_of(con, source, split=form.folder)
     found.check(plan.columns)
     if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
