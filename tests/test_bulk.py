@@ -189,6 +189,18 @@ def test_one_bad_value_at_the_end_leaves_nothing(
     assert rows(db, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reports'") == [(0,)]
 
 
+@pytest.mark.parametrize(
+    ("source", "into"), [("people", "PEOPLE"), ("people.main.people", "people"), ("recent", "main.people")]
+)
+def test_a_table_is_not_put_in_the_place_of_what_it_was_perturbed_from(db: DuckDBPyConnection, source: str, into: str) -> None:
+    db.execute("CREATE VIEW recent AS FROM people WHERE day < 2; CREATE SCHEMA other; CREATE TABLE other.people AS FROM people")
+    for option in ("replace", "append"):
+        with pytest.raises(DestinationRefused):
+            perturb_table(db, source, into, {"city": CITY}, **{option: True})  # type: ignore[arg-type]
+    assert rows(db, "SELECT count(secret), count(*) FROM people") == [(ROWS, ROWS)]
+    perturb_table(db, source, "other.people", {"city": CITY}, replace=True)
+
+
 def test_a_broken_csv_is_refused_without_its_text(db: DuckDBPyConnection) -> None:
     lines = ["city,age"] + [f"Lima,{i % 100}" for i in range(50_000)] + ["Lima,Turin 77"]
     Path("in.csv").write_text("\n".join(lines))

@@ -15,7 +15,8 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from ldpsql import __version__
+from ldpsql import Key, LdpError, __version__
+from ldpsql.cli.doctor import check_ledger
 from ldpsql.cli.plugins import app as plugins_app
 from ldpsql.registry import registry
 
@@ -223,6 +224,11 @@ def test_a_failure_has_one_code_whatever_the_command(
         (["plan", "-n", "100"], 2, "--values"),
         (["export-sql", "-m", "olh(1, ['a', 'b'])"], 2, "no pure SQL form"),
         (["plugins", "check", "no-such"], 2, "error[LDP201]"),
+        (["plugins", "disable", "no-such"], 2, "ldpsql plugins list"),
+        (["demo", "--page", "missing/page.html"], 1, "error[LDP523]: there can be no file missing/page.html"),
+        (["export-sql", "-m", "city", "-o", "missing/city.sql"], 1, "its folder must exist"),
+        (["perturb", "reports.parquet", "reports.parquet", "-c", "city", "-m", "city", "--replace"], 1, "somewhere else"),
+        (["perturb", "reports.parquet", "w.csv", "-c", "city", "-m", "krr(1, [1, 2])"], 3, "error[LDP304]"),
         (["plugins", "enable", "con"], 2, "did you mean 'coin'?"),
         (["plugins", "new", "Bad-Name"], 2, "small letters"),
     ],
@@ -263,6 +269,24 @@ def test_doctor_tells_what_works(tmp_path: Path) -> None:
     broken = run("doctor", cwd=tmp_path, LDPSQL_PLUGINS="no-such-plugin")
     assert broken.returncode == 1
     assert "no-such-plugin" in broken.stdout
+
+
+def test_doctor_looks_at_the_ledger_and_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ldpsql.toml").write_text("[ledger]\npath = 'budget.ledger'\nkey = 'people.key'\nepsilon_budget = '1'\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LdpError, match="there is no key file"):
+        check_ledger()
+    Key.create("people.key")
+    assert "the first release begins" in check_ledger()
+    assert not Path("budget.ledger").exists()
+    Path("people.key").chmod(0o644)
+    with pytest.raises(LdpError, match="read by others"):
+        check_ledger()
+    Path("people.key").chmod(0o600)
+    Path("budget.ledger").write_text("no ledger")
+    done = run("doctor", "--format", "json", cwd=tmp_path)
+    told = next(row for row in json.loads(done.stdout) if row["check"] == "ledger")
+    assert (done.returncode, told["status"], told["finding"][:8]) == (1, "failed", "[LDP313]")
 
 
 def test_export_sql_writes_macros_that_a_client_without_ldpsql_runs(project: Path) -> None:

@@ -6,6 +6,7 @@ charge, where there is a ledger -> draw -> on the disk -> renamed to its place -
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.mechanism import Mechanism
-from ldpsql.sql import quoted
+from ldpsql.sql import quoted, text_literal
 
 
 @dataclass
@@ -164,6 +165,8 @@ def perturb_table(
         raise DestinationExists(*exists(into))
     found = source_of(con, source)
     found.check(plan.columns)
+    if there and found.kind == "table" and _tables(con, source) & _tables(con, into):
+        raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
     token = charged(con, charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
     meter = Meter(found.rows, progress)
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
@@ -180,6 +183,13 @@ def _there(con: DuckDBPyConnection, table: str) -> bool:
     except duckdb.CatalogException:
         return False
     return True
+
+
+def _tables(con: DuckDBPyConnection, name: str) -> set[str]:
+    """Return the tables that a table or a view is read from, by the names in DuckDB's plan."""
+    with con.cursor() as cursor:
+        ((_, plan),) = cursor.execute(f"EXPLAIN (FORMAT json) FROM query_table({text_literal(name)})").fetchall()
+    return set(re.findall(r'"Table": (".*")', plan))
 
 
 def _database(con: DuckDBPyConnection) -> str:

@@ -45,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """All parts, the names of the columns, the files that they are in, their format; a stream can be read only ``once``."""
+    """All parts, the names of the columns, the files that they are in, what they are; a stream can be read only ``once``."""
 
     names: list[str]
     parts: list[Part]
@@ -141,7 +141,7 @@ def _table(con: DuckDBPyConnection, name: str) -> Source:
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
         names = table.columns
     part = Part(("table", name), rows, lambda wanted, _: _select(con, wanted, lambda at: at.table(name)))
-    return Source(names, [part])
+    return Source(names, [part], kind="table")
 
 
 def _stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:

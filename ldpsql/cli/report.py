@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from ldpsql.cli.options import ByOption, ColumnOption, DatabaseOption, EstimatorOption, MechanismOption, SourceArgument
+from ldpsql.cli.options import (
+    ByOption,
+    ColumnOption,
+    DatabaseOption,
+    EstimatorOption,
+    MechanismOption,
+    SourceArgument,
+    in_a_folder,
+)
 
 
 def report(
@@ -18,9 +26,9 @@ def report(
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     truth: Annotated[str, typer.Option(help="A file or table whose same column holds the true values, to compare.")] = "",
-    output: Annotated[Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.svg, .png).")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.svg, .png).", callback=in_a_folder)
+    ] = Path("report.html"),
 ) -> None:
     """Write a page with pictures of an estimate.
 
@@ -33,7 +41,7 @@ def report(
     from ldpsql.cli.source import estimating, opened
     from ldpsql.registry import registry
 
-    pages.needs_extra()
+    pages.check(output)
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
         table = sql_of(con, source, [column, *keys])
