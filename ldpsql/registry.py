@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -58,6 +58,7 @@ class Registry:
     def __init__(self) -> None:
         self.mechanisms: dict[str, type[Mechanism]] = {}
         self.estimators: dict[str, type[Estimator]] = {}
+        self.commands: dict[str, Callable[..., Any]] = {}  # of third parties, by the words that call them
         self.plugins: list[Plugin] = []
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
         self._owners: dict[str, str] = {}  # of mechanisms and estimators
@@ -132,6 +133,8 @@ class Registry:
 
     def refuse(self, plugin: Plugin, reason: str) -> None:
         """List a plugin as broken and take back all it offered."""
+        for name in (offer.removeprefix("command ") for offer in plugin.offers if offer.startswith("command ")):
+            del self.commands[name]
         plugin.status, plugin.reason, plugin.offers = "broken", reason, []
         for name in [name for name, owner in self._owners.items() if owner == plugin.name]:
             del self._owners[name]
@@ -147,12 +150,27 @@ class Registry:
         clash = mechanisms.keys() & estimators.keys()
         if clash:
             raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
+        commands = self._commands_of(plugin)
         self.mechanisms |= mechanisms
         self.estimators |= estimators
-        plugin.offers = [*(f"mechanism {n}" for n in mechanisms), *(f"estimator {n}" for n in estimators)]
+        self.commands |= commands
+        offers: dict[str, Iterable[str]] = {"mechanism": mechanisms, "estimator": estimators, "command": commands}
+        plugin.offers = [f"{kind} {name}" for kind, offered in offers.items() for name in offered]
         if self._hooks_of(plugin) == 0:
             plugin.reason = "offers nothing: is a function missing its @hookimpl?"
         self._owners |= dict.fromkeys([*mechanisms, *estimators], plugin.name)
+
+    def _commands_of(self, plugin: Plugin) -> dict[str, Callable[..., Any]]:
+        new: dict[str, Callable[..., Any]] = {}
+        for offered in self._offered(plugin, "ldpsql_commands"):
+            name = offered.info.name if hasattr(offered, "info") else getattr(offered, "__name__", None)
+            if not callable(offered) or not isinstance(name, str):
+                raise PluginError("ldpsql_commands must return functions, or typer apps with a name")
+            name = name.replace("_", "-")
+            if name in new or name in self.commands:
+                raise NameClash(f"the command '{name}' of {plugin.name} is there already")
+            new[name] = offered
+        return new
 
     def _checked(self, plugin: Plugin, hook: str, base: type[S]) -> dict[str, type[S]]:
         new: dict[str, type[S]] = {}

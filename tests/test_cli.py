@@ -147,6 +147,10 @@ def test_an_allowed_third_partys_plugin_is_there_from_the_command_line() -> None
         "sql", "-c", "SELECT ldp.perturb('yes', ldp.coin(1, ['no', 'yes'])) AS r", "--format", "csv", LDPSQL_PLUGINS="coin"
     )
     assert done.stdout.split() in (["r", "yes"], ["r", "no"])
+    tossed = run("toss", "yes", LDPSQL_PLUGINS="coin")
+    assert tossed.stdout in ("yes\n", "no\n"), tossed.stderr
+    assert run("toss", "yes", LDPSQL_PLUGINS="0").returncode == 2
+    assert run("toss", "perhaps", LDPSQL_PLUGINS="coin").returncode == 3
 
 
 def test_the_third_partys_own_test_passes() -> None:

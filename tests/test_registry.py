@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
@@ -201,6 +202,33 @@ def test_a_settings_file_that_is_wrong_is_named(text: str, tmp_path: Path, monke
     monkeypatch.delenv("LDPSQL_PLUGINS")
     with pytest.raises(BadSettings, match=r"ldpsql\.toml"):
         Registry.load()
+
+
+def nameless() -> typer.Typer:
+    return typer.Typer()
+
+
+NO_COMMANDS = [lambda: 1 / 0, lambda: [nameless()], lambda: nameless, lambda: [7], lambda: [nameless, nameless]]
+
+
+@pytest.mark.parametrize("offered", NO_COMMANDS)
+def test_commands_that_are_none_break_their_plugin_only(offered: Callable[..., Any]) -> None:
+    module = plugin_module("commander", ldpsql_commands=offered, ldpsql_mechanisms=lambda: [Whisper])
+    loaded, plugin = added(module)
+    assert (plugin.status, plugin.offers) == ("broken", [])
+    assert not {"commander", "nameless"} & loaded.commands.keys()
+    assert "whisper" not in loaded.mechanisms
+    assert "krr" in loaded.mechanisms
+
+
+def test_two_plugins_cannot_offer_the_same_command() -> None:
+    loaded, first = added(plugin_module("first", ldpsql_commands=lambda: [nameless]))
+    second = Plugin("second", "somebody", "1.0", "ok")
+    loaded.add(plugin_module("second", ldpsql_commands=lambda: [nameless]), second)
+    assert (first.offers, second.status) == (["command nameless"], "broken")
+    assert loaded.commands == {"nameless": nameless}
+    loaded.refuse(first, "no longer")
+    assert not loaded.commands
 
 
 def test_a_forgotten_hookimpl_is_noticed() -> None:
