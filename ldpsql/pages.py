@@ -18,6 +18,7 @@ from ldpsql.counting import likelihoods
 from ldpsql.errors import InvalidParameter, LdpError, NoReports, UsageError
 from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator
+from ldpsql.groups import refuse_pairs
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.operators import Floats
 from ldpsql.planning import MAX_VALUES, compare, over_declared_values
@@ -52,9 +53,10 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> 
 
     Raises:
         NoReports: where the table is empty.
-        InvalidParameter: for more groups than a page can show.
+        InvalidParameter: for more groups than a page can show, or reports of sets of pairs.
 
     """
+    refuse_pairs(mechanism)
     if not len(counted):
         raise NoReports()
     titles, group = _groups(counted)

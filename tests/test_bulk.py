@@ -240,6 +240,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_drawn(db: DuckDBPyCon
         ("nobody.parquet", "out.parquet", {"city": CITY}, {}, SourceRefused),
         ("taken.parquet", "out.parquet", {"city": CITY}, {}, SourceRefused),
         ("people", "out.parquet", {"secret": AGE}, {}, WrongType),
+        ("people", "out.csv", {"city": f"oue(1, {CITIES})"}, {}, DestinationRefused),
     ):
         with pytest.raises(refusal):
             perturb_copy(db, source, out, columns, **options)  # type: ignore[arg-type]

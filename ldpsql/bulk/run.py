@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Plan
@@ -24,6 +25,7 @@ from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.mechanism import Mechanism
+from ldpsql.reports import type_of
 from ldpsql.sql import quoted, text_literal
 
 
@@ -82,6 +84,8 @@ def perturb_copy(
         )
     found = source_of(con, source, split=form.folder)
     found.check(plan.columns)
+    if form.kind in ("csv", "json") and any(pa.types.is_nested(type_of(known.reports)) for known in plan.mechanisms.values()):
+        raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
     if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
         raise DestinationRefused("the destination is what is to be perturbed, or holds it", "write the reports somewhere else")
     task = {

@@ -19,7 +19,7 @@ from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.sources import sql_of
 from ldpsql.duck import connect
 from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports
-from ldpsql.families import PriorMechanism
+from ldpsql.families import MAX_CELLS, PriorMechanism
 from ldpsql.handles import read_mechanism
 from ldpsql.ledger import Release
 from ldpsql.named import sql_call
@@ -87,6 +87,8 @@ def start(
         InvalidParameter, InvalidEpsilon: where they are not what they must be.
 
     """
+    if len(domain) > MAX_CELLS:
+        raise InvalidParameter(f"a metric space may have at most {MAX_CELLS} values", "use larger cells")
     told = {"beta": beta, "domain": domain, "columns": columns, "iterations": iterations, **options}
     made = registry().mechanism({"mechanism": "blahut_arimoto", "prior": full_prior(prior, len(domain)), **told})
     if not isinstance(made, PriorMechanism):
