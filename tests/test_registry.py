@@ -271,6 +271,8 @@ def test_a_mechanism_that_fails_to_give_its_channel_is_named() -> None:
 def test_unknown_names_come_with_a_suggestion() -> None:
     with pytest.raises(UnknownName, match="did you mean 'krr'"):
         registry().mechanism("kr(1, ['a', 'b'])")
+    assert UnknownName("plugin", "coin", (), "ldpsql plugins install").hint == "ldpsql plugins install"
+    assert UnknownName("plugin", "coin", ()).hint
     with pytest.raises(UnknownName, match="did you mean 'domain'"):
         registry().mechanism("krr(epsilon=1, domains=['a', 'b'])")
 
