@@ -40,7 +40,9 @@ def existing(database: str) -> str:
     from ldpsql.errors import InvalidParameter
 
     if database != ":memory:" and not Path(database).is_file():
-        raise InvalidParameter("there is no database of this name", "--database takes a DuckDB file; a new one is made by ldpsql sql NAME")
+        raise InvalidParameter(
+            "there is no database of this name", "--database takes a DuckDB file; a new one is made by ldpsql sql NAME"
+        )
     return database
 
 
