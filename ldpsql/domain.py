@@ -51,7 +51,9 @@ class Domain:
                 "the values of a domain must be text, numbers, booleans, dates or times", "cast them in the domain"
             )
         if values.null_count:
-            raise InvalidDomain("a domain must not hold NULL", "declare a value for it and use nulls := 'as:VALUE'")
+            raise InvalidDomain(
+                "a domain must not hold NULL", "declare a value for it, and nulls := 'as:VALUE' in the mechanism"
+            )
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             raise InvalidDomain("a domain must not hold NaN", "declare finite numbers only")
         if pa.types.is_floating(values.type):
@@ -184,8 +186,11 @@ class Domain:
         return at.to_numpy(zero_copy_only=False)
 
 
-MISSING = ("a NULL was to be perturbed, and the mechanism has no rule for NULL", "declare nulls := 'as:VALUE'")
-OUTSIDE = ("a value to be perturbed is outside the declared domain", "add it, or declare outside := 'as:VALUE'")
+MISSING = ("a NULL was to be perturbed, and the mechanism has no rule for NULL", "write nulls := 'as:VALUE' in the mechanism")
+OUTSIDE = (
+    "a value to be perturbed is outside the declared domain",
+    "add it, or write outside := 'as:VALUE' in the mechanism",
+)
 
 
 def _to_arrow(given: object) -> pa.Array:

@@ -104,7 +104,8 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
                SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
     if (name.lower(),) in cursor.execute(taken).fetchall():
         raise ConnectionRefused(
-            f"there is a database or schema named '{name}' of yours", "choose another: attach(con, name=...)"
+            f"there is a database or schema named '{name}' of yours",
+            "rename it, or in Python give the functions another: ldpsql.attach(con, name='dp')",
         )
     cursor.execute(f"ATTACH ':memory:' AS {quoted(name)} (READ_WRITE)")
     cursor.execute(f"CREATE MACRO {quoted(name)}.{_MARK}() AS true")

@@ -74,16 +74,16 @@ class BadSettings(UsageError):
 
 
 class UnknownName(UsageError):
-    """No plugin, parameter or option has this name."""
+    """No plugin, parameter, option or column has this name; ``otherwise`` is the hint where no name is known, or to be told."""
 
     code = "LDP201"
     kind: str
     name: str
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], otherwise: str = "there is none") -> None:
         known = sorted(known)
         close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+        hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}" if known else otherwise
         super().__init__(f"there is no {kind} named '{name}'", hint, kind=kind, name=name, known=known)
 
     def unnamed(self) -> UnknownName:
@@ -270,7 +270,7 @@ class ConnectionRefused(LdpError):
 
 
 class SourceRefused(LdpError):
-    """What is to be perturbed cannot be read, or not as was asked."""
+    """A table or a file is not there, or cannot be read as was asked."""
 
     code = "LDP520"
     exit_code = 5

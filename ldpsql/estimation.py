@@ -196,7 +196,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
-            "was a raw column passed, or another epsilon used? see ldp.diagnose, or misfit := 'allow'",
+            "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates all the same",
         )
     return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
 

@@ -23,6 +23,15 @@ from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.threads import one_thread
 
 
+def refuse_pairs(source: Mechanism | Source) -> None:
+    """Refuse reports of sets of pairs, which no estimator of a distribution takes."""
+    if isinstance(source, KeyValueMechanism):
+        raise InvalidParameter(
+            "these are reports of sets of pairs",
+            "estimate them in SQL, with ldp.key_value or ldp.key_value_diagnose (ldpsql sql)",
+        )
+
+
 @dataclass(frozen=True)
 class Groups:
     """Some rows of the column: their counts as (report, number, group) triples, ``rows[group]`` being the row."""
@@ -34,8 +43,7 @@ class Groups:
 
     def estimates(self, source: Mechanism | Source, estimator: Estimator) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
         """Yield rows and their estimates; rows without a report are left out."""
-        if isinstance(source, KeyValueMechanism):
-            raise InvalidParameter("these are reports of sets of pairs", "use ldp.key_value or ldp.key_value_diagnose")
+        refuse_pairs(source)
         for rows, likelihood in self.likelihoods(source):
             yield rows, estimate_likelihood(source, likelihood, estimator)
 

@@ -6,7 +6,8 @@ A third party's plugin is a module with any of these functions, marked with `hoo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -35,4 +36,10 @@ def ldpsql_estimators() -> list[type[Estimator]]:
 @hookspec
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:  # noqa: ARG001  # named for pluggy
     """Offer SQL functions; ``known`` holds all mechanisms and estimators."""
+    return []
+
+
+@hookspec
+def ldpsql_commands() -> list[Callable[..., Any]]:
+    """Offer commands of ``ldpsql``: functions as typer takes them, or typer apps with a name."""
     return []

@@ -18,6 +18,7 @@ from ldpsql.counting import likelihoods
 from ldpsql.errors import InvalidParameter, LdpError, NoReports, UsageError
 from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator
+from ldpsql.groups import refuse_pairs
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.operators import Floats
 from ldpsql.planning import MAX_VALUES, compare, over_declared_values
@@ -40,14 +41,22 @@ def needs_extra() -> None:
         raise UsageError("pictures need the extra report", "pip install 'ldpsql[report]'")
 
 
+def check(path: Path) -> None:
+    """Refuse what could not be written: the extra that draws is missing, or the ending is not one of a page or a picture."""
+    needs_extra()
+    if path.suffix not in (".html", ".svg", ".png"):
+        raise InvalidParameter("pages and pictures are written as .html, .svg or .png", "choose by the ending of the file")
+
+
 def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> dict[str, Estimate]:
     """Estimate every group of a table with columns report, n and the keys of the groups; return them by title.
 
     Raises:
         NoReports: where the table is empty.
-        InvalidParameter: for more groups than a page can show.
+        InvalidParameter: for more groups than a page can show, or reports of sets of pairs.
 
     """
+    refuse_pairs(mechanism)
     if not len(counted):
         raise NoReports()
     titles, group = _groups(counted)
@@ -106,31 +115,28 @@ def write(path: Path, found: Mapping[str, Estimate], truth: Mapping[str, Floats]
         InvalidParameter: for another ending.
 
     """
-    needs_extra()
+    check(path)
     from ldpsql import figures  # noqa: PLC0415  # an extra
 
     if path.suffix == ".html":
         sections = [*_estimates(found, truth), *_mechanism(next(iter(found.values())))]
         path.write_text(figures.page("Estimates from private reports", _lead(found), sql, sections), encoding="utf-8")
-    elif path.suffix in (".svg", ".png"):
-        save(path, figures.stacked({name: _rows(one, truth.get(name)) for name, one in found.items()}))
     else:
-        raise InvalidParameter("a report is written as .html, .svg or .png", "choose by the ending of --output")
+        save(path, figures.stacked({name: _rows(one, truth.get(name)) for name, one in found.items()}))
 
 
 def save(path: Path, chart: object) -> None:
     """Write one chart as .svg or .png, or alone on a page."""
+    check(path)
     from ldpsql import figures  # noqa: PLC0415  # an extra
 
     if path.suffix == ".png":
         path.write_bytes(figures.to_png(chart))
     elif path.suffix == ".svg":
         path.write_text(figures.to_svg(chart), encoding="utf-8")
-    elif path.suffix == ".html":
+    else:
         section = figures.Section("Expected error", "By mechanism and epsilon.", figures.to_svg(chart))
         path.write_text(figures.page("Privacy and utility", "", "", [section]), encoding="utf-8")
-    else:
-        raise InvalidParameter("a picture is written as .html, .svg or .png", "choose by the ending of --output")
 
 
 def _known(one: Estimate) -> CertifiedMechanism:

@@ -55,7 +55,7 @@ class Numbers(Domain, ABC):
         missing = column.is_null().to_numpy(zero_copy_only=False)
         inside |= missing
         if outside_code is None and not inside.all():
-            raise OutsideDomain(*OUTSIDE)
+            raise OutsideDomain(OUTSIDE[0], "widen its range, or write outside := 'clip' in the mechanism")
         codes = np.where(inside, at, 0).astype(np.int32)
         return np.select([missing, ~inside], [np.int32(null_code or 0), np.int32(outside_code or 0)], codes)
 

@@ -100,7 +100,10 @@ class Axis:
         """Return the part that each number lies in."""
         points, inner, low, high = self._comparable(column)
         if not nearest and ((points < low) | (points > high)).any():
-            raise OutsideDomain("a point lies outside the grid", "enlarge the grid, or declare outside := 'nearest'")
+            raise OutsideDomain(
+                "a point lies outside the grid",
+                "enlarge the grid, or take the nearest cell: outside := 'nearest', ldpsql privic --nearest",
+            )
         return np.searchsorted(inner, points, side="right").astype(np.int64)
 
     def _comparable(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[Any], Any, Any]:

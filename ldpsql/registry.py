@@ -6,7 +6,7 @@ A plugin that cannot be used is listed with the reason and changes nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ class Registry:
     def __init__(self) -> None:
         self.mechanisms: dict[str, type[Mechanism]] = {}
         self.estimators: dict[str, type[Estimator]] = {}
+        self.commands: dict[str, Callable[..., Any]] = {}  # of third parties, by the words that call them
         self.plugins: list[Plugin] = []
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
         self._owners: dict[str, str] = {}  # of mechanisms and estimators
@@ -95,6 +96,8 @@ class Registry:
 
     def refuse(self, plugin: Plugin, reason: str) -> None:
         """List a plugin as broken and take back all it offered."""
+        for name in (offer.removeprefix("command ") for offer in plugin.offers if offer.startswith("command ")):
+            del self.commands[name]
         plugin.status, plugin.reason, plugin.offers = "broken", reason, []
         for name in [name for name, owner in self._owners.items() if owner == plugin.name]:
             del self._owners[name]
@@ -110,12 +113,27 @@ class Registry:
         clash = mechanisms.keys() & estimators.keys()
         if clash:
             raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
+        commands = self._commands_of(plugin)
         self.mechanisms |= mechanisms
         self.estimators |= estimators
-        plugin.offers = [*(f"mechanism {n}" for n in mechanisms), *(f"estimator {n}" for n in estimators)]
+        self.commands |= commands
+        offers: dict[str, Iterable[str]] = {"mechanism": mechanisms, "estimator": estimators, "command": commands}
+        plugin.offers = [f"{kind} {name}" for kind, offered in offers.items() for name in offered]
         if self._hooks_of(plugin) == 0:
             plugin.reason = "offers nothing: is a function missing its @hookimpl?"
         self._owners |= dict.fromkeys([*mechanisms, *estimators], plugin.name)
+
+    def _commands_of(self, plugin: Plugin) -> dict[str, Callable[..., Any]]:
+        new: dict[str, Callable[..., Any]] = {}
+        for offered in self._offered(plugin, "ldpsql_commands"):
+            name = offered.info.name if hasattr(offered, "info") else getattr(offered, "__name__", None)
+            if not callable(offered) or not isinstance(name, str):
+                raise PluginError("ldpsql_commands must return functions, or typer apps with a name")
+            name = name.replace("_", "-")
+            if name in new or name in self.commands:
+                raise NameClash(f"the command '{name}' of {plugin.name} is there already")
+            new[name] = offered
+        return new
 
     def _checked(self, plugin: Plugin, hook: str, base: type[S]) -> dict[str, type[S]]:
         new: dict[str, type[S]] = {}
@@ -180,7 +198,7 @@ class Registry:
         """
         if isinstance(given, str):
             given = self.named.get(given.strip(), given)
-        return _read(given, Mechanism, self.mechanisms)
+        return _read(given, Mechanism, self.mechanisms, self.named)
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
         """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.
@@ -192,7 +210,8 @@ class Registry:
         return _read(given, Estimator, self.estimators)
 
 
-def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str, type[S]]) -> S:
+def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str, type[S]], also: Iterable[str] = ()) -> S:
+    """Return an instance of a class of this base; ``also`` are other names that may have been meant."""
     if isinstance(given, base):
         return given
     if isinstance(given, str):
@@ -202,7 +221,7 @@ def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str,
     else:
         raise InvalidSpec(f"this is not a {base.kind}", f"write it like a call, or name it under '{base.kind}'")
     if name not in known:
-        raise UnknownName(base.kind, name, known)
+        raise UnknownName(base.kind, name, [*also, *known])
     return bind(known[name], arguments, named)  # type: ignore[return-value]  # known holds classes of this base
 
 

@@ -43,7 +43,7 @@ def perturb(
 
     Raises:
         SparkRefused: where speculation could draw a report twice, or the reports have no type in Spark.
-        SourceRefused: where a column is not there.
+        UnknownName, SourceRefused: where a column is not there, or there twice.
 
     """
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
+from io import StringIO
 from math import isfinite
+from tokenize import TokenError, generate_tokens, untokenize
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
 
@@ -199,24 +201,36 @@ def sql_literal(value: object) -> str:
 def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     """Read ``name(value, parameter=value, ...)``, with ``=`` or ``:=`` and literal values only; nothing is evaluated.
 
+    Literals are Python's, and SQL's true, false and NULL.
+
     Raises:
         InvalidSpec: for any other text.
 
     """
     example = "for example krr(epsilon=1, domain=['a', 'b']), without ldp. before it"
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = ast.parse(_as_python(text.strip()), mode="eval").body
         if isinstance(node, ast.Name):
             return node.id, [], {}
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise InvalidSpec("a spec must be written like a call", example)
-        walrus = [a for a in node.args if isinstance(a, ast.NamedExpr)]  # stop := 100, as SQL writes it
-        arguments = [ast.literal_eval(a) for a in node.args if not isinstance(a, ast.NamedExpr)]
+        arguments = [ast.literal_eval(a) for a in node.args]
         named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
-        named |= {a.target.id: ast.literal_eval(a.value) for a in walrus}
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+    except (SyntaxError, TokenError, ValueError, TypeError, MemoryError, RecursionError):
         raise InvalidSpec("this text cannot be read as a spec", example) from None
     return node.func.id, arguments, named
+
+
+_SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
+_PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
+
+
+def _as_python(text: str) -> str:
+    """Return a call with Python's words for those of SQL."""
+    if not _SQL.search(text):  # reading tokens takes ten times as long as parsing
+        return text
+    tokens = generate_tokens(StringIO(text).readline)
+    return untokenize((token.type, _PYTHON.get(token.string.lower(), token.string)) for token in tokens)
 
 
 def bind(cls: type[Spec], arguments: list[Any], named: Mapping[str, Any]) -> Spec:

@@ -20,6 +20,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, perturb_batches, perturb_copy, perturb_table
+from ldpsql.bulk.sources import sql_of
 from ldpsql.bulk.staging import staging_folder
 from ldpsql.cli.perturb import perturb as perturb_command
 from ldpsql.errors import (
@@ -31,6 +32,7 @@ from ldpsql.errors import (
     OutsideDomain,
     SourceRefused,
     UnfinishedRun,
+    UnknownName,
     WrongType,
 )
 from ldpsql.ledger import Ledger, Policy
@@ -187,6 +189,18 @@ def test_one_bad_value_at_the_end_leaves_nothing(
     assert rows(db, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reports'") == [(0,)]
 
 
+@pytest.mark.parametrize(
+    ("source", "into"), [("people", "PEOPLE"), ("people.main.people", "people"), ("recent", "main.people")]
+)
+def test_a_table_is_not_put_in_the_place_of_what_it_was_perturbed_from(db: DuckDBPyConnection, source: str, into: str) -> None:
+    db.execute("CREATE VIEW recent AS FROM people WHERE day < 2; CREATE SCHEMA other; CREATE TABLE other.people AS FROM people")
+    for option in ("replace", "append"):
+        with pytest.raises(DestinationRefused):
+            perturb_table(db, source, into, {"city": CITY}, **{option: True})  # type: ignore[arg-type]
+    assert rows(db, "SELECT count(secret), count(*) FROM people") == [(ROWS, ROWS)]
+    perturb_table(db, source, "other.people", {"city": CITY}, replace=True)
+
+
 def test_a_broken_csv_is_refused_without_its_text(db: DuckDBPyConnection) -> None:
     lines = ["city,age"] + [f"Lima,{i % 100}" for i in range(50_000)] + ["Lima,Turin 77"]
     Path("in.csv").write_text("\n".join(lines))
@@ -195,6 +209,21 @@ def test_a_broken_csv_is_refused_without_its_text(db: DuckDBPyConnection) -> Non
     assert "Turin" not in repr(caught.value) + str(caught.value)
     assert caught.value.__context__ is None
     assert not Path("out.parquet").exists()
+
+
+def test_every_form_that_is_written_can_be_read_by_estimates(db: DuckDBPyConnection) -> None:
+    for out in ("out.parquet", "out.pq", "out.csv.gz", "out.json", "out.arrow", "out.feather", "out"):
+        perturb_copy(db, "people", out, {"city": CITY})
+        assert db.execute(f"SELECT count(city) FROM query_table({sql_of(db, out, ['city'])})").fetchall() == [(ROWS,)]
+        with pytest.raises(UnknownName):
+            sql_of(db, out, ["cty"])
+
+
+def test_the_names_in_a_text_file_are_not_told(db: DuckDBPyConnection) -> None:
+    Path("in.csv").write_text("Canary 7,Canary 8\nTurin,Bari\n")
+    with pytest.raises(UnknownName) as caught:
+        perturb_copy(db, "in.csv", "out.parquet", {"Canary 9": CITY})
+    assert "Canary 7" not in str(caught.value)
 
 
 def test_what_cannot_be_done_is_refused_before_anything_is_drawn(db: DuckDBPyConnection) -> None:
@@ -206,11 +235,12 @@ def test_what_cannot_be_done_is_refused_before_anything_is_drawn(db: DuckDBPyCon
         ("people", "out.parquet", {"city": CITY}, {"partition_by": ["city"]}, DestinationRefused),
         ("people", "out", {"city": CITY}, {"partition_by": ["day"]}, InvalidParameter),
         ("people", "out.parquet", {"city": CITY}, {"keep": ["city"]}, InvalidParameter),
-        ("people", "out.parquet", {"town": CITY}, {}, SourceRefused),
+        ("people", "out.parquet", {"town": CITY}, {}, UnknownName),
         ("nobody", "out.parquet", {"city": CITY}, {}, SourceRefused),
         ("nobody.parquet", "out.parquet", {"city": CITY}, {}, SourceRefused),
         ("taken.parquet", "out.parquet", {"city": CITY}, {}, SourceRefused),
         ("people", "out.parquet", {"secret": AGE}, {}, WrongType),
+        ("people", "out.csv", {"city": f"oue(1, {CITIES})"}, {}, DestinationRefused),
     ):
         with pytest.raises(refusal):
             perturb_copy(db, source, out, columns, **options)  # type: ignore[arg-type]

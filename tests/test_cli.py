@@ -15,7 +15,8 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from ldpsql import __version__
+from ldpsql import Key, LdpError, __version__
+from ldpsql.cli.doctor import check_ledger
 from ldpsql.cli.plugins import app as plugins_app
 from ldpsql.registry import registry
 
@@ -146,6 +147,10 @@ def test_an_allowed_third_partys_plugin_is_there_from_the_command_line() -> None
         "sql", "-c", "SELECT ldp.perturb('yes', ldp.coin(1, ['no', 'yes'])) AS r", "--format", "csv", LDPSQL_PLUGINS="coin"
     )
     assert done.stdout.split() in (["r", "yes"], ["r", "no"])
+    tossed = run("toss", "yes", LDPSQL_PLUGINS="coin")
+    assert tossed.stdout in ("yes\n", "no\n"), tossed.stderr
+    assert run("toss", "yes", LDPSQL_PLUGINS="0").returncode == 2
+    assert run("toss", "perhaps", LDPSQL_PLUGINS="coin").returncode == 3
 
 
 def test_the_third_partys_own_test_passes() -> None:
@@ -189,17 +194,45 @@ def test_estimate_reads_a_file_and_a_table_and_keeps_the_order_of_the_domain(pro
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["value", "Lima", "Oslo", "Rome"]
 
 
+def test_estimate_reads_what_perturb_writes_for_arrow(project: Path) -> None:
+    mechanism = "krr(20, ['Lima', 'Oslo', 'Rome'])"
+    options = ["-c", "city", "-m", mechanism]
+    wrote = run("perturb", "reports.parquet", "out.arrow", *options, "--keep", "re'gion", cwd=project)
+    assert wrote.returncode == 0, wrote.stderr
+    done = run("estimate", "out.arrow", *options, "--by", "re'gion", "--format", "json", cwd=project)
+    assert [row["n"] for row in json.loads(done.stdout)] == [10000] * 6, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "column", "exit_code", "code"),
+    [("no.parquet", "city", 5, "LDP520"), ("reports.parquet", "cty", 2, "LDP201")],
+)
+def test_a_failure_has_one_code_whatever_the_command(
+    source: str, column: str, exit_code: int, code: str, project: Path
+) -> None:
+    one = run("estimate", source, "-c", column, "-m", "city", cwd=project)
+    other = run("perturb", source, "out.parquet", "-c", column, "-m", "city", cwd=project)
+    assert (one.returncode, one.stderr) == (other.returncode, other.stderr)
+    assert one.returncode == exit_code
+    assert one.stderr.startswith(f"error[{code}]: ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (["estimate", "reports.parquet", "-c", "cty", "-m", "city"], 2, "did you mean 'city'?"),
-        (["estimate", "no.parquet", "-c", "city", "-m", "city"], 2, "hint: "),
+        (["estimate", "reports.parquet", "-c", "city", "-m", "cty"], 2, "did you mean 'city'?"),
         (["estimate", "t", "-d", "no.duckdb", "-c", "city", "-m", "city"], 2, "--database takes a DuckDB file"),
         (["estimate", "reports.parquet", "-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])"], 5, "error[LDP401]"),
         (["report", "reports.parquet", "-c", "city", "-m", "city", "-o", "page.pdf"], 2, ".html, .svg or .png"),
         (["plan", "-n", "100"], 2, "--values"),
         (["export-sql", "-m", "olh(1, ['a', 'b'])"], 2, "no pure SQL form"),
         (["plugins", "check", "no-such"], 2, "error[LDP201]"),
+        (["plugins", "disable", "no-such"], 2, "ldpsql plugins list"),
+        (["demo", "--page", "missing/page.html"], 1, "error[LDP523]: there can be no file missing/page.html"),
+        (["export-sql", "-m", "city", "-o", "missing/city.sql"], 1, "its folder must exist"),
+        (["perturb", "reports.parquet", "reports.parquet", "-c", "city", "-m", "city", "--replace"], 1, "somewhere else"),
+        (["perturb", "reports.parquet", "w.csv", "-c", "city", "-m", "krr(1, [1, 2])"], 3, "error[LDP304]"),
         (["plugins", "enable", "con"], 2, "did you mean 'coin'?"),
         (["plugins", "new", "Bad-Name"], 2, "small letters"),
     ],
@@ -240,6 +273,24 @@ def test_doctor_tells_what_works(tmp_path: Path) -> None:
     broken = run("doctor", cwd=tmp_path, LDPSQL_PLUGINS="no-such-plugin")
     assert broken.returncode == 1
     assert "no-such-plugin" in broken.stdout
+
+
+def test_doctor_looks_at_the_ledger_and_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ldpsql.toml").write_text("[ledger]\npath = 'budget.ledger'\nkey = 'people.key'\nepsilon_budget = '1'\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LdpError, match="there is no key file"):
+        check_ledger()
+    Key.create("people.key")
+    assert "the first release begins" in check_ledger()
+    assert not Path("budget.ledger").exists()
+    Path("people.key").chmod(0o644)
+    with pytest.raises(LdpError, match="read by others"):
+        check_ledger()
+    Path("people.key").chmod(0o600)
+    Path("budget.ledger").write_text("no ledger")
+    done = run("doctor", "--format", "json", cwd=tmp_path)
+    told = next(row for row in json.loads(done.stdout) if row["check"] == "ledger")
+    assert (done.returncode, told["status"], told["finding"][:8]) == (1, "failed", "[LDP313]")
 
 
 def test_export_sql_writes_macros_that_a_client_without_ldpsql_runs(project: Path) -> None:

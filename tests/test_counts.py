@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 import ldpsql.polars
 from ldpsql import Counts, merge, partial_counts, partial_supports
-from ldpsql.errors import BadCounts, ImpossibleReport, InvalidParameter, NoReports, SourceRefused
+from ldpsql.errors import BadCounts, ImpossibleReport, InvalidParameter, NoReports, UnknownName
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
 MECHANISMS = {
@@ -64,7 +64,7 @@ def test_nulls_are_left_out_and_nothing_is_refused() -> None:
             ldpsql.estimate(empty, "city", mechanism)
     with pytest.raises(NoReports):
         merge([])
-    with pytest.raises(SourceRefused):
+    with pytest.raises(UnknownName):
         partial_counts(table, "town")
     with pytest.raises(BadCounts):
         Counts.from_arrow(pa.table({"report": ["a"], "m": [1]}))

@@ -22,9 +22,9 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import LdpError, Mechanism, certify, privic
 from ldpsql.channels import TableChannel
-from ldpsql.cli import app
 from ldpsql.distances import emd
-from ldpsql.errors import NotReleased
+from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter
+from ldpsql.ledger import Ledger, Policy
 from ldpsql.metric import Grid
 
 TRUTH = np.array([0.4, 0.3, 0.1, 0.1, 0.05, 0.05])
@@ -381,18 +381,45 @@ def test_the_distances_of_the_papers_table_come_out_again(beta: float, published
     assert found == pytest.approx(published, rel=0.08)
 
 
-def test_the_command_does_not_draw_past_a_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pl.DataFrame({"cell": [0, 1, 2]}).write_parquet(tmp_path / "places.parquet")
-    monkeypatch.setenv("LDPSQL_LEDGER", str(tmp_path / "ledger"))
-    command = ["privic", str(tmp_path / "places.parquet"), "--state", str(tmp_path / "run.duckdb")]
-    monkeypatch.setattr("sys.argv", ["ldpsql", *command, "--beta", "1", "--columns", "3", "--rows", "2"])
-    with pytest.raises(SystemExit) as stopped:
-        app.run()
-    assert stopped.value.code == NotReleased.exit_code
-    assert "LDP320" in capsys.readouterr().err
+def test_the_command_does_not_draw_past_a_ledger(tmp_path: Path) -> None:
+    pl.DataFrame({"cell": [0, 1, 2] * 100, "id": range(300)}).write_parquet(tmp_path / "places.parquet")
+    policy = Policy(epsilon_budget=1, distance_budget=4, privacy_unit="id")
+    ledger = Ledger.open(tmp_path / "budget.ledger", policy)
+    command = [str(Path(sys.executable).parent / "ldpsql"), "privic", "places.parquet", "--state", "run.duckdb"]
+    command += ["--beta", "1", "--columns", "3", "--rows", "2", "--stop", "2"]
+
+    def run(*more: str) -> tuple[int, str]:
+        environment = {**os.environ, "LDPSQL_PLUGINS": "0", "LDPSQL_LEDGER": "budget.ledger"}
+        done = subprocess.run(
+            [*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, done.stderr
+
+    assert run()[0] == InvalidParameter.exit_code
     assert not (tmp_path / "run.duckdb").exists()
+    code, told = run("--dataset", "people", "--user", "id", "--cycles", "9")  # each about 1.3
+    assert (code, "LDP311" in told) == (BudgetExceeded.exit_code, True)
+    with duckdb.connect(str(tmp_path / "run.duckdb")) as con:
+        (cycles,) = con.execute("SELECT count(*) FROM privic.cycles").fetchall()[0]
+        assert cycles > 1
+        charged = [(row["column"], row["users"], row["state"]) for row in ledger.history()]
+        assert charged == [("cell", 300, "published")] * cycles
+        assert con.execute("SELECT count(*) FROM privic.reports").fetchall() == [(300 * cycles,)]
+
+
+def test_a_cycle_is_charged_before_it_is_drawn_and_once(tmp_path: Path) -> None:
+    mechanism, state = privic.start(1.5, range(6), columns=3), tmp_path / "run.duckdb"
+    ledger = Ledger.open(tmp_path / "budget.ledger", Policy(epsilon_budget=1, distance_budget=100))
+    charge = ldpsql.Charge(ledger, "people")
+    with pytest.raises(Exception, match="LDP302"):
+        privic.collect(pl.DataFrame({"cell": [0, 6]}), state, mechanism, cycles=1, charge=charge)
+    assert [row["state"] for row in ledger.history()] == ["charged"]
+    frame = pl.DataFrame({"cell": [0, 1, 2] * 100})
+    privic.collect(frame, state, mechanism, cycles=1, charge=charge)
+    assert [row["state"] for row in ledger.history()] == ["published"]
+    state.unlink()
+    with pytest.raises(DestinationExists):
+        privic.collect(frame, state, mechanism, cycles=1, charge=charge)
 
 
 def test_a_mechanism_that_would_always_report_the_same_says_so(con: DuckDBPyConnection) -> None:

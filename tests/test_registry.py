@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
@@ -203,6 +204,33 @@ def test_a_settings_file_that_is_wrong_is_named(text: str, tmp_path: Path, monke
         Registry.load()
 
 
+def nameless() -> typer.Typer:
+    return typer.Typer()
+
+
+NO_COMMANDS = [lambda: 1 / 0, lambda: [nameless()], lambda: nameless, lambda: [7], lambda: [nameless, nameless]]
+
+
+@pytest.mark.parametrize("offered", NO_COMMANDS)
+def test_commands_that_are_none_break_their_plugin_only(offered: Callable[..., Any]) -> None:
+    module = plugin_module("commander", ldpsql_commands=offered, ldpsql_mechanisms=lambda: [Whisper])
+    loaded, plugin = added(module)
+    assert (plugin.status, plugin.offers) == ("broken", [])
+    assert not {"commander", "nameless"} & loaded.commands.keys()
+    assert "whisper" not in loaded.mechanisms
+    assert "krr" in loaded.mechanisms
+
+
+def test_two_plugins_cannot_offer_the_same_command() -> None:
+    loaded, first = added(plugin_module("first", ldpsql_commands=lambda: [nameless]))
+    second = Plugin("second", "somebody", "1.0", "ok")
+    loaded.add(plugin_module("second", ldpsql_commands=lambda: [nameless]), second)
+    assert (first.offers, second.status) == (["command nameless"], "broken")
+    assert loaded.commands == {"nameless": nameless}
+    loaded.refuse(first, "no longer")
+    assert not loaded.commands
+
+
 def test_a_forgotten_hookimpl_is_noticed() -> None:
     module = types.ModuleType("forgetful")
     module.ldpsql_mechanisms = lambda: [Whisper]  # type: ignore[attr-defined]
@@ -224,6 +252,9 @@ def test_text_that_is_no_spec_is_refused_and_nothing_in_it_is_run(text: str) -> 
 
 def test_text_may_be_written_as_sql_writes_it() -> None:
     assert registry().estimator("ibu(stop := 7)") == registry().estimator("ibu(stop=7)") == registry().estimator("ibu(7)")
+    mixed = registry().mechanism("krr(epsilon=1, domain=['true', ':='], nulls := 'as:true', outside := NULL)")
+    assert mixed == registry().mechanism("krr(1, ['true', ':='], nulls='as:true')")
+    assert registry().mechanism("pckv_grr(1, ['a', 'b'], clip := true)").given()["clip"] is True
 
 
 def test_a_mechanism_that_fails_to_give_its_channel_is_named() -> None:
@@ -240,6 +271,8 @@ def test_a_mechanism_that_fails_to_give_its_channel_is_named() -> None:
 def test_unknown_names_come_with_a_suggestion() -> None:
     with pytest.raises(UnknownName, match="did you mean 'krr'"):
         registry().mechanism("kr(1, ['a', 'b'])")
+    assert UnknownName("plugin", "coin", (), "ldpsql plugins install").hint == "ldpsql plugins install"
+    assert UnknownName("plugin", "coin", ()).hint
     with pytest.raises(UnknownName, match="did you mean 'domain'"):
         registry().mechanism("krr(epsilon=1, domains=['a', 'b'])")
 

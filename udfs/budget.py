@@ -9,7 +9,7 @@ import pyarrow as pa
 from ldpsql import hookimpl
 from ldpsql.columns import plain
 from ldpsql.errors import NotReleased
-from ldpsql.ledger.guard import GUARDS
+from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS
 from ldpsql.sql import Macros, Scalar, guarded
 
 _BALANCE = (
@@ -27,7 +27,7 @@ def budget(guards: pa.ChunkedArray) -> pa.Array:
 def _balances(number: int | None) -> list[dict[str, object]]:
     ledger = None if number is None else GUARDS.thing(number).ledger
     if ledger is None:
-        raise NotReleased("this connection has no ledger", "give it one: ldpsql.attach(con, ledger='budget.ledger')")
+        raise NotReleased("this connection has no ledger", GIVE_LEDGER)
     return [asdict(balance) for balance in ledger.balances()]
 
 

@@ -48,7 +48,8 @@ def _each(
     ((name, handle, number),) = chosen
     key = None if number is None else GUARDS.thing(number).key
     if key is None:
-        raise KeyUnusable("this connection has no key for permanent reports", "give it one: ldpsql.attach(con, key=...)")
+        hint = "in Python ldpsql.attach(con, key='people.key'); for ldpsql sql, key below [ledger] in ldpsql.toml"
+        raise KeyUnusable("this connection has no key for permanent reports", hint)
     if not isinstance(name, str):
         raise InvalidParameter("column_name must be the name of the column", "it keeps columns with one mechanism apart")
     mechanism = certify(drawing(handle, len(values)))

@@ -3,6 +3,9 @@
 Warner, "Randomized response: a survey technique for eliminating evasive answer bias", JASA 1965.
 """
 
+from collections.abc import Callable
+
+import ldpsql
 from ldpsql import CategoricalMechanism, Channel, InvalidParameter, KeepOrSpread, Mechanism, hookimpl
 
 
@@ -26,3 +29,17 @@ class Coin(CategoricalMechanism):
 def ldpsql_mechanisms() -> list[type[Mechanism]]:
     """Offer the coin."""
     return [Coin]
+
+
+def toss(answer: str, epsilon: str = "1") -> None:
+    """Answer yes or no through the coin.
+
+    Example: ldpsql toss yes --epsilon 0.5
+    """
+    print(ldpsql.perturb([answer], Coin(epsilon=epsilon, domain=["no", "yes"]))[0])
+
+
+@hookimpl
+def ldpsql_commands() -> list[Callable[..., None]]:
+    """Offer ``ldpsql toss``."""
+    return [toss]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from ldpsql.errors import InvalidParameter, SourceRefused, WrongType
+from ldpsql.errors import InvalidParameter, SourceRefused, UnknownName, WrongType
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import type_of
@@ -23,7 +23,7 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
         keep: columns that pass through as they are. All others are left out.
 
     Raises:
-        SourceRefused: where a column is not there.
+        UnknownName, SourceRefused: where a column is not there, or there twice.
         MissingValue, OutsideDomain, WrongType: while reading, where a value cannot be perturbed.
 
     """
@@ -54,18 +54,20 @@ class Plan:
             raise InvalidParameter("a column cannot be both perturbed and kept", "name it once")
         return cls({name: certify(registry().mechanism(given)) for name, given in columns.items()}, kept)
 
-    def among(self, names: Iterable[str]) -> list[str]:
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are needed."""
+        return [*self.mechanisms, *self.keep]
+
+    def among(self, names: Sequence[str]) -> list[str]:
         """Return the columns that are needed, in the order in which they come.
 
         Raises:
-            SourceRefused: where one is missing, or there twice.
+            UnknownName, SourceRefused: where one is missing, or there twice.
 
         """
-        wanted = [*self.mechanisms, *self.keep]
-        found = [name for name in names if name in set(wanted)]
-        if len(found) != len(wanted):
-            raise SourceRefused("the source does not have each of these columns once", f"asked for: {', '.join(wanted)}")
-        return found
+        check_columns(self.columns, names)
+        return [name for name in names if name in set(self.columns)]
 
     def schema(self, given: pa.Schema) -> pa.Schema:
         """Return the schema of the reports: perturbed columns in the type of their reports."""
@@ -77,6 +79,26 @@ class Plan:
         arrays = {name: batch.column(name) for name in schema.names}
         drawn = {name: _drawn(known, arrays[name]) for name, known in self.mechanisms.items()}
         return pa.RecordBatch.from_arrays([drawn.get(name, array) for name, array in arrays.items()], schema=schema)
+
+
+def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool = True) -> None:
+    """See that columns are there, once each.
+
+    Args:
+        wanted: their names.
+        there: the names of all columns.
+        tellable: whether a hint may name them. What is taken for names in a text file may be somebody's data.
+
+    Raises:
+        UnknownName: where one is not there.
+        SourceRefused: where one is there twice.
+
+    """
+    for name in wanted:
+        if name not in there:
+            raise UnknownName("column", name, there if tellable else (), "the first line of a CSV file must name the columns")
+        if there.count(name) > 1:
+            raise SourceRefused(f"there are two columns named '{name}'", "rename one")
 
 
 @guarded

@@ -37,6 +37,7 @@ def charged(
     """Charge for a run before anything is drawn; return the token of the release, nothing where there is no ledger.
 
     Raises:
+        UnknownName, SourceRefused: where the column of user ids is not there, or cannot be read before the others.
         DestinationExists: where the ledger knows that this was published before.
         NotReleased: where the connection has a ledger, and the run has none or another.
 
@@ -45,14 +46,13 @@ def charged(
     if files and (charge is None or charge.ledger.path.resolve() not in files):
         raise NotReleased(
             "this connection draws only what its own ledger was charged for",
-            "pass charge=Charge(ledger, dataset) with that one",
+            "pass charge=ldpsql.Charge(ledger, dataset) with that one",
         )
     if charge is None:
         return ""
     users = None
     if charge.user is not None:
-        if charge.user not in source.names:
-            raise SourceRefused("the source has no such column of user ids", "name it in user")
+        source.check([charge.user])
         if source.once:
             raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
         readers = [part.read([charge.user], ()) for part in source.parts]
@@ -62,5 +62,7 @@ def charged(
         charge.dataset, columns, destination, users=users, part=charge.part, again=again, resume=resume
     )
     if release.stored:
-        raise DestinationExists("these reports were published there before", "use them; to draw and charge anew, replace them")
+        raise DestinationExists(
+            "these reports were published there before", "use them; to draw and charge anew: --replace, in Python replace=True"
+        )
     return release.token

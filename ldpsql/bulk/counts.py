@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.bulk.batches import stream
+from ldpsql.bulk.batches import check_columns, stream
 from ldpsql.channels import SetChannel
 from ldpsql.columns import plain
 from ldpsql.counting import MAX_COUNT, whole_numbers
 from ldpsql.distinct import distinct
-from ldpsql.errors import BadCounts, InvalidParameter, NoReports, SourceRefused
+from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import SetReports, impossible
@@ -114,7 +114,7 @@ def partial_counts(batches: Any, column: str) -> Counts:
         column: the column of the reports.
 
     Raises:
-        SourceRefused: where the column is not there.
+        UnknownName, SourceRefused: where the column is not there, or there twice.
 
     """
     reader = _with(batches, column)
@@ -147,7 +147,7 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
     Sets are counted a byte at a time: one histogram of 256 for each byte of the words, whatever the number of values.
 
     Raises:
-        SourceRefused: where the column is not there.
+        UnknownName, SourceRefused: where the column is not there, or there twice.
         ImpossibleReport: where it holds something else than sets of values of this mechanism.
         InvalidParameter: where the reports of the mechanism are no sets.
 
@@ -178,8 +178,7 @@ def _bit_sums(words: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def _with(batches: Any, column: str) -> pa.RecordBatchReader:
     reader = stream(batches)
-    if reader.schema.names.count(column) != 1:
-        raise SourceRefused("the source does not have this column once", f"asked for: {column}")
+    check_columns([column], reader.schema.names)
     return reader
 
 

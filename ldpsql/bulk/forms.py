@@ -36,7 +36,7 @@ class Form:
             return cls("parquet", ".parquet", folder=True, partition_by=partition_by)
         kind = format_of(destination)
         if kind is None:
-            raise DestinationRefused("this format cannot be written", "use .parquet, .csv, .csv.gz, .arrow, or a folder")
+            raise DestinationRefused("this format cannot be written", "use .parquet, .csv, .csv.gz, .json, .arrow, or a folder")
         if partition_by:
             raise DestinationRefused("one file cannot be partitioned", "name a folder, without a suffix")
         return cls(kind, destination.suffix, folder=False)

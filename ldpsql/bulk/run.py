@@ -6,6 +6,7 @@ charge, where there is a ledger -> draw -> on the disk -> renamed to its place -
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Plan
@@ -23,7 +25,8 @@ from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.mechanism import Mechanism
-from ldpsql.sql import quoted
+from ldpsql.reports import type_of
+from ldpsql.sql import quoted, text_literal
 
 
 @dataclass
@@ -53,10 +56,10 @@ def perturb_copy(
 
     Args:
         con: finds tables, reads and writes files; it needs no functions of ldpsql attached.
-        source: the name of a table or view; a Parquet, CSV or Arrow file, a pattern with ``*``, or a folder of Parquet files;
-            an Arrow or Polars frame or stream.
-        destination: ``*.parquet``, ``*.csv``, ``*.csv.gz`` or ``*.arrow`` for one file; a name without suffix for a folder of
-            Parquet files, one for each input file or range of row groups: what can be resumed part by part.
+        source: the name of a table or view; a Parquet, CSV, JSON or Arrow file, a pattern with ``*``, or a folder of Parquet
+            files; an Arrow or Polars frame or stream.
+        destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
+            folder of Parquet files, one for each input file or range of row groups: what can be resumed part by part.
         columns: the mechanism of each column; its reports take its place and name.
         keep: columns that go out as they are. All others stay here.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
@@ -68,16 +71,21 @@ def perturb_copy(
     Raises:
         DestinationExists, DestinationRefused: where the reports cannot go there.
         UnfinishedRun: where an earlier run to this destination is neither finished nor to be resumed or replaced.
-        SourceRefused: where the source cannot be read.
+        SourceRefused: where the source is not there or cannot be read.
+        UnknownName: where it has no such column.
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
 
     """
     target = Path(destination).absolute()
     plan, form = Plan.of(columns, keep), Form.of(target, tuple(partition_by))
     if set(form.partition_by) - {*plan.mechanisms, *plan.keep}:
-        raise InvalidParameter("the reports can only be partitioned by columns that go out", "name the column in keep")
+        raise InvalidParameter(
+            "the reports can only be partitioned by columns that go out", "keep the column too: --keep, in Python keep=[...]"
+        )
     found = source_of(con, source, split=form.folder)
-    plan.among(found.names)
+    found.check(plan.columns)
+    if form.kind in ("csv", "json") and any(pa.types.is_nested(type_of(known.reports)) for known in plan.mechanisms.values()):
+        raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
     if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
         raise DestinationRefused("the destination is what is to be perturbed, or holds it", "write the reports somewhere else")
     task = {
@@ -148,7 +156,8 @@ def perturb_table(
 
     Raises:
         DestinationExists, DestinationRefused: where the reports cannot go there.
-        SourceRefused: where the source cannot be read.
+        SourceRefused: where the source is not there or cannot be read.
+        UnknownName: where it has no such column.
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
 
     """
@@ -159,7 +168,9 @@ def perturb_table(
     if there and not (replace or append):
         raise DestinationExists(*exists(into))
     found = source_of(con, source)
-    plan.among(found.names)
+    found.check(plan.columns)
+    if there and found.kind == "table" and _tables(con, source) & _tables(con, into):
+        raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
     token = charged(con, charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
     meter = Meter(found.rows, progress)
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
@@ -176,6 +187,13 @@ def _there(con: DuckDBPyConnection, table: str) -> bool:
     except duckdb.CatalogException:
         return False
     return True
+
+
+def _tables(con: DuckDBPyConnection, name: str) -> set[str]:
+    """Return the tables that a table or a view is read from, by the names in DuckDB's plan."""
+    with con.cursor() as cursor:
+        ((_, plan),) = cursor.execute(f"EXPLAIN (FORMAT json) FROM query_table({text_literal(name)})").fetchall()
+    return set(re.findall(r'"Table": (".*")', plan))
 
 
 def _database(con: DuckDBPyConnection) -> str:

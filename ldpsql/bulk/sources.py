@@ -6,7 +6,7 @@ A part is what is read, perturbed and published as one: a file, or some row grou
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
@@ -17,13 +17,18 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import stream
+from ldpsql.bulk.batches import check_columns, stream
 from ldpsql.bulk.parquet import BATCH_ROWS, plain_batches, rows_of
 from ldpsql.errors import LdpError, SourceRefused
-from ldpsql.sql import quoted
+from ldpsql.sql import quoted, text_literal
 
 PART_ROWS = 8_000_000  # of a file that is cut at its row groups
-_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".arrow": "arrow", ".feather": "arrow"}
+_FORMATS = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
+    ".ndjson": "json", ".arrow": "arrow", ".feather": "arrow"
+}  # fmt: skip
+_UNKNOWN_TO_DUCKDB = {".arrow": "ipc", ".feather": "ipc", ".pq": "parquet"}  # suffixes, and Arrow's names of their formats
+_EXPECTED = "give a Parquet, CSV, JSON or Arrow file, a folder, a pattern with *, or a table (--database)"
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """All parts, the names of the columns, and the files that they are in; a stream can be read only ``once``."""
+    """All parts, the names of the columns, the files that they are in, what they are; a stream can be read only ``once``."""
 
     names: list[str]
     parts: list[Part]
     once: bool = False
     files: tuple[str, ...] = ()
+    kind: str = ""
 
     @property
     def rows(self) -> int | None:
@@ -53,13 +59,22 @@ class Source:
         known = [part.rows for part in self.parts]
         return None if None in known else sum(rows or 0 for rows in known)
 
+    def check(self, columns: Iterable[str]) -> None:
+        """See that columns are there, once each.
+
+        Raises:
+            UnknownName, SourceRefused: where one is not there, or there twice.
+
+        """
+        check_columns(columns, self.names, tellable=self.kind not in ("csv", "json"))
+
 
 def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> Source:
     """Return the source that a table name, a path, or an Arrow stream stands for.
 
     Args:
         con: where tables are; it is read through a cursor, so its temporary tables and its variables are not seen.
-        given: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``; an Arrow or Polars frame.
+        given: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``; a frame.
         split: cut files into parts; else all of it is one part.
 
     Raises:
@@ -79,9 +94,33 @@ def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> So
     except LdpError as error:
         refusal = error
     except Exception:  # noqa: BLE001  # DuckDB, Arrow, the file system: messages may quote what is in the file
-        refusal = SourceRefused("the source cannot be read", "give a table, a Parquet, CSV or Arrow file, or a frame")
+        refusal = SourceRefused(
+            "this table or file cannot be read", f"is it whole, and of the kind that its name says? {_EXPECTED}"
+        )
     refusal.__context__ = refusal.__cause__ = None
     raise refusal.with_traceback(None)
+
+
+def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = ()) -> str:
+    """Return the name of a table, or a path, as text that ``query_table`` reads, once it is there and has these columns.
+
+    What DuckDB does not read by itself becomes a view of this connection.
+
+    Raises:
+        SourceRefused: where it is not there, or cannot be read.
+        UnknownName: where it has no such column.
+
+    """
+    if "://" in source:  # on the network: DuckDB's to find
+        return text_literal(source)
+    found, path = source_of(con, source), Path(source)
+    found.check(columns)
+    if found.files and path.suffix in _UNKNOWN_TO_DUCKDB:
+        from pyarrow.dataset import dataset  # noqa: PLC0415  # slow to import
+
+        con.register(source, dataset(found.files, format=_UNKNOWN_TO_DUCKDB[path.suffix]))
+        return text_literal(quoted(source))
+    return text_literal(str(path / "**" / "*.parquet") if path.is_dir() else source)
 
 
 def format_of(path: Path) -> str | None:
@@ -102,15 +141,15 @@ def _table(con: DuckDBPyConnection, name: str) -> Source:
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
         names = table.columns
     part = Part(("table", name), rows, lambda wanted, _: _select(con, wanted, lambda at: at.table(name)))
-    return Source(names, [part])
+    return Source(names, [part], kind="table")
 
 
 def _stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
     kind, files = _files(path)
     if not split:
-        return replace(_joined(con, kind, files), files=tuple(files))
+        return replace(_joined(con, kind, files), files=tuple(files), kind=kind)
     parts = [part for file in files for part in _parts_of(con, kind, file)]
-    return Source(_joined(con, kind, files[:1]).names, parts, files=tuple(files))
+    return Source(_joined(con, kind, files[:1]).names, parts, files=tuple(files), kind=kind)
 
 
 def _files(path: Path) -> tuple[str, list[str]]:
@@ -119,13 +158,19 @@ def _files(path: Path) -> tuple[str, list[str]]:
     files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))
     kinds = {format_of(Path(file)) for file in files}
     if not files:
-        raise SourceRefused("there is no such table or file", "a table, a path, or a pattern with *")
+        raise SourceRefused("there is no table or file of this name", _EXPECTED)
     if len(kinds) > 1 or None in kinds:
-        raise SourceRefused("the source must be Parquet, CSV or Arrow files, all of one kind", ".parquet, .csv, .arrow")
+        raise SourceRefused(
+            "files must be Parquet, CSV, JSON or Arrow, all of one kind", "named .parquet, .csv, .json or .arrow"
+        )
     return str(kinds.pop()), [os.path.abspath(file) for file in files]
 
 
-_READERS = {"parquet": "FROM read_parquet($1, hive_partitioning := true)", "csv": "FROM read_csv($1)"}
+_READERS = {
+    "parquet": "FROM read_parquet($1, hive_partitioning := true)",
+    "csv": "FROM read_csv($1)",
+    "json": "FROM read_json($1)",
+}
 _ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
            WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by these numbers
 

@@ -65,9 +65,14 @@ class Staging:
                 raise DestinationExists(*exists(self.destination.name))
             return None
         if not resume:
-            raise UnfinishedRun("an earlier run to this destination was not finished", "resume it, or replace what it did")
+            raise UnfinishedRun(
+                "an earlier run to this destination was not finished",
+                "go on with it: --resume, resume=True; or begin anew: --replace, replace=True",
+            )
         if state["task"] != json.loads(json.dumps(task)):
-            raise UnfinishedRun("the unfinished run had other inputs, columns or mechanisms", "replace it to begin anew")
+            raise UnfinishedRun(
+                "the unfinished run had other inputs, columns or mechanisms", "begin anew: --replace, in Python replace=True"
+            )
         if self.destination.exists() and not (state["replace"] or state.get("publishing")):
             raise DestinationExists(*exists(self.destination.name))
         return str(state["release"])
@@ -177,7 +182,10 @@ def _locked(folder: Path) -> int:
 
 def exists(name: str) -> tuple[str, str]:
     """Return the words of a refusal."""
-    return f"there is something at the destination already: {name}", "choose another, or say that it is to be replaced"
+    return (
+        f"there is something at the destination already: {name}",
+        "choose another, or replace it: --replace, in Python replace=True",
+    )
 
 
 def synced(path: Path) -> None:

@@ -24,7 +24,7 @@ def installed(name: str) -> EntryPoint:
     """
     points = {point.name: point for point in entry_points(group="ldpsql")}
     if name not in points:
-        raise UnknownName("installed plugin", name, points)
+        raise UnknownName("installed plugin", name, points, "none is: ldpsql plugins install PACKAGE")
     return points[name]
 
 
@@ -42,15 +42,33 @@ def change(name: str, *, allowed: bool, user: bool) -> Path:
     return path
 
 
+def disallow(name: str, *, user: bool) -> Path:
+    """Allow a plugin no longer; return the file that allowed it.
+
+    Raises:
+        UnknownName: where the file does not allow it.
+
+    """
+    listed = _allowed(user=user)
+    if name not in listed:
+        where = "is LDPSQL_PLUGINS, or with --user your own file, what allows it? see ldpsql plugins list"
+        raise UnknownName("allowed plugin", name, listed, where)
+    return change(name, allowed=False, user=user)
+
+
 def is_allowed(name: str, *, user: bool) -> bool:
     """Tell whether the file allows a plugin."""
-    return name in _read(_file(user=user)).get("plugins", {}).get("allow", [])
+    return name in _allowed(user=user)
 
 
 def warn_of_environment() -> None:
     """Say on stderr where the environment goes before the files."""
     if "LDPSQL_PLUGINS" in os.environ:
         sys.stderr.write("note: LDPSQL_PLUGINS is set and goes before this file\n")
+
+
+def _allowed(*, user: bool) -> list[str]:
+    return list(_read(_file(user=user)).get("plugins", {}).get("allow", []))
 
 
 def _file(*, user: bool) -> Path:

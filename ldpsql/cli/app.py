@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +16,15 @@ COMMANDS = (
     "demo", "doctor", "sql", "perturb", "estimate", "report", "plan", "privic", "audit", "budget", "export_sql", "plugins"
 )  # fmt: skip
 
+
+def add_command(to: typer.Typer, name: str, command: Callable[..., Any]) -> None:
+    """Add a function, or an app with commands of its own."""
+    if isinstance(command, typer.Typer):
+        to.add_typer(command, name=name)
+    else:
+        to.command(name=name)(command)
+
+
 app = typer.Typer(
     name="ldpsql",
     help="Local differential privacy where the data already is: perturb and estimate in SQL.",
@@ -22,14 +32,11 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help, in half the time
     pretty_exceptions_enable=False,  # a traceback may show raw values
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Try: ldpsql demo",
+    epilog="Try: ldpsql demo. Plugins may add commands: ldpsql plugins list",
 )
 for _name in COMMANDS:
     _module = import_module(f"ldpsql.cli.{_name}")
-    if hasattr(_module, "app"):
-        app.add_typer(_module.app, name=_name)
-    else:
-        app.command(name=_name.replace("_", "-"))(getattr(_module, _name))
+    add_command(app, _name.replace("_", "-"), getattr(_module, "app", None) or getattr(_module, _name))
 
 
 @app.callback()
@@ -57,6 +64,7 @@ def _for_each(command: Any, defaults: dict[str, str]) -> dict[str, Any]:
 def run() -> None:
     """Run the command line and leave with its exit code."""
     try:
+        _add_commands_of_plugins()
         app()
     except KeyboardInterrupt:
         _leave("", "interrupted", "", 130)
@@ -71,6 +79,18 @@ def run() -> None:
         from ldpsql.cli.failures import failure
 
         _leave(*failure(error))
+
+
+def _add_commands_of_plugins() -> None:
+    """Add the commands that plugins offer where the first word is none of ours: only then are plugins loaded."""
+    word, ours = next(iter(sys.argv[1:]), ""), {name.replace("_", "-") for name in COMMANDS}
+    if not word or word.startswith("-") or word in ours:
+        return
+    from ldpsql.registry import registry
+
+    for name, command in registry().commands.items():
+        if name not in ours:
+            add_command(app, name, command)
 
 
 def _leave(code: str, message: str, hint: str, exit_code: int) -> None:

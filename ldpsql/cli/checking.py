@@ -36,6 +36,7 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
     made += [] if made else [one for name in names if name in known.mechanisms for one in examples(known.mechanisms[name])]
     checks = [(str(mechanism), partial(check_mechanism, mechanism)) for mechanism in made]
     checks += [(name, partial(_check_estimator, known.estimators[name])) for name in names if name in known.estimators]
+    checks += [(f"command {name}", partial(_check_command, known.commands[name])) for name in names if name in known.commands]
     if not checks:
         raise PluginError("nothing could be made to check", "say how to make it: --mechanism \"coin(1, ['no', 'yes'])\"")
     return [{"checked": what, **_verdict(check)} for what, check in checks]
@@ -47,6 +48,20 @@ def _check_estimator(estimator: type[Estimator]) -> None:
     check_estimator(estimator)
 
 
+def _check_command(command: Callable[..., Any]) -> None:
+    """See that the command line can be made of it."""
+    import typer
+
+    from ldpsql.cli.app import add_command
+
+    made = typer.Typer()
+    add_command(made, "command", command)
+    try:
+        typer.main.get_command(made)
+    except Exception as error:  # noqa: BLE001  # what the command line says of a function is its own
+        raise AssertionError(f"the command line cannot be made of it: {error}") from None
+
+
 def _verdict(check: Callable[[], None]) -> dict[str, str]:
     try:
         check()
@@ -56,7 +71,7 @@ def _verdict(check: Callable[[], None]) -> dict[str, str]:
 
 
 def _offered(target: str) -> list[str]:
-    """Load a plugin if need be, and return the names of the mechanisms and estimators that it offers."""
+    """Load a plugin if need be, and return the names of the mechanisms, estimators and commands that it offers."""
     path = Path(target)
     if path.suffix == ".py" and path.is_file():
         plugins = [_load(path.stem, path.stem, path.parent)]
@@ -100,9 +115,9 @@ def _installed(target: str) -> list[str]:
         os.environ["LDPSQL_PLUGINS"] = ",".join([*os.environ.get("LDPSQL_PLUGINS", "").split(","), target])
     from ldpsql.registry import registry
 
-    if target in {**registry().mechanisms, **registry().estimators}:
-        return [target]
     found = next((p for p in registry().plugins if target in (p.name, p.package) and p.status != "not installed"), None)
+    if found is None and target in {**registry().mechanisms, **registry().estimators}:
+        return [target]
     if found is None:
         known = [
             *registry().mechanisms,

@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from ldpsql.cli.options import in_a_folder
+
 
 def demo(
     epsilon: Annotated[str, typer.Option(help="Privacy parameter of every flight's report.")] = "1",
-    page: Annotated[Path, typer.Option(help="Where to write the page with pictures.")] = Path("ldpsql-demo.html"),
+    page: Annotated[Path, typer.Option(help="Where to write the page with pictures.", callback=in_a_folder)] = Path(
+        "ldpsql-demo.html"
+    ),
 ) -> None:
     """Perturb and estimate real data, end to end.
 

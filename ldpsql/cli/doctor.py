@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -18,13 +19,14 @@ _FOR_DEVELOPERS = ("dev", "peers")
 def doctor(form: FormatOption = Format.TABLE) -> None:
     """Check that everything works on this machine.
 
-    Packages, settings, random source, plugins, and one round through SQL; exits with 1 where one of them fails.
+    Packages, settings, ledger, random source, plugins, and one round through SQL; exits with 1 where one of them fails.
 
     Example: ldpsql doctor --format json
     """
     checks = {
         "packages": _packages,
         "settings": _settings,
+        "ledger": check_ledger,
         "random source": _random,
         "plugins": _plugins,
         "SQL": _round,
@@ -80,6 +82,30 @@ def _settings() -> str:
     told = settings.load()
     files = [str(path) for path in (told.project, told.user) if path is not None and path.is_file()]
     return ", ".join(files) or "no file: every setting has its default"
+
+
+def check_ledger() -> str:
+    """Say where the ledger and the key are that the settings name; nothing is begun.
+
+    Raises:
+        LedgerError: where one of them cannot be used.
+
+    """
+    from ldpsql.errors import LedgerUnwritable
+    from ldpsql.ledger import Ledger
+    from ldpsql.ledger.configured import configured_key, configured_path, configured_policy
+
+    key = configured_key()
+    told = [f"key {key.fingerprint}"] if key else []
+    path, policy = configured_path(), configured_policy()
+    if path is None:
+        return ", ".join(told) or "none is named"
+    if path.exists() or policy is None:
+        Ledger.open(path, policy).check()
+        return ", ".join([f"{path} is whole", *told])
+    if not os.access(path.parent, os.W_OK):
+        raise LedgerUnwritable("the ledger cannot be begun", "its folder must exist and be writable")
+    return ", ".join([f"the first release begins {path}", *told])
 
 
 def _random() -> str:

@@ -19,13 +19,14 @@ def estimate(
 
     Example: ldpsql estimate reports.parquet --column city --mechanism city --by region
     """
-    from ldpsql.cli.source import checked, estimating, opened
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.cli.source import estimating, opened
     from ldpsql.errors import NoReports
     from ldpsql.registry import registry
 
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
-        query = estimating(con, checked(con, source, [column, *keys]), column, keys, made, method)
+        query = estimating(con, sql_of(con, source, [column, *keys]), column, keys, made, method)
         rows = con.sql(query).to_arrow_table().to_pylist()
     if not rows:
         raise NoReports(hint="is the column empty?")

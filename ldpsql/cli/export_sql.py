@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from ldpsql.cli.options import MechanismOption
+from ldpsql.cli.options import MechanismOption, in_a_folder
 
 
 def export_sql(
     mechanism: MechanismOption,
     name: Annotated[str, typer.Option(help="What the macros are called by: NAME_ibu, NAME_inv.")] = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A .sql file, or a DuckDB database; by default stdout.")
+        Path | None,
+        typer.Option("--output", "-o", help="A .sql file, or a DuckDB database; by default stdout.", callback=in_a_folder),
     ] = None,
 ) -> None:
     """Write estimators as macros in pure SQL.

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+
+if TYPE_CHECKING:
+    from ldpsql.bulk.charging import Charge
+
+
+def in_a_folder(path: Path | None) -> Path | None:
+    """Return where a file is to be written, once its folder is there: else all the work would be for nothing."""
+    from ldpsql.errors import DestinationRefused
+
+    if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+        raise DestinationRefused(f"there can be no file {path}", "its folder must exist and be writable")
+    return path
+
 
 MechanismOption: TypeAlias = Annotated[
     str,
@@ -14,8 +29,45 @@ EstimatorOption: TypeAlias = Annotated[
     str, typer.Option("--estimator", envvar="LDPSQL_ESTIMATOR", help="The estimator, with its options: ibu(stop=100).")
 ]
 SourceArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="The reports: a Parquet, CSV or JSON file, or a table of --database.", metavar="REPORTS")
+    str,
+    typer.Argument(
+        help="The reports: a Parquet, CSV, JSON or Arrow file, a folder, or a table of --database.", metavar="REPORTS"
+    ),
 ]
 ColumnOption: TypeAlias = Annotated[str, typer.Option("--column", "-c", help="The column that holds the reports.")]
 ByOption: TypeAlias = Annotated[list[str] | None, typer.Option("--by", help="Estimate each group of this column; repeat it.")]
 DatabaseOption: TypeAlias = Annotated[str, typer.Option("--database", "-d", help="A DuckDB file that holds the reports.")]
+LedgerOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--ledger", help="The ledger to charge; else that of the settings, where they say one.")
+]
+DatasetOption: TypeAlias = Annotated[
+    str | None, typer.Option("--dataset", help="The name of the people of the data, for the ledger.")
+]
+PartOption: TypeAlias = Annotated[
+    str, typer.Option("--part", help="Which part of the dataset this is, such as a day: no row is in two.")
+]
+UserOption: TypeAlias = Annotated[
+    str | None, typer.Option("--user", help="The column of user ids, where the ledger charges by user.")
+]
+
+
+def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
+    """Return what is charged for a run, None where no ledger is named.
+
+    Raises:
+        InvalidParameter: where the options do not say whose data this is, or speak of a ledger that is not there.
+        LedgerError: where the ledger cannot be used.
+
+    """
+    from ldpsql.bulk.charging import Charge
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.ledger.configured import configured_ledger
+
+    opened = configured_ledger(ledger)
+    if opened is None and (dataset or part or user):
+        raise InvalidParameter("--dataset, --part and --user are for a ledger", "name it: --ledger")
+    if opened is None:
+        return None
+    if dataset is None:
+        raise InvalidParameter("a ledger must know whose data this is", "name the people: --dataset")
+    return Charge(opened, dataset, part, user)

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of
+
 if TYPE_CHECKING:
-    from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.meter import Progress
     from ldpsql.bulk.run import Run
 
 
 def perturb(
-    source: Annotated[str, typer.Argument(help="A Parquet, CSV or Arrow file, a pattern, a folder, or a table.", metavar="IN")],
+    source: Annotated[
+        str, typer.Argument(help="A Parquet, CSV, JSON or Arrow file, a pattern, a folder, or a table.", metavar="IN")
+    ],
     destination: Annotated[str, typer.Argument(help="A file, a folder (no suffix), or with --table a table.", metavar="OUT")],
     column: Annotated[list[str], typer.Option("--column", "-c", help="A column to perturb; repeat both for several.")],
     mechanism: Annotated[
@@ -30,12 +33,10 @@ def perturb(
     replace: Annotated[bool, typer.Option("--replace", help="Put the reports in the place of what is there.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was killed.")] = False,
     database: Annotated[str, typer.Option("--database", "-d", help="A DuckDB file with the tables.")] = ":memory:",
-    ledger: Annotated[
-        Path | None, typer.Option(help="The ledger to charge; else that of the settings, where they say one.")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="The name of the people of the data, for the ledger.")] = None,
-    part: Annotated[str, typer.Option(help="Which part of the dataset this is, such as a day: no row is in two.")] = "",
-    user: Annotated[str | None, typer.Option(help="The column of user ids, where the ledger charges by user.")] = None,
+    ledger: LedgerOption = None,
+    dataset: DatasetOption = None,
+    part: PartOption = "",
+    user: UserOption = None,
 ) -> None:
     """Perturb columns of a file or a table; the reports are published as a whole, or not at all.
 
@@ -54,7 +55,7 @@ def perturb(
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")
     if table and database == ":memory:":
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
-    columns, charge = dict(zip(column, mechanism, strict=True)), _charge(ledger, dataset, part, user)
+    columns, charge = dict(zip(column, mechanism, strict=True)), charge_of(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "charge": charge}
     with _telling(Path(destination)), duckdb.connect(existing(database)) as con, interruptible(con), _bar() as progress:
         if table:
@@ -76,21 +77,6 @@ def _telling(destination: Path) -> Iterator[None]:
         more = "; --resume goes on" if staging_folder(destination.absolute()).exists() else ""
         typer.echo(f"interrupted: nothing was published{more}", err=True)
         raise typer.Exit(130) from None
-
-
-def _charge(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
-    from ldpsql.bulk.charging import Charge
-    from ldpsql.errors import InvalidParameter
-    from ldpsql.ledger.configured import configured_ledger
-
-    opened = configured_ledger(ledger)
-    if opened is None and (dataset or part or user):
-        raise InvalidParameter("--dataset, --part and --user are for a ledger", "name it: --ledger")
-    if opened is None:
-        return None
-    if dataset is None:
-        raise InvalidParameter("a ledger must know whose data this is", "name the people: --dataset")
-    return Charge(opened, dataset, part, user)
 
 
 def _told(run: Run) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ldpsql.cli.options import in_a_folder
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 
@@ -19,17 +20,21 @@ def plan(
         list[str] | None,
         typer.Option("--mechanism", "-m", help="Compare this one: krr, or square_wave(1, 0, 100, bins=20); repeat it."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.", callback=in_a_folder)
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare mechanisms: expected error by epsilon.
 
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     """
-    from ldpsql import planning
+    from ldpsql import pages, planning
     from ldpsql.errors import InvalidParameter
     from ldpsql.registry import registry
 
+    if output:
+        pages.check(output)
     known, named = registry(), mechanism or []
     only = [name for name in named if name in known.mechanisms]
     compared = [known.mechanism(text) for text in named if text not in known.mechanisms]
@@ -47,10 +52,7 @@ def draw(output: Path, rows: list[dict[str, Any]]) -> None:
     """Draw the curves into a file."""
     import polars as pl
 
-    from ldpsql import pages
-
-    pages.needs_extra()
-    from ldpsql import figures
+    from ldpsql import figures, pages
 
     pages.save(output, figures.plan_chart(pl.DataFrame(rows)))
     typer.echo(f"Wrote {output}", err=True)

@@ -116,7 +116,7 @@ def disable(name: Annotated[str, typer.Argument(help="A plugin that is allowed."
     """Allow a plugin no longer."""
     from ldpsql.cli import allowing
 
-    typer.echo(f"'{name}' is no longer allowed in {allowing.change(name, allowed=False, user=user)}", err=True)
+    typer.echo(f"'{name}' is no longer allowed in {allowing.disallow(name, user=user)}", err=True)
     allowing.warn_of_environment()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of, in_a_folder
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
 
 
 def privic(
-    source: Annotated[str, typer.Argument(help="The locations: a Parquet, CSV or JSON file.", metavar="LOCATIONS")],
-    state: Annotated[Path, typer.Option("--state", "-s", help="A DuckDB file that keeps reports, mechanisms and estimates.")],
+    source: Annotated[str, typer.Argument(help="The locations: a Parquet, CSV, JSON or Arrow file.", metavar="LOCATIONS")],
+    state: Annotated[
+        Path,
+        typer.Option("--state", "-s", help="A DuckDB file that keeps reports, mechanisms and estimates.", callback=in_a_folder),
+    ],
     beta: Annotated[str, typer.Option(help="Loss parameter per cell: larger tells more.")],
     columns: Annotated[int, typer.Option(min=1, help="Columns of the grid.")],
     rows: Annotated[int, typer.Option(min=1, help="Rows of the grid.")],
@@ -29,32 +33,39 @@ def privic(
     iterations: Annotated[int, typer.Option(min=1, help="Steps of Blahut-Arimoto in a cycle.")] = 5,
     mixing: Annotated[str, typer.Option(help="Share of the uniform distribution mixed into the reports'.")] = "0",
     pool: Annotated[bool, typer.Option("--pool", help="Estimate from the reports of all cycles.")] = False,
-    page: Annotated[Path | None, typer.Option(help="Where to write a page with a picture of each cycle.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Where to write a page with a picture of each cycle.", callback=in_a_folder)
+    ] = None,
+    ledger: LedgerOption = None,
+    dataset: DatasetOption = None,
+    part: PartOption = "",
+    user: UserOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Run PRIVIC: everybody reports once a cycle, the reports give the estimate, the estimate the next mechanism.
 
     Run again with the same options, it goes on after the last cycle that was finished. Every cycle spends privacy: the column
-    total adds up what one user's reports of all cycles spend.
+    total adds up what one user's reports of all cycles spend, and a ledger is charged before each cycle is drawn.
 
     Example: ldpsql privic places.parquet --state run.duckdb --beta 1 --columns 24 --rows 16 --page run.html
     """
+    import duckdb
+
     from ldpsql import privic as cycling
-    from ldpsql.errors import NotReleased
-    from ldpsql.ledger.configured import configured_path
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.pages import needs_extra
     from ldpsql.sql import quoted
 
     if page:
         needs_extra()
-    if configured_path() is not None:
-        raise NotReleased(
-            "the settings name a ledger, and this command charges none for its cycles",
-            "run each cycle in SQL, ldp.perturb and ldp.privic_step, inside of: with ldpsql.release(con, ...)",
-        )
+    charge = charge_of(ledger, dataset, part, user)
+    with duckdb.connect() as con:
+        sql_of(con, source, [*([lon, lat] if bounds else [column]), *([user] if user else [])])
     cell = _cell(bounds, columns, rows, lon, lat, nearest=nearest) if bounds else quoted(column)
     mechanism = cycling.start(beta, range(columns * rows), columns=columns, iterations=iterations, mixing=mixing)
-    found = cycling.collect(source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_tell)
+    found = cycling.collect(
+        source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_tell, charge=charge
+    )
     write_rows(_rows(found), form)
     if page:
         _write_page(page, found, columns)

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from ldpsql.cli.options import ByOption, ColumnOption, DatabaseOption, EstimatorOption, MechanismOption, SourceArgument
+from ldpsql.cli.options import (
+    ByOption,
+    ColumnOption,
+    DatabaseOption,
+    EstimatorOption,
+    MechanismOption,
+    SourceArgument,
+    in_a_folder,
+)
 
 
 def report(
@@ -18,9 +26,9 @@ def report(
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     truth: Annotated[str, typer.Option(help="A file or table whose same column holds the true values, to compare.")] = "",
-    output: Annotated[Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.svg, .png).")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.svg, .png).", callback=in_a_folder)
+    ] = Path("report.html"),
 ) -> None:
     """Write a page with pictures of an estimate.
 
@@ -29,18 +37,19 @@ def report(
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
     from ldpsql import pages
-    from ldpsql.cli.source import checked, estimating, opened
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.cli.source import estimating, opened
     from ldpsql.registry import registry
 
-    pages.needs_extra()
+    pages.check(output)
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
-        table = checked(con, source, [column, *keys])
+        table = sql_of(con, source, [column, *keys])
         found = pages.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
         shown = estimating(con, table, column, keys, made, method)
         known = {}
         if truth:
-            true = checked(con, truth, [column, *keys])
+            true = sql_of(con, truth, [column, *keys])
             known = pages.truths(con.sql(_counted(true, column, keys)).to_arrow_table(), made)
     pages.write(output, found, known, shown)
     typer.echo(f"Wrote {output}", err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,37 +39,10 @@ def existing(database: str) -> str:
     from ldpsql.errors import InvalidParameter
 
     if database != ":memory:" and not Path(database).is_file():
-        raise InvalidParameter("there is no database of this name", "--database takes a DuckDB file")
+        raise InvalidParameter(
+            "there is no database of this name", "--database takes a DuckDB file; a new one is made by ldpsql sql NAME"
+        )
     return database
-
-
-def checked(con: DuckDBPyConnection, source: str, columns: Iterable[str]) -> str:
-    """Return a file, a folder of Parquet files or a table as SQL, once it is there and has these columns.
-
-    Raises:
-        InvalidParameter: where it is not there, or cannot be read as a table.
-        UnknownName, InvalidParameter: where a column is not.
-
-    """
-    import duckdb
-
-    from ldpsql.errors import InvalidParameter, UnknownName
-    from ldpsql.sql import text_literal
-
-    table = text_literal(str(Path(source) / "**" / "*.parquet") if Path(source).is_dir() else source)
-    try:
-        there = con.sql(f"FROM query_table({table})").columns
-    except duckdb.IOException:
-        raise InvalidParameter("this file is not there, or cannot be read as a table", "a Parquet, CSV or JSON file") from None
-    except duckdb.Error:
-        hint = "give a Parquet, CSV or JSON file, or a table and its --database"
-        raise InvalidParameter("there is no file and no table of this name", hint) from None
-    for column in columns:
-        if column not in there and Path(source).suffix in ("", ".parquet"):
-            raise UnknownName("column", column, there)
-        if column not in there:  # what DuckDB takes for names in a text file may be somebody's data
-            raise InvalidParameter("the file has no column of this name", "the first line of a CSV file must name the columns")
-    return table
 
 
 def estimating(

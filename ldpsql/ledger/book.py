@@ -140,7 +140,7 @@ class Ledger:
         if (users is None) != (policy.privacy_unit == "row"):
             raise InvalidParameter(
                 f"the ledger charges by {policy.privacy_unit}",
-                "pass no user ids" if policy.privacy_unit == "row" else "pass the user id of each row",
+                "pass no user ids (--user)" if policy.privacy_unit == "row" else "pass the user id of each row (--user COLUMN)",
             )
         return People.each_row() if users is None else _people_of(users, salt)
 

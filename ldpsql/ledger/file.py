@@ -92,7 +92,10 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
     """
     if not path.is_file():
-        raise LedgerMissing("there is no ledger at the path that was given", "give an epsilon_budget to begin one")
+        raise LedgerMissing(
+            "there is no ledger at the path that was given",
+            "a policy begins one: epsilon_budget, in Python in Policy(...), else below [ledger] in ldpsql.toml",
+        )
     with _translated(), closing(_connect(path)) as db:
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()

@@ -23,6 +23,8 @@ from ldpsql.ledger.permanent import Key
 from ldpsql.mechanism import Mechanism
 from ldpsql.sql import quoted, text_literal
 
+GIVE_LEDGER = "in Python ldpsql.attach(con, ledger='budget.ledger'); for ldpsql sql, path below [ledger] in ldpsql.toml"
+
 
 @dataclass(eq=False)
 class Guard:
@@ -67,7 +69,8 @@ class Guard:
             if self.left[mechanism] < rows:
                 raise NotReleased(
                     f"no open release has so many reports of {mechanism.name} left",
-                    "draw inside of: with ldpsql.release(con, ...), each row once; a failed statement has drawn too",
+                    "draw inside of: with ldpsql.release(con, ...), each row once (a failed statement has drawn too); or run "
+                    "ldpsql perturb --dataset",
                 )
             self.left[mechanism] -= rows
 
@@ -146,7 +149,7 @@ def release(
     """
     guard = guard_of(con, name)
     if guard is None or guard.ledger is None:
-        raise NotReleased("this connection has no ledger", "give it one: ldpsql.attach(con, ledger='budget.ledger')")
+        raise NotReleased("this connection has no ledger", GIVE_LEDGER)
     with con.cursor() as cursor:
         mechanisms = {column: _mechanism(cursor, told) for column, told in columns.items()}
         rows, users = people(cursor, dataset, guard.ledger.policy.privacy_unit)

@@ -86,7 +86,10 @@ class Key:
                 shared = os.name != "nt" and os.fstat(file.fileno()).st_mode & 0o077
                 parts = file.read(200).split()
         except FileNotFoundError:
-            raise KeyUnusable("there is no key file", "restore it: a new key gives everybody new reports") from None
+            raise KeyUnusable(
+                "there is no key file",
+                "restore it: a new key gives everybody new reports; ldpsql budget new-key makes the first",
+            ) from None
         except (OSError, UnicodeDecodeError):
             raise KeyUnusable("the key file cannot be read", "restore it from a backup") from None
         if shared:

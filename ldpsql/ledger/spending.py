@@ -73,7 +73,9 @@ def _exceeded(refused: tuple[int, int, int, int], values: dict[str, int], cost: 
     if spent + asked <= limit:
         what, asked, limit, used = "delta", cost.delta * reports, values["delta_budget"], spent_delta
         show = delta_text
+    hint = "lower the epsilon, ask for fewer columns or reports, or wait for the next window; ldpsql budget show has the rest"
+    if not limit:
+        hint = "the policy declares no such budget: distance_budget or delta_budget, and then ldpsql budget adopt"
     return BudgetExceeded(
-        f"this release costs {who} {what} {show(asked)}, and {show(max(limit - used, 0))} of {show(limit)} is left",
-        "lower the epsilon, ask for fewer columns or reports, or wait for the next window; ldpsql budget show has the rest",
+        f"this release costs {who} {what} {show(asked)}, and {show(max(limit - used, 0))} of {show(limit)} is left", hint
     )

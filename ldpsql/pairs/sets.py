@@ -63,10 +63,11 @@ class PairSets(Domain):
         missing = (keys.is_null().to_numpy(zero_copy_only=False)) | (values.is_null().to_numpy(zero_copy_only=False))
         unknown = at.is_null().to_numpy(zero_copy_only=False) & ~missing
         if missing.any() and not self._drop_missing:
-            raise MissingValue("a key or a value in a set is NULL", "declare nulls := 'drop' to leave such pairs out")
+            raise MissingValue("a key or a value in a set is NULL", "nulls := 'drop' in the mechanism leaves such pairs out")
         if unknown.any() and not self._drop_unknown:
             raise OutsideDomain(
-                "a key to be perturbed is not among the declared keys", "add it, or declare outside := 'drop' to leave it out"
+                "a key to be perturbed is not among the declared keys",
+                "add it, or outside := 'drop' in the mechanism leaves it out",
             )
         kept = ~(missing | unknown)
         if not kept.all():
@@ -83,7 +84,9 @@ class PairSets(Domain):
         if not (pa.types.is_map(column.type) or pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
             raise WrongType(f"the column has type {shown_type(column.type)}, the mechanism perturbs sets of pairs", _EXAMPLE)
         if column.null_count and not self._drop_missing:
-            raise MissingValue("a NULL was to be perturbed instead of a set", "declare nulls := 'drop': NULL is an empty set")
+            raise MissingValue(
+                "a NULL was to be perturbed instead of a set", "nulls := 'drop' in the mechanism makes it an empty set"
+            )
         pairs, sizes = _pairs(column)
         if pa.types.is_null(pairs.type) and not len(pairs):  # the literal []
             pairs = pa.array([], pa.struct([("key", self.values.type), ("value", pa.float64())]))
@@ -110,7 +113,9 @@ class PairSets(Domain):
         if self.clip:
             numbers = np.clip(numbers, self.low, self.high)
         if not ((numbers >= self.low) & (numbers <= self.high)).all():
-            raise OutsideDomain("a value in a set is outside the declared range", "widen low and high, or declare clip := true")
+            raise OutsideDomain(
+                "a value in a set is outside the declared range", "widen low and high of the mechanism, or give it clip := true"
+            )
         return np.minimum((numbers - self.low) / (self.high - self.low), 1.0)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 import numpy as np
@@ -13,10 +15,13 @@ import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.sources import sql_of
 from ldpsql.duck import connect
-from ldpsql.errors import DataError, InternalError, InvalidParameter, NoReports
-from ldpsql.families import PriorMechanism
+from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports
+from ldpsql.families import MAX_CELLS, PriorMechanism
 from ldpsql.handles import read_mechanism
+from ldpsql.ledger import Release
 from ldpsql.named import sql_call
 from ldpsql.operators import Floats
 from ldpsql.privic.step import STEPS, Summary, full_prior
@@ -44,6 +49,7 @@ SELECT max(cycle), arg_max(mechanism, cycle), arg_max(counts, cycle),
 FROM (SELECT cycle, mechanism, counts FROM privic.cycles WHERE {pool}
       UNION ALL SELECT {cycle}, getvariable('mechanism'), ldp.counts(report) FROM privic.reports WHERE cycle = {cycle})"""
 
+T = TypeVar("T")
 _LATEST = "FROM privic.cycles ORDER BY cycle DESC LIMIT 1"
 
 
@@ -81,6 +87,8 @@ def start(
         InvalidParameter, InvalidEpsilon: where they are not what they must be.
 
     """
+    if len(domain) > MAX_CELLS:
+        raise InvalidParameter(f"a metric space may have at most {MAX_CELLS} values", "use larger cells")
     told = {"beta": beta, "domain": domain, "columns": columns, "iterations": iterations, **options}
     made = registry().mechanism({"mechanism": "blahut_arimoto", "prior": full_prior(prior, len(domain)), **told})
     if not isinstance(made, PriorMechanism):
@@ -98,6 +106,7 @@ def collect(
     stop: str | int = STEPS,
     pool: bool = False,
     finished: Callable[[Cycle], None] | None = None,
+    charge: Charge | None = None,
 ) -> list[Cycle]:
     """Run cycles until so many are finished, and return all; everybody in the source reports once in each.
 
@@ -108,7 +117,8 @@ def collect(
     together spend their sum.
 
     Args:
-        source: a Parquet, CSV or JSON file, or a frame, with the true values; or a query in brackets, with ``column`` any SQL.
+        source: a Parquet, CSV, JSON or Arrow file, or a frame, with the true values; or a query in brackets, with ``column``
+            any SQL.
         state: a DuckDB file; made where there is none.
         mechanism: of the first cycle, as `start` makes it.
         column: the column of values, or a SQL expression over the columns of the source.
@@ -116,12 +126,16 @@ def collect(
         stop: steps of IBU in each cycle, or 'certified'.
         pool: use the reports of all cycles for each estimate, instead of the last cycle's.
         finished: called after each cycle that this call finishes.
+        charge: the ledger that is charged for every cycle before it is drawn, as for a column ``cell``.
 
     Raises:
         InvalidParameter: for a state that belongs to a run with other parameters.
+        BudgetExceeded: where a cycle would cost somebody too much. The cycles before it are finished.
+        DestinationExists: for a cycle that the ledger knows to be published, and the state does not have.
         NoReports: for an empty source.
         DataError: for a source that breaks off, without the reason, which may quote a value.
-        duckdb.Error: for a source that is not there, and with our own message for a value that cannot be perturbed.
+        SourceRefused: for a source that is not there, or cannot be read.
+        duckdb.Error: with our own message for a value that cannot be perturbed.
 
     """
     with connect(str(state)) as con:
@@ -129,10 +143,34 @@ def collect(
         _open_run(con, mechanism, words)
         done = _read(con)
         while len(done) < cycles:
-            done.append(_run_cycle(con, len(done) + 1, words))
+            release = _charged(
+                con, charge, done[-1].next if done else mechanism, words, f"{Path(state).absolute()} cycle {len(done) + 1}"
+            )
+            done.append(_unquoted(partial(_run_cycle, con, len(done) + 1, words)))
+            if charge and release:
+                charge.ledger.publish(release)
             if finished:
                 finished(done[-1])
         return done
+
+
+def _charged(
+    con: DuckDBPyConnection, charge: Charge | None, mechanism: PriorMechanism, words: dict[str, str], destination: str
+) -> Release | None:
+    """Charge for a cycle before it is drawn; one that was interrupted left no report, and is not charged again."""
+    if charge is None:
+        return None
+    users = None
+    if charge.user is not None:
+        ids = f"SELECT {quoted(charge.user)} FROM {words['source']}"  # noqa: S608  # quoted
+        users = _unquoted(lambda: con.sql(ids).to_arrow_table().column(0))
+    release = charge.ledger.charge(charge.dataset, {"cell": mechanism}, destination, users=users, part=charge.part, resume=True)
+    if release.stored:
+        raise DestinationExists(
+            "the reports of this cycle were published, and this state lacks them",
+            "find the state that has them; in a file of another name cycles are charged and drawn anew",
+        )
+    return release
 
 
 def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> Cycle:
@@ -146,16 +184,20 @@ def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> C
         if con.execute(f"SELECT step IS NULL {_LATEST}").fetchone() == (True,):
             raise NoReports("there is not a single value to report", "is the source empty?")
         con.execute("COMMIT")
-    except duckdb.Error as error:
-        con.execute("ROLLBACK")
-        if _quotable(error):
-            raise
     except BaseException:
         con.execute("ROLLBACK")
         raise
-    else:
-        return _read(con, number)[0]
-    # Raised outside of the handlers, so that the error that quotes does not come along.
+    return _read(con, number)[0]
+
+
+def _unquoted(read: Callable[[], T]) -> T:
+    """Read the source; say nothing of an error that may quote it."""
+    try:
+        return read()
+    except duckdb.Error as error:
+        if _quotable(error):
+            raise
+    # Raised outside of the handler, so that the error that quotes does not come along.
     raise DataError(
         "the source could not be read to its end",
         "has it the column that is asked for? More is withheld: it may quote a location",
@@ -204,7 +246,7 @@ def _begun(con: DuckDBPyConnection) -> bool:
 
 def _relation(con: DuckDBPyConnection, source: str | pl.DataFrame | pa.Table) -> str:
     if isinstance(source, str):
-        return source if source.startswith("(") else f"query_table({text_literal(source)})"
+        return source if source.startswith("(") else f"query_table({sql_of(con, source)})"
     con.register("source_of_values", source)
     return quoted("source_of_values")
 

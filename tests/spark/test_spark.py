@@ -15,7 +15,7 @@ from scipy.stats import chi2_contingency
 
 import ldpsql
 from ldpsql import spark as ldp_spark
-from ldpsql.errors import SourceRefused, SparkRefused
+from ldpsql.errors import SparkRefused, UnknownName
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_what_would_draw_twice_or_has_no_type_is_refused(spark: SparkSession, pe
     for mechanism in ("oue(epsilon=1, domain=['Lima', 'Oslo'])", "olh(epsilon=1, domain=['a', 'b'], seeds='private')"):
         with pytest.raises(SparkRefused):
             ldp_spark.perturb(frame, {"city": mechanism}, out)
-    with pytest.raises(SourceRefused):
+    with pytest.raises(UnknownName):
         ldp_spark.perturb(frame, {"town": MECHANISMS["krr"]}, out)
     spark.sparkContext._conf.set("spark.speculation", "true")
     try:
