@@ -232,7 +232,6 @@ def test_a_failure_has_one_code_whatever_the_command(
         (["demo", "--page", "missing/page.html"], 1, "error[LDP523]: there can be no file missing/page.html"),
         (["export-sql", "-m", "city", "-o", "missing/city.sql"], 1, "its folder must exist"),
         (["perturb", "reports.parquet", "reports.parquet", "-c", "city", "-m", "city", "--replace"], 1, "somewhere else"),
-        (["perturb", "reports.parquet", "w.csv", "-c", "city", "-m", "krr(1, [1, 2])"], 3, "error[LDP304]"),
         (["plugins", "enable", "con"], 2, "did you mean 'coin'?"),
         (["plugins", "new", "Bad-Name"], 2, "small letters"),
     ],
