@@ -38,7 +38,7 @@ def figures(quick: bool) -> list[Figure]:
     return [
         *accuracy(1300 if quick else 5000),
         *unary_against_randomised_response(5 if quick else 20),
-        *([] if ratings is None else sparse(str(ratings), 2 if quick else 20)),
+        *([] if ratings is None else sparse(str(ratings), 2 if quick else 60)),
         *speed(100_000 if quick else 500_000),
         *piecewise(3 if quick else 10),
     ]
