@@ -38,7 +38,7 @@ def figures(quick: bool) -> list[Figure]:
     return [
         *accuracy(1300 if quick else 5000),
         *unary_against_randomised_response(5 if quick else 20),
-        *([] if ratings is None else sparse(str(ratings), 2 if quick else 20)),
+        *([] if ratings is None else sparse(str(ratings), 2 if quick else 60)),
         *speed(100_000 if quick else 500_000),
         *piecewise(3 if quick else 10),
     ]
@@ -204,7 +204,7 @@ def sparse(path: str, rounds: int) -> list[Figure]:
         for j, estimator in list(enumerate(estimators))[1:]:
             ratio = errors[:, j].mean(axis=0) / errors[:, 0].mean(axis=0)
             error = (errors[:, j] - ratio * errors[:, 0]).std(axis=0) / rounds**0.5 / errors[:, 0].mean(axis=0)
-            for what, value, doubt in zip(("frequencies", "means"), ratio, error, strict=True):
+            for what, value, doubt in zip(("frequencies", "means"), ratio.tolist(), error.tolist(), strict=True):
                 text = f"{where}: {estimator} / unbiased, mean squared error of {what} (+- {doubt:.3f})"
                 out.append(at_most(text, value, 0.9) if estimator == "ibu" else Figure(text, value))
         out.append(at_most(f"{where}: slowest estimate", slowest, 20.0, "s"))

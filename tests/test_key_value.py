@@ -230,16 +230,16 @@ def test_frequencies_and_sums_are_unbiased_with_the_variance_of_the_theory(name:
     assert (np.abs(sums.mean(axis=0)) <= Z * spread / np.sqrt(rounds) + 1e-3 * (name == "pckv_pm")).all()
 
 
+@pytest.mark.parametrize("estimator", ["inv", "ibu"])
 @pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", "pckv_pm"])
-def test_intervals_hold_the_truth_as_often_as_they_say(name: str) -> None:
+def test_intervals_hold_the_truth_as_often_as_they_say(name: str, estimator: str) -> None:
     """Misses at 95 % among 60 rounds x 8 intervals: even at 8 % each, a count above the bound has a chance below 1e-6."""
     keys, n, rounds = 4, 5000, 60
     mechanism = made(name, 1, list(range(keys)), padding=2, low=0, high=10)
-    estimator = registry().estimator("inv")
-    misses = 0
+    chosen, misses = registry().estimator(estimator), 0
     for _ in range(rounds):
         sets, held, values = people(n, keys, 2)
-        rows = estimate_key_value(mechanism, likelihood_of(mechanism, channel_of(mechanism).draw(sets)), estimator).rows()[0]
+        rows = estimate_key_value(mechanism, likelihood_of(mechanism, channel_of(mechanism).draw(sets)), chosen).rows()[0]
         at = dict(zip(ROW, rows.T, strict=True))
         truth, mean = held.mean(axis=0), 5 + 5 * values
         misses += int(((at["low"] > truth) | (at["high"] < truth)).sum())
@@ -539,9 +539,9 @@ def test_a_key_that_nobody_reports_has_an_honest_error() -> None:
 
 @pytest.mark.parametrize(("name", "rounds"), [("pckv_grr", 5), ("pckv_ue", 1)])
 def test_maximum_likelihood_beats_the_unbiased_estimate_on_sparse_ratings(name: str, rounds: int) -> None:
-    """Top 50 of 1,206 keys at epsilon 1: ratios are .003 for frequencies and .54 for means; with bits .34 and .79.
+    """Top 50 of 1,206 keys at epsilon 1: ratios are .004 for frequencies and .61 for means; with bits .35 and .90.
 
-    The last one varies by .07 from round to round, too much for a test; `benchmarks/key_value.py` takes twenty.
+    The last one is not tested, being 0.9 itself; `benchmarks/key_value.py` measures it in sixty rounds.
     """
     if not DATA.exists():
         pytest.skip("the e-commerce ratings are not here")
