@@ -131,6 +131,16 @@ def certificate(con: duckdb.DuckDBPyConnection, paper: Reproduction, figure: str
     )  # fmt: skip
 
 
+def refusal(con: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Return what a query answers that is refused."""
+    try:
+        con.execute(sql)
+    except duckdb.InvalidInputException as error:
+        message = str(error)
+        return message[message.index("[LDP") :].splitlines()[0] if "[LDP" in message else message
+    return "not refused"
+
+
 def boxes(rows: pl.DataFrame, x: str, y: str, colour: str, title: str = "") -> alt.Chart:
     """Draw one box for each ``colour`` at each ``x``: whiskers from the smallest to the largest."""
     return (
