@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 from duckdb import DuckDBPyConnection
-from reproduction import Finding, Reproduction, bars, boxes, certificate, frame, maps, people, perturbed, run, shared
+from reproduction import Finding, Reproduction, bars, boxes, certificate, frame, maps, names, people, perturbed, run, shared
 
 SQL = """\
 CREATE MACRO city() AS ldp.planar_geometric(1, 24, 16, side := 0.5);
@@ -184,11 +184,11 @@ def linear(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         )
 
 
-def san_francisco(con: DuckDBPyConnection) -> None:
-    """Load the check-ins of Gowalla as people in cells 0 .. 383."""
+def san_francisco(con: DuckDBPyConnection, named: bool = False) -> None:
+    """Load the check-ins of Gowalla as people in cells 0 .. 383, or in cells with names only."""
     path = shared("gowalla_sf_grid_24x16.csv")
     rows = con.read_csv(str(path)).pl().sort("cell")
-    people(con, rows["n"].to_list())
+    people(con, rows["n"].to_list(), named)
 
 
 def grid(mechanism: str, epsilon: float) -> str:
@@ -212,7 +212,7 @@ def noisy(con: DuckDBPyConnection) -> pl.DataFrame:
 def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """IX.B, fig. 8-9: planar geometric noise, epsilon 1 per km."""
     san_francisco(con)
-    runs = 100 if full else 30
+    runs = 100 if full else 21
     perturbed(con, grid("planar_geometric", 1), runs)
     inverted = {name: ESTIMATORS[name] for name in ("inv_n", "inv_p")}
     rows = pl.concat([noisy(con), distances(con, inverted | {"ibu": STOPPED}, tv=TV)])
@@ -271,7 +271,7 @@ def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         measured = {"tv": TV, "emd": EMD} if mechanism == "planar_geometric" else {"tv": TV}
         found = []
         for epsilon in epsilons:
-            perturbed(con, grid(mechanism, epsilon), 100 if full else 4)
+            perturbed(con, grid(mechanism, epsilon), 100 if full else 3)
             rows = distances(con, {"ibu": STOPPED, **{n: ESTIMATORS[n] for n in ("inv_n", "inv_p")}}, **measured)
             found.append(rows.with_columns(epsilon=pl.lit(float(epsilon))))
         rows = pl.concat(found)
@@ -301,10 +301,10 @@ def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 
 def k_rr(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """IX.D, fig. 12: k-RR on the same data."""
-    san_francisco(con)
+    san_francisco(con, named=True)
     found, order = [], ["ibu", "inv_p", "inv_n"]
     for epsilon in [10, 8, 6, 4, 2, 1] if full else [10, 6, 4, 2]:
-        perturbed(con, f"ldp.krr({epsilon}, range(384))", 100 if full else 4)
+        perturbed(con, f"ldp.krr({epsilon}, {names(384)})", 100 if full else 3)
         found.append(distances(con, ESTIMATORS, tv=TV, emd=EMD).with_columns(epsilon=pl.lit(float(epsilon))))
     rows = pl.concat(found)
     tv = by_epsilon(rows, "tv")

@@ -93,7 +93,9 @@ def shared(name: str) -> Path:
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Return a DuckDB connection with the functions on it."""
-    return ldpsql.connect()
+    con = ldpsql.connect()
+    con.execute("CREATE MACRO name_of(i) AS format('v{:04d}', i)")
+    return con
 
 
 def frame(con: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
@@ -101,11 +103,19 @@ def frame(con: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
     return con.sql(sql).pl()
 
 
-def people(con: duckdb.DuckDBPyConnection, counts: list[int]) -> None:
-    """Make the tables ``people`` (value 0, 1, ...) and ``truth`` (one row: p, the shares)."""
-    con.execute("CREATE OR REPLACE TABLE people AS SELECT i - 1 AS value FROM (SELECT unnest(?::BIGINT[]) AS n, "
-                "generate_subscripts(?::BIGINT[], 1) AS i), LATERAL range(n)", [counts, counts])  # fmt: skip
+def people(con: duckdb.DuckDBPyConnection, counts: list[int], named: bool = False) -> None:
+    """Make the tables ``people`` (value 0, 1, ... or, named, v0000, v0001, ...) and ``truth`` (one row: p, the shares).
+
+    Numbers in rising order are neighbours to an estimator; names are categories in no order.
+    """
+    con.execute(f"CREATE OR REPLACE TABLE people AS SELECT {'name_of(i - 1)' if named else 'i - 1'} AS value FROM "
+                "(SELECT unnest(?::BIGINT[]) AS n, generate_subscripts(?::BIGINT[], 1) AS i), LATERAL range(n)", [counts, counts])  # fmt: skip
     con.execute("CREATE OR REPLACE TABLE truth AS SELECT ?::DOUBLE[] AS p", [(np.array(counts) / sum(counts)).tolist()])
+
+
+def names(size: int) -> str:
+    """Return the SQL list of so many names."""
+    return f"list_transform(range({size}), lambda i: name_of(i))"
 
 
 def perturbed(con: duckdb.DuckDBPyConnection, mechanism: str, runs: int) -> None:
