@@ -57,9 +57,10 @@ def elastic(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:  
         }
         for name, sql in mechanisms.items():
             con.execute(f"SET VARIABLE m = {sql}")
+            table = frame(con, "SELECT value, report::BIGINT AS report, probability AS share FROM ldp.channel(getvariable('m')) "
+                               f"WHERE value IN ({lonely}, {crowded})")  # fmt: skip
             for place, value in (("lonely", lonely), ("crowded", crowded)):
-                rows = frame(con, "SELECT report::BIGINT AS value, probability AS share FROM ldp.channel(getvariable('m')) "
-                                  f"WHERE value = {value}")  # fmt: skip
+                rows = table.filter(pl.col("value") == value).select(value="report", share="share")
                 if epsilon == 1.2:
                     panels.append(rows.with_columns(panel=pl.lit(f"{name}, {place} cell")))
                 top = rows.sort("share")["value"][-1]

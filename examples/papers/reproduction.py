@@ -144,7 +144,7 @@ def certificate(con: duckdb.DuckDBPyConnection, paper: Reproduction, figure: str
 def refusal(con: duckdb.DuckDBPyConnection, sql: str) -> str:
     """Return what a query answers that is refused."""
     try:
-        con.execute(sql)
+        con.execute(sql).fetchall()
     except duckdb.InvalidInputException as error:
         message = str(error)
         return message[message.index("[LDP") :].splitlines()[0] if "[LDP" in message else message
