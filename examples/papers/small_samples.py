@@ -78,7 +78,8 @@ def simulated(con: DuckDBPyConnection, p: np.ndarray, users: tuple[int, int, int
          "value": np.random.default_rng().choice(k, len(level), p=p)}
     )  # fmt: skip
     con.register("drawn", drawn)
-    con.execute("CREATE OR REPLACE TABLE reports AS SELECT run, level, ldp.perturb_mixed(value, level, getvariable('m')) AS report "
+    con.execute("CREATE OR REPLACE TABLE reports AS SELECT run, level, ldp.perturb_mixed(name_of(value), level, getvariable('m')) "
+                "AS report "
                 "FROM drawn")  # fmt: skip
     con.execute("CREATE OR REPLACE TABLE truth AS SELECT ?::DOUBLE[] AS p", [p.tolist()])
 
