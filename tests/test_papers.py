@@ -76,7 +76,7 @@ RUNS = {"reports": (0.4559, 0.0013), "inv_n": (0.4985, 0.0192), "inv_p": (0.4956
 
 @needs("gowalla_sf_grid_24x16.csv")
 def test_figure_9_is_one_run_of_a_wide_spread(script: Any) -> None:
-    """The mean of twelve runs is off by RARE standard deviations once in 10^6; the paper's one run is looked up in the spread."""
+    """The mean of twelve runs is off by RARE standard deviations once in 10^6; the paper's run is looked up in the spread."""
     ibu, shared, runs = script("iterative_bayesian_update"), script("reproduction"), 12
     with shared.connect() as con:
         ibu.san_francisco(con)
@@ -158,8 +158,8 @@ def test_every_method_of_figure_4_runs_on_a_handful_of_people(script: Any) -> No
 def test_mixture_reduction_merges_names_and_not_numbers_in_order(script: Any) -> None:
     """As numbers, airports are neighbours: algorithm 3 finds no window to merge, and MR is EM. As names they are categories.
 
-    Three runs: the frequent tenth is less too low by MR than by EM, by 4.6 standard deviations of one run (ten runs), so the mean
-    has another sign once in 10^14 tests.
+    Three runs: the frequent tenth is less too low by MR than by EM, by 4.6 standard deviations of one run (ten runs), so the
+    mean has another sign once in 10^14 tests.
     """
     mixture, shared = script("mixture_reduction"), script("reproduction")
     with shared.connect() as con:

@@ -361,7 +361,7 @@ def rappor(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         paper.findings.append(
             Finding.checked(f"fig. 14, {name}", "the three estimators are nearly the same",
                             f"{listed(mean, list(ESTIMATORS))}; largest over smallest at most {spread:.2f}", spread <= 1.1,
-                            "" if spread <= 1.1 else "six shares are zero: normalising is worse than projecting or the likelihood")
+                            "" if spread <= 1.1 else "shares at or near zero: clipping and normalising is worse than projecting or the likelihood")
         )  # fmt: skip
         beyond(con, paper, f"fig. 14, {name}, epsilon {mean['epsilon'][-1]:g}", mean["ibu"][-1])
         paper.picture(f"Figure 14: {name}", "Total variation to the original.", boxes(rows, "epsilon", "tv", "estimator"))

@@ -75,7 +75,8 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return an HTML table."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    style = "<style>td, th { text-align: left; vertical-align: top; padding: 0 .8em .5em 0; font-size: 14px }</style>"
+    return f"{style}<table><tr>{head}</tr>{body}</table>"
 
 
 def shared(name: str) -> Path:
