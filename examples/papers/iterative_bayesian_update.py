@@ -87,7 +87,11 @@ def counter_examples(con: DuckDBPyConnection, paper: Reproduction, full: bool) -
     chart = (
         alt.Chart(surfaces)
         .mark_rect()
-        .encode(x="theta_1:O", y=alt.Y("theta_3:O", sort="descending"), color=alt.Color("log_likelihood:Q", title=None))
+        .encode(
+            x=alt.X("theta_1:O", axis=alt.Axis(labelOverlap=True)),
+            y=alt.Y("theta_3:O", sort="descending", axis=alt.Axis(labelOverlap=True)),
+            color=alt.Color("log_likelihood:Q", title=None),
+        )
         .properties(width=230, height=230)
         .facet(facet=alt.Facet("panel:N", title=None), columns=2)
         .resolve_scale(color="independent")

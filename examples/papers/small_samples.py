@@ -157,7 +157,8 @@ def compare(paper: Reproduction, figure: str, source: str, rows: pl.DataFrame, a
         paper.findings.append(
             Finding.checked(f"{figure}, {source}: {label}", "inversions not better than EM, projected far worse",
                             "norm and proj / EM: " + "; ".join(f"{a:.1f} and {b:.1f}" for a, b in ratios),
-                            all(a > 0.95 and b > a for a, b in ratios))
+                            all(a > 0.95 and b > a for a, b in ratios),
+                            "where N is very small, nearly equal shares are best, and the clipped inverse has them")
         )  # fmt: skip
     for name, why in MEANT.items():
         tried = {at: part for at, part in by.items() if name in part["method"]}
