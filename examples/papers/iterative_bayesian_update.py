@@ -18,7 +18,7 @@ CREATE TABLE reports AS SELECT run, ldp.perturb(cell, city()) AS cell FROM peopl
 SELECT run, ldp.ibu(cell, city()), ldp.inv_n(cell, city()), ldp.inv_p(cell, city()) FROM reports GROUP BY run;"""
 
 ESTIMATORS = {name: f"ldp.{name}_counts(counts, m())" for name in ("inv_n", "inv_p", "ibu")}
-STOPPED = "ldp.ibu_counts(counts, m(), stop := 600)"  # about where the paper's own stop left the Gowalla data
+STOPPED = "ldp.ibu_counts(counts, m(), stop := 600)"  # about where TV is least on the Gowalla data
 BEYOND = {
     "certified maximum": "ldp.ibu_counts(counts, m())",
     "ibu, held out": "ldp.ibu_counts(counts, m(), stop := 'held_out')",
@@ -223,7 +223,7 @@ def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     for name, published in PUBLISHED.items():
         ours = rows.filter(pl.col("estimator") == name)["tv"].to_numpy()
         away = (published - ours.mean()) / ours.std(ddof=1)
-        why = "after 600 steps, about where the paper stopped" if name == "ibu" else ""
+        why = "after 600 steps, about where TV is least; the paper does not say where it stopped" if name == "ibu" else ""
         paper.findings.append(
             Finding.checked(f"fig. 9, {name}", f"TV {published}",
                             f"TV {ours.mean():.4f}, {ours.min():.4f} to {ours.max():.4f} in {runs} runs: "
