@@ -227,13 +227,13 @@ def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         paper.findings.append(
             Finding.checked(f"fig. 9, {name}", f"TV {published}",
                             f"TV {ours.mean():.4f}, {ours.min():.4f} to {ours.max():.4f} in {runs} runs: "
-                            f"the paper's run is {away:+.1f} standard deviations from the mean", abs(away) <= WITHIN, why)
+                            f"the paper's run is {away:+.1f} standard deviations from the mean", abs(away) <= WITHIN, note=why)
         )  # fmt: skip
     inverses = [rows.filter(pl.col("estimator") == name)["tv"].mean() for name in inverted]
     paper.findings.append(
         Finding.checked("fig. 10a, epsilon 1", "TV of INV-N and INV-P almost identical",
                         f"mean TV {inverses[0]:.4f} and {inverses[1]:.4f}", abs(inverses[0] / inverses[1] - 1) < 0.1,
-                        "one run moves either by .02 to .03: the inverse of the channel amplifies the noise of few waves")
+                        note="one run moves either by .02 to .03: the inverse of the channel amplifies the noise of few waves")
     )  # fmt: skip
     paper.picture("Figure 9, repeated", f"Total variation to the original in {runs} runs, where the paper shows one.",
                   boxes(rows.with_columns(epsilon=pl.lit(1.0)), "epsilon", "tv", "estimator"))  # fmt: skip
@@ -285,7 +285,7 @@ def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
             name = f"{label}{'b' if column == 'emd' else 'a' if 'emd' in measured else ''}"
             paper.findings.append(
                 Finding.checked(f"{name}, {column.upper()}", "IBU is nearest, most of all at small epsilon", listed(mean, order),
-                                len(won) == len(epsilons), "IBU after 600 steps")
+                                len(won) == len(epsilons), note="IBU after 600 steps")
             )  # fmt: skip
             paper.picture(
                 f"{name}: {mechanism}", f"{column.upper()} to the original.", boxes(rows, "epsilon", column, "estimator")
@@ -365,7 +365,7 @@ def rappor(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         paper.findings.append(
             Finding.checked(f"fig. 14, {name}", "the three estimators are nearly the same",
                             f"{listed(mean, list(ESTIMATORS))}; largest over smallest at most {spread:.2f}", spread <= 1.1,
-                            "" if spread <= 1.1 else "shares at or near zero: clipping and normalising is worse than projecting or the likelihood")
+                            "shares at or near zero: clipping and normalising is worse than projecting or the likelihood")
         )  # fmt: skip
         beyond(con, paper, f"fig. 14, {name}, epsilon {mean['epsilon'][-1]:g}", mean["ibu"][-1])
         paper.picture(f"Figure 14: {name}", "Total variation to the original.", boxes(rows, "epsilon", "tv", "estimator"))

@@ -324,7 +324,7 @@ def by_mean(paper: Reproduction, source: str, rows: pl.DataFrame) -> None:
     paper.findings.append(
         Finding.checked(f"fig. 3, {source}, epsilon 1.5", "SR and PM unbiased, PM-EM and SW-EMS biased", f"bias and spread: {told}",
                         max(sure["SR"], sure["PM"]) < 4 < min(sure["PM-EM"], sure["SW-EMS"]),
-                        "biased: more than four standard errors from zero")
+                        note="biased: more than four standard errors from zero")
     )  # fmt: skip
     em, mr, plain = by["PM-EM"], by["PM-MR"], by["PM"]
     paper.findings.append(
@@ -432,7 +432,7 @@ def convergence(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> Non
                             f"within 2 % of that of the maximum after {level:,} steps" if level else
                             f"not within 2 % of that of the maximum after {steps[-1]:,} steps",
                             level is None if settled > steps[-1] else level is not None and settled / 10 <= level <= settled * 10,
-                            f"the least MAE was at {least['steps']:,} steps, {last / least['mae']:.2f} times less than at the maximum")
+                            note=f"the least MAE was at {least['steps']:,} steps, {last / least['mae']:.2f} times less than at the maximum")
         )  # fmt: skip
         told = frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m())) FROM counted")
         paper.findings.append(
@@ -521,7 +521,7 @@ def key_value(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         versus = (mean["pckv_pm, em_mr"] / mean["pckv_pm, ibu"]).to_list()
         paper.findings.append(
             Finding.checked(f"fig. 10, {label}", "MR better than EM", "MR / certified maximum: " + ", ".join(f"{r:.2f}" for r in versus),
-                            sum(versus) / len(versus) < 1, "on average over epsilon")
+                            sum(versus) / len(versus) < 1, note="on average over epsilon")
         )  # fmt: skip
         bayes = (mean["pckv_ue, empirical_bayes"] / mean["pckv_ue, unbiased"]).to_list()
         paper.findings.append(

@@ -76,7 +76,7 @@ def elastic(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:  
         Finding.checked("fig. 2a", "Blahut-Arimoto most likely reports a crowded place near a lonely one, nearer for larger epsilon",
                         f"{text} ({mine} in the lonely cell)",
                         all(n > mine for _, _, n in drawn_to) and drawn_to[0][1] >= drawn_to[-1][1],
-                        "a lonely cell of San Francisco; the paper plants an island in Paris")
+                        note="a lonely cell of San Francisco; the paper plants an island in Paris")
     )  # fmt: skip
     stays = all(moved["planar Laplace", place, e] == 0 for place in ("lonely", "crowded") for e in (1.2, 1.6, 2))
     paper.findings.append(
@@ -167,7 +167,7 @@ def cycles(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         worst = max(abs(a / b - 1) for a, b in zip(ours, published, strict=True))
         paper.findings.append(
             Finding.checked(f"table 3, beta {beta}", ", ".join(f"{d:.3f}" for d in published), ", ".join(f"{d:.3f}" for d in ours),
-                            worst <= (WITHIN if full else 2 * WITHIN), f"largest deviation {worst:.1%}, {rounds} rounds")
+                            worst <= (WITHIN if full else 2 * WITHIN), note=f"largest deviation {worst:.1%}, rounds: {rounds}")
         )  # fmt: skip
         for name, values in (("here", ours), ("paper", published)):
             found += [{"cycle": i + 1, "EMD": d, "line": f"beta {beta}, {name}"} for i, d in enumerate(values)]
@@ -183,7 +183,7 @@ def cycles(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     )
     paper.picture("Figure 7: the last estimates", "Shares of the cells.", maps(pl.concat(panels), 24))
     for label in ("table 2", "fig. 7a, 7b and 8"):
-        paper.findings.append(Finding(label, "Paris", "not run", "differs", "the check-ins of Paris are not at hand"))
+        paper.findings.append(Finding(label, "Paris", "", "not run", "the check-ins of Paris are not at hand"))
 
 
 def after(con: DuckDBPyConnection, paper: Reproduction, figure: str, published: float) -> None:

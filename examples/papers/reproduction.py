@@ -25,18 +25,18 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure of the paper beside ours; ``why`` where they differ, and what it shows where the paper has none."""
+    """One figure of the paper beside ours; ``why`` they differ, or what ours shows."""
 
     figure: str
     paper: str
     ours: str
-    verdict: Literal["agrees", "differs", "beyond the paper"]
+    verdict: Literal["agrees", "differs", "not run", "beyond the paper"]
     why: str = ""
 
     @classmethod
-    def checked(cls, figure: str, paper: str, ours: str, agrees: bool, why: str = "") -> Finding:
-        """Say whether a claim of the paper holds here."""
-        return cls(figure, paper, ours, "agrees" if agrees else "differs", why)
+    def checked(cls, figure: str, paper: str, ours: str, agrees: bool, why: str = "", note: str = "") -> Finding:
+        """Say whether a claim of the paper holds here: ``why`` if it does not, and in any case a ``note``."""
+        return cls(figure, paper, ours, "agrees" if agrees else "differs", note if agrees else why or note)
 
 
 @dataclass
@@ -74,7 +74,9 @@ def agreement(findings: Sequence[Finding]) -> str:
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return an HTML table."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{'' if cell is None else escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
     style = "<style>td, th { text-align: left; vertical-align: top; padding: 0 .8em .5em 0; font-size: 14px }</style>"
     return f"{style}<table><tr>{head}</tr>{body}</table>"
 

@@ -151,7 +151,7 @@ def compare(paper: Reproduction, figure: str, source: str, rows: pl.DataFrame, a
         agrees = next(iter(found.values()))[1] < -3 and max(away for _, away in found.values()) < 3
         paper.findings.append(
             Finding.checked(f"{figure}, {source}: {label}", "Proposal below EM, above all at small N4 or N",
-                            f"Proposal / EM (standard errors of the difference) {text}", agrees, "" if agrees else WHY_NOT[label])
+                            f"Proposal / EM (standard errors of the difference) {text}", agrees, WHY_NOT[label])
         )  # fmt: skip
         ratios = [_over_em(part, measure, "MatInv norm", "MatInv proj") for part in by.values()]
         paper.findings.append(
@@ -237,7 +237,7 @@ def strict(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
             paper.findings.append(
                 Finding.checked(f"fig. 7, {source}, N4 = {n4}: MSE", "only slightly less, or no less, than with N1 = 500",
                                 "N1 20,000 / 500: " + ", ".join(f"{name} {value:.2f}" for name, value in ratio.items()),
-                                all(0.7 < value < 1.4 for value in ratio.values()), "forty times as many reports")
+                                all(0.7 < value < 1.4 for value in ratio.values()), note="forty times as many reports")
             )  # fmt: skip
 
 
