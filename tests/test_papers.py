@@ -156,7 +156,7 @@ def test_every_method_of_figure_4_runs_on_a_handful_of_people(script: Any) -> No
 
 
 def test_mixture_reduction_merges_names_and_not_numbers_in_order(script: Any) -> None:
-    """As numbers, airports are neighbours: algorithm 3 finds no window to merge, and MR is EM. As names they are categories.
+    """As numbers, airports are neighbours, of which algorithm 3 merges windows. As names they are categories.
 
     Three runs: the frequent tenth is less too low by MR than by EM, by 4.6 standard deviations of one run (ten runs), so the
     mean has another sign once in 10^14 tests.
