@@ -166,6 +166,13 @@ def test_reduction_keeps_at_least_its_share_of_the_values() -> None:
     assert len(np.unique(found.round(12))) >= 10
 
 
+def test_reduction_of_numbers_goes_on_to_a_narrower_window_where_none_so_wide_is_small() -> None:
+    op = line(16, 1.5)
+    theta = np.repeat([1e-6, 1.0], [4, 12])[None] / 12.0
+    found = fitted("em_mr", Likelihood(op, np.rint(op.forward(theta / theta.sum()) * 1e6), layout=(16,)))[0]
+    assert len(np.unique(found[:4].round(12))) == 1  # any eight of them hold a third of all at least
+
+
 def test_empirical_bayes_of_equal_shares_finds_them_equal() -> None:
     op = krr(1.0, 100)
     found = fitted("empirical_bayes", Likelihood(op, np.full((1, 100), 1000.0)))

@@ -25,18 +25,18 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure of the paper beside ours; ``why`` where they differ, and what it shows where the paper has none."""
+    """One figure of the paper beside ours; ``why`` they differ, or what ours shows."""
 
     figure: str
     paper: str
     ours: str
-    verdict: Literal["agrees", "differs", "beyond the paper"]
+    verdict: Literal["agrees", "differs", "not run", "beyond the paper"]
     why: str = ""
 
     @classmethod
-    def checked(cls, figure: str, paper: str, ours: str, agrees: bool, why: str = "") -> Finding:
-        """Say whether a claim of the paper holds here."""
-        return cls(figure, paper, ours, "agrees" if agrees else "differs", why)
+    def checked(cls, figure: str, paper: str, ours: str, agrees: bool, why: str = "", note: str = "") -> Finding:
+        """Say whether a claim of the paper holds here: ``why`` if it does not, and in any case a ``note``."""
+        return cls(figure, paper, ours, "agrees" if agrees else "differs", note if agrees else why or note)
 
 
 @dataclass
@@ -53,6 +53,10 @@ class Reproduction:
         """Add a picture."""
         self.sections.append(figures.Section(title, text, figures.to_svg(chart)))
 
+    def table(self, title: str, text: str, rows: pl.DataFrame) -> None:
+        """Add a table."""
+        self.sections.append(figures.Section(title, text, html_table(rows.columns, rows.rows())))
+
     def write(self, folder: Path) -> Path:
         """Write the page, the table of agreement first."""
         table = figures.Section("Figure by figure", "What the paper reports and what was found here.", agreement(self.findings))
@@ -63,10 +67,18 @@ class Reproduction:
 
 def agreement(findings: Sequence[Finding]) -> str:
     """Return the findings as an HTML table."""
-    head = "".join(f"<th>{name}</th>" for name in ("figure", "paper", "here", "verdict", "why"))
-    rows = [[f.figure, f.paper, f.ours, f.verdict, f.why] for f in findings]
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    rows = [(f.figure, f.paper, f.ours, f.verdict, f.why) for f in findings]
+    return html_table(("figure", "paper", "here", "verdict", "why"), rows)
+
+
+def html_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return an HTML table."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{'' if cell is None else escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    style = "<style>td, th { text-align: left; vertical-align: top; padding: 0 .8em .5em 0; font-size: 14px }</style>"
+    return f"{style}<table><tr>{head}</tr>{body}</table>"
 
 
 def shared(name: str) -> Path:
@@ -84,7 +96,9 @@ def shared(name: str) -> Path:
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Return a DuckDB connection with the functions on it."""
-    return ldpsql.connect()
+    con = ldpsql.connect()
+    con.execute("CREATE MACRO name_of(i) AS format('v{:04d}', i)")
+    return con
 
 
 def frame(con: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
@@ -92,11 +106,19 @@ def frame(con: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
     return con.sql(sql).pl()
 
 
-def people(con: duckdb.DuckDBPyConnection, counts: list[int]) -> None:
-    """Make the tables ``people`` (value 0, 1, ...) and ``truth`` (one row: p, the shares)."""
-    con.execute("CREATE OR REPLACE TABLE people AS SELECT i - 1 AS value FROM (SELECT unnest(?::BIGINT[]) AS n, "
-                "generate_subscripts(?::BIGINT[], 1) AS i), LATERAL range(n)", [counts, counts])  # fmt: skip
+def people(con: duckdb.DuckDBPyConnection, counts: list[int], named: bool = False) -> None:
+    """Make the tables ``people`` (value 0, 1, ... or, named, v0000, v0001, ...) and ``truth`` (one row: p, the shares).
+
+    Numbers in rising order are neighbours to an estimator; names are categories in no order.
+    """
+    con.execute(f"CREATE OR REPLACE TABLE people AS SELECT {'name_of(i - 1)' if named else 'i - 1'} AS value FROM "
+                "(SELECT unnest(?::BIGINT[]) AS n, generate_subscripts(?::BIGINT[], 1) AS i), LATERAL range(n)", [counts, counts])  # fmt: skip
     con.execute("CREATE OR REPLACE TABLE truth AS SELECT ?::DOUBLE[] AS p", [(np.array(counts) / sum(counts)).tolist()])
+
+
+def names(size: int) -> str:
+    """Return the SQL list of so many names."""
+    return f"list_transform(range({size}), lambda i: name_of(i))"
 
 
 def perturbed(con: duckdb.DuckDBPyConnection, mechanism: str, runs: int) -> None:
@@ -106,6 +128,30 @@ def perturbed(con: duckdb.DuckDBPyConnection, mechanism: str, runs: int) -> None
         "CREATE OR REPLACE TABLE counted AS SELECT run, ldp.counts(report) AS counts FROM "
         f"(SELECT run, ldp.perturb(value, m()) AS report FROM people, range({runs}) t(run)) GROUP BY run"
     )
+
+
+def certificate(con: duckdb.DuckDBPyConnection, paper: Reproduction, figure: str, found: str = "") -> None:
+    """Tell what ldp.diagnose certifies of the maximum for the first run of ``counted``, and of 100 steps of IBU."""
+    gaps = [
+        frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m(), estimator := "
+                   f"'{estimator}')), list_sum(map_values(counts))::DOUBLE AS n FROM counted WHERE run = 0").row(0, named=True)
+        for estimator in ("ibu", "ibu(stop=100)")
+    ]  # fmt: skip
+    best, early = (told["gap"] * told["n"] for told in gaps)
+    paper.findings.append(
+        Finding(figure, "none", f"{found}at most {best:.1e} of log-likelihood missing, unique: {gaps[0]['unique']}; after 100 steps "
+                f"at most {early:.1e}", "beyond the paper", "n times the gap bounds what any distribution could still gain")
+    )  # fmt: skip
+
+
+def refusal(con: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Return what a query answers that is refused."""
+    try:
+        con.execute(sql).fetchall()
+    except duckdb.InvalidInputException as error:
+        message = str(error)
+        return message[message.index("[LDP") :].splitlines()[0] if "[LDP" in message else message
+    return "not refused"
 
 
 def boxes(rows: pl.DataFrame, x: str, y: str, colour: str, title: str = "") -> alt.Chart:

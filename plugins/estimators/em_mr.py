@@ -54,9 +54,11 @@ class EmMr(IterativeEstimator):
                 smaller = merge_window(block, fit.theta[0], small, min(window, room))
             else:
                 smaller = merge_smallest(block, fit.theta[0], small, room)
+            if smaller.max() == block.max():  # nothing small enough; a narrower window may be
+                continue
             new = self._fitted(one, smaller)
             steps, found = steps + new.iterations, bic(one, smaller, new.theta)
-            if len(new.theta[0]) == len(fit.theta[0]) or found > criterion:
+            if found > criterion:
                 break
             block, fit, criterion = smaller, new, found
         return Fit.plain(spread(fit.theta, block), Status.REGULARISED, steps)
