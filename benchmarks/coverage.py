@@ -8,6 +8,7 @@ Wilson's interval itself is there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -85,7 +86,7 @@ def covered(mechanism: Mechanism, n: int, repeats: int, name: str, drawn: list[L
         held_shares, held_numbers = held(found)
         shares, error = shares + held_shares, error + found.intervals.std_error.sum(axis=0) / repeats
         numbers = {what: number + held_numbers[what] for what, number in numbers.items()}
-    label = f"{str(mechanism).split(', domain')[0]}, n={n:,}, {name}"
+    label = f"{shown(mechanism)}, n={n:,}, {name}"
     out = [*judged_shares(label, shares / repeats, error, n, repeats, both_sided=name in BOTH_SIDED)]
     if name == "ibu":  # the intervals of numbers are the same whatever the estimator is
         least = float(binom.ppf(CHANCE, repeats, 0.93)) / repeats
@@ -93,16 +94,21 @@ def covered(mechanism: Mechanism, n: int, repeats: int, name: str, drawn: list[L
     return out
 
 
+def shown(mechanism: Mechanism) -> str:
+    """Return a mechanism without its domain."""
+    return re.sub(r", domain=\[.*?\]", "", str(mechanism))
+
+
 def judged_shares(label: str, held: Floats, error: Floats, n: int, repeats: int, *, both_sided: bool) -> Iterator[Figure]:
     """Yield the least coverage of any share and the largest of a share above two standard errors, and their bounds."""
     small = (n < SMALL) & (2 * error > TRUTH)
     least = binom.ppf(CHANCE, repeats, np.where(small, 0.90, 0.93)) / repeats
     worst = int((held - least).argmin())
-    yield at_least(f"{label}: least coverage of a share", held[worst], float(least[worst]), "")
+    yield at_least(f"{label}: least coverage of a share", float(held[worst]), float(least[worst]), "")
     clear = 2 * error < TRUTH
     if both_sided and clear.any():
         most = float(binom.isf(CHANCE, repeats, 0.975)) / repeats
-        yield at_most(f"{label}: largest coverage of a clear share", held[clear].max(), most, "")
+        yield at_most(f"{label}: largest coverage of a clear share", float(held[clear].max()), most, "")
 
 
 def figures(quick: bool) -> list[Figure]:
