@@ -34,7 +34,7 @@ SOURCES = {
 PUBLISHED = ("inv_p", "base_cut", "iiw")
 SLOW = ("corrected_em", "ibu(stop='paper', tolerance={})", "ems(stop='paper', tolerance={})", "em_mr(tolerance={})")
 OURS = ("ibu", "pool", "empirical_bayes")
-REPEATS, FEW = 30, 3  # samples of each workload, and those that `SLOW` see
+REPEATS, FEW = 30, 2  # samples of each workload, and those that `SLOW` see
 WORST, MEAN = 1.03, 0.8  # asked of best
 ORACLE = "all shares known, but not whose"
 DRAW = np.random.default_rng(20130101)
@@ -158,9 +158,9 @@ def real() -> Iterator[Workload]:
         yield from categorical("military, 300 groups", normalised(np.sort(seen)[::-1][:300]), (300_000,), (1.0, 2.0))
     if file := public_file("irs2013_agi_sample.parquet"):
         income = np.asarray(pq.read_table(file)["a02650_capped"].to_numpy(), dtype=np.float64)
-        truth = normalised(np.histogram(income, 256)[0].astype(float))
+        truth = normalised(np.histogram(income, 128)[0].astype(float))
         for kind in ("square_wave", "piecewise"):
-            text = f"{kind}(epsilon=1, low=0, high=1, bins=256)"
+            text = f"{kind}(epsilon=1, low=0, high=1, bins=128)"
             yield Workload(f"income, {kind}, epsilon=1", truth, len(income), text, 1.0)
     if file := public_file("gowalla_sf_grid_24x16.csv"):
         with file.open(encoding="utf-8") as lines:
