@@ -210,7 +210,8 @@ def figures(quick: bool) -> list[Figure]:
     rows |= {workload.name: workload.errors(repeats) for workload in real()}
     for name in dict.fromkeys(name for row in rows.values() for name in row):
         held = {what: row for what, row in rows.items() if name in row}
-        found.append(Figure(f"{name} / best published: mean of {len(held)} workloads", mean_ratio(held, name)))
+        shown = name.replace(", tolerance={}", "").replace("(tolerance={})", "")
+        found.append(Figure(f"{shown} / best published: mean of {len(held)} workloads", mean_ratio(held, name)))
     for what, row in rows.items():
         found.append(at_most(f"best / best published: {what}", ratio(row, "best"), WORST))
         if ORACLE in row:
