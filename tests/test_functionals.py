@@ -63,7 +63,7 @@ def one(con: DuckDBPyConnection, sql: str) -> Any:
 # --- coverage ---
 
 
-def estimates_of_sets(spec: Mechanism, repeats: int) -> Estimates:
+def estimates_of_sets(spec: Mechanism, repeats: int, n: int = N) -> Estimates:
     """Estimate from all the sets of eight values there are, drawn as often as the channel says."""
     channel = certify(spec).channel
     assert isinstance(channel, SetChannel)
@@ -71,7 +71,7 @@ def estimates_of_sets(spec: Mechanism, repeats: int) -> Estimates:
     inside = channel.supports(words)
     chances = [np.where(inside, hit, 1 - hit) for hit in (float(channel.miss), float(channel.hit))]
     table = np.array([np.delete(chances[0], x, axis=1).prod(axis=1) * chances[1][:, x] for x in range(8)])
-    counts = RNG.multinomial(N, TRUTH @ table, repeats).astype(np.float64)
+    counts = RNG.multinomial(n, TRUTH @ table, repeats).astype(np.float64)
     return estimate_likelihood(spec, Likelihood(SupportOperator(channel, packed(channel, words)), counts), ibu())
 
 
@@ -92,6 +92,15 @@ def test_intervals_of_numbers_cover_them(spec: str) -> None:
         assert covered >= LEAST, (functional, covered)
         if functional in (Mean(), RangeShare(2, 4)):  # an interval that always covers says nothing
             assert covered <= 398, functional  # of 400 at .95, more has probability 3e-8
+
+
+@pytest.mark.parametrize("spec", [f"oue(2, {EIGHT})", f"oue(4, {EIGHT})"])
+def test_intervals_of_numbers_cover_them_where_few_sets_were_reported(spec: str) -> None:
+    found = estimates_of_sets(mechanism(spec), REPEATS, 200)
+    for functional in (Mean(), RangeShare(None, 3), Quantile(0.5)):
+        told, truth = functional.measure(found), true_value(functional)
+        covered = int(((told.low <= truth + 1e-9) & (truth - 1e-9 <= told.high)).sum())
+        assert covered >= LEAST, (functional, covered)
 
 
 def test_simultaneous_intervals_hold_all_together_and_are_wider_on_both_sides() -> None:

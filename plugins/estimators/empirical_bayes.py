@@ -79,9 +79,17 @@ def quantiles(shares: Floats, weights: Floats) -> Floats:
     low, high = 0.0, 1.0
     for _ in range(40):
         level = (low + high) / 2.0
-        total = sum(float(np.interp(level, column, shares)) for column in middle.T)
-        low, high = (low, level) if total > 1.0 else (level, high)
-    return np.array([np.interp(high, column, shares) for column in middle.T])
+        low, high = (low, level) if read_at(level, shares, middle).sum() > 1.0 else (level, high)
+    return read_at(high, shares, middle)
+
+
+def read_at(level: float, shares: Floats, middle: Floats) -> Floats:
+    """Return the share at which each rising column of ``middle`` reaches the level, interpolated."""
+    after = np.clip((middle <= level).sum(axis=0), 1, len(shares) - 1)
+    each = np.arange(middle.shape[1])
+    below, above = middle[after - 1, each], middle[after, each]
+    part = np.clip((level - below) / np.maximum(above - below, 1e-300), 0.0, 1.0)
+    return np.asarray(shares[after - 1] + part * (shares[after] - shares[after - 1]))
 
 
 def atoms(v: Floats, error: Floats) -> Floats:
