@@ -14,12 +14,15 @@ def figures(quick: bool) -> list[Figure]:
     con = ldpsql.connect()
     con.execute("CREATE MACRO m() AS ldp.krr(1.0, range(100))")
     con.execute("CREATE TABLE people AS SELECT range % 100 AS x FROM range(10_000_000)")
-    plain, perturbed = in_turns(
-        partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT x FROM people"),
-        partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.perturb(x, m()) AS x FROM people"),
-    )
+    copy = partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT x FROM people")
+    perturb = partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.perturb(x, m()) AS x FROM people")
+    plain, perturbed = in_turns(copy, perturb)
+    con.execute("SET threads = 1")
+    (alone,) = in_turns(perturb)
+    con.execute("RESET threads")
     found = [
         at_least("ldp.perturb, 10 M rows into a table", 10 / perturbed, 10, "M rows/s"),
+        at_least("ldp.perturb, 10 M rows into a table, SET threads = 1", 10 / alone, 10, "M rows/s"),
         Figure("ldp.perturb against copying the column", perturbed / plain),
     ]
     con.execute(
