@@ -15,23 +15,12 @@ from ldpsql.errors import ImpossibleReport
 Floats: TypeAlias = NDArray[np.float64]
 
 
-class WordReports(ABC):
-    """Reports made of unsigned 64-bit words; ``type`` is that of a column of them."""
-
-    type: ClassVar[pa.DataType]
+class FormedReports(ABC):
+    """Reports in another form than a list of values."""
 
     @abstractmethod
     def to_arrow(self, drawn: Drawn) -> pa.Array:
         """Return draws of the channel as a column."""
-
-    @abstractmethod
-    def read(self, column: pa.Array) -> Weights:
-        """Return the words of a column without NULLs, shape ``(rows, words)``.
-
-        Raises:
-            ImpossibleReport: where the column cannot hold such reports.
-
-        """
 
     @abstractmethod
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
@@ -47,8 +36,23 @@ class WordReports(ABC):
         """Return one report, given as a number, as text."""
 
 
-class NumberedReports(ABC):
-    """Reports that are few enough to be numbered, in another form than a list of values: they are drawn as positions."""
+class WordReports(FormedReports):
+    """Reports made of unsigned 64-bit words; ``type`` is that of a column of them."""
+
+    type: ClassVar[pa.DataType]
+
+    @abstractmethod
+    def read(self, column: pa.Array) -> Weights:
+        """Return the words of a column without NULLs, shape ``(rows, words)``.
+
+        Raises:
+            ImpossibleReport: where the column cannot hold such reports.
+
+        """
+
+
+class NumberedReports(FormedReports):
+    """Reports that are few enough to be numbered: they are drawn as positions."""
 
     @property
     @abstractmethod
@@ -59,10 +63,6 @@ class NumberedReports(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return draws of the channel as a column."""
-
-    @abstractmethod
     def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
         """Count the reports of each group, shape (groups, reports): each row of the column ``numbers`` times.
 
@@ -70,19 +70,6 @@ class NumberedReports(ABC):
             ImpossibleReport: where the column cannot hold such reports.
 
         """
-
-    @abstractmethod
-    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which rows hold a report.
-
-        Raises:
-            ImpossibleReport: where the column's type cannot hold reports.
-
-        """
-
-    @abstractmethod
-    def text(self, report: int) -> str:
-        """Return one report, given by its number, as text."""
 
 
 def counted(cells: NDArray[np.int64], numbers: Floats, groups: int, outputs: int) -> Floats:
