@@ -446,10 +446,11 @@ def test_options_of_the_command_that_do_not_belong_together_are_refused(tmp_path
         {"column": ["a"], "mechanism": [CITY], "append": True},
         {"column": ["a"], "mechanism": [CITY], "table": True, "partition_by": ["a"]},
         {"column": ["a"], "mechanism": [CITY], "dataset": "people"},
-        {"column": ["a"], "mechanism": [CITY], "database": str(tmp_path / "nothing.duckdb")},
     ):
         with pytest.raises(InvalidParameter):
             perturb_command("in.parquet", "out.parquet", **options)
+    with pytest.raises(SourceRefused):
+        perturb_command("in.parquet", "out.parquet", ["a"], [CITY], database=str(tmp_path / "nothing.duckdb"))
 
 
 def test_control_c_ends_the_command_with_130_and_leaves_nothing(db: DuckDBPyConnection, tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_a_failure_has_one_code_whatever_the_command(
     [
         (["estimate", "reports.parquet", "-c", "cty", "-m", "city"], 2, "did you mean 'city'?"),
         (["estimate", "reports.parquet", "-c", "city", "-m", "cty"], 2, "did you mean 'city'?"),
-        (["estimate", "t", "-d", "no.duckdb", "-c", "city", "-m", "city"], 2, "--database takes a DuckDB file"),
+        (["estimate", "t", "-d", "no.duckdb", "-c", "city", "-m", "city"], 5, "--database takes a DuckDB file"),
         (["estimate", "reports.parquet", "-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])"], 5, "error[LDP401]"),
         (["report", "reports.parquet", "-c", "city", "-m", "city", "-o", "page.pdf"], 2, ".html, .svg or .png"),
         (["plan", "-n", "100"], 2, "--values"),

@@ -19,7 +19,7 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
     """Open a database for reading, or one in memory, with the functions attached.
 
     Raises:
-        InvalidParameter: where there is none.
+        SourceRefused: where there is none.
 
     """
     import ldpsql
@@ -33,13 +33,13 @@ def existing(database: str) -> str:
     """Return the name of a database that is there.
 
     Raises:
-        InvalidParameter: where there is no such file: DuckDB would make one.
+        SourceRefused: where there is no such file: DuckDB would make one.
 
     """
-    from ldpsql.errors import InvalidParameter
+    from ldpsql.errors import SourceRefused
 
     if database != ":memory:" and not Path(database).is_file():
-        raise InvalidParameter(
+        raise SourceRefused(
             "there is no database of this name", "--database takes a DuckDB file; a new one is made by ldpsql sql NAME"
         )
     return database
