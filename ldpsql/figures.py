@@ -142,12 +142,18 @@ def plan_chart(rows: pl.DataFrame) -> alt.Chart:
 
 def to_svg(chart: Any) -> str:
     """Return a chart as SVG text; nothing is fetched."""
-    return str(vl_convert.vegalite_to_svg(chart.to_json()))
+    return str(vl_convert.vegalite_to_svg(_specification(chart)))
 
 
 def to_png(chart: Any) -> bytes:
     """Return a chart as a PNG at twice the screen's resolution; nothing is fetched."""
-    return bytes(vl_convert.vegalite_to_png(chart.to_json(), scale=2))
+    return bytes(vl_convert.vegalite_to_png(_specification(chart), scale=2))
+
+
+def _specification(chart: Any) -> str:
+    """Return what a chart is made of, all rows included: Altair's limit is for what a browser is to draw."""
+    with alt.data_transformers.disable_max_rows():
+        return str(chart.to_json())
 
 
 def page(title: str, lead: str, sql: str, sections: Sequence[Section]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -73,3 +74,9 @@ def test_an_estimate_shows_itself_in_a_notebook_as_a_table_with_a_chart() -> Non
     assert "<script>" not in shown
     many = ldpsql.estimate(list(range(300)) * 10, f"krr(epsilon=8, domain={list(range(300))})")._repr_html_()
     assert "100 more values" in many
+
+
+def test_a_picture_of_many_rows_is_drawn() -> None:
+    alt, figures = pytest.importorskip("altair"), pytest.importorskip("ldpsql.figures")
+    many = pl.DataFrame({"x": range(6000)})
+    assert figures.to_svg(alt.Chart(many).mark_point().encode(x="x:Q")).count('aria-roledescription="point"') == 6000
