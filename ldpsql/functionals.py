@@ -173,12 +173,10 @@ def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 
 def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
     """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
-    likelihood, op = found.likelihood, found.likelihood.operator
-    if op.few(likelihood.n):
-        centre, variance = op.inverted_functionals(likelihood.shares, c)
-    else:
-        centre, variance = op.functionals(likelihood.shares, likeliest(likelihood, found.fit), c)
-    return centre, np.sqrt(np.maximum(variance, 0.0) / likelihood.n[:, None])
+    likelihood = found.likelihood
+    theta = likeliest(likelihood, found.fit)
+    centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
+    return centre, np.sqrt(np.maximum(variance, 0.0))
 
 
 def _first(holds: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import Interrupted
 from ldpsql.solver.limits import Limits
+
+_HANDED_ON = re.compile(rf"Python exception.*(KeyboardInterrupt:?|\[{Interrupted.code}\] interrupted\.)\s*\Z", re.DOTALL)
 
 
 def interrupt(con: DuckDBPyConnection) -> None:
@@ -24,9 +27,8 @@ def interrupt(con: DuckDBPyConnection) -> None:
 
 def interrupted(error: BaseException) -> bool:
     """Tell whether an error says that something was stopped: Arrow and DuckDB hand Ctrl-C on as errors of their own."""
-    told = str(error)
     ours = isinstance(error, KeyboardInterrupt | Interrupted | duckdb.InterruptException)
-    return ours or told == "Query interrupted" or "KeyboardInterrupt" in told or f"[{Interrupted.code}]" in told
+    return ours or str(error) == "Query interrupted" or _HANDED_ON.search(str(error)) is not None
 
 
 @contextmanager

@@ -25,6 +25,17 @@ def con() -> DuckDBPyConnection:
     return con
 
 
+def test_a_statement_that_speaks_of_interrupts_was_not_interrupted(con: DuckDBPyConnection) -> None:
+    for sql in (
+        "SELECT KeyboardInterrupt",
+        "SELECT 'Python exception: KeyboardInterrupt'::INTEGER",
+        "SELECT error('[LDP904] x')",
+    ):
+        with pytest.raises(duckdb.Error) as refused:
+            con.execute(sql)
+        assert not interrupted(refused.value)
+
+
 def goes_on(con: DuckDBPyConnection) -> None:
     assert con.execute("SELECT len(ldp.ibu(x, ldp.krr(1, range(50)), misfit := 'allow')) FROM r").fetchall() == [(50,)]
 

@@ -92,10 +92,10 @@ def test_k_rr_of_several_epsilons_in_closed_form_is_the_stack_of_its_levels() ->
     assert likelihood.gap(theta) == pytest.approx(0, abs=1e-10)
     c = RNG.random((5, 4))
     for one, other in (
-        (closed.functionals(shares, theta, c), stack.functionals(shares, theta, c)),
+        (closed.functionals(shares, likelihood.n, theta, c), stack.functionals(shares, likelihood.n, theta, c)),
         (
             closed.interval(shares, likelihood.n, theta, 2.0)[:1],
-            (np.sqrt(stack.functionals(shares, theta, np.eye(5))[1] / 1000),),
+            (np.sqrt(stack.functionals(shares, likelihood.n, theta, np.eye(5))[1]),),
         ),
         ((closed.invert(shares), closed.matrix()), (stack.invert(shares), stack.matrix())),
         ((closed.scatter(theta),), (stack.scatter(theta),)),

@@ -32,6 +32,7 @@ from ldpsql.solver.objective import Point
 from ldpsql.solver.squarem import squarem_step
 from ldpsql.solver.uniqueness import unique
 
+ONE = np.ones(1)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
 
 
@@ -218,7 +219,7 @@ def same_errors(op: Operator, table: Floats, counts: Floats) -> None:
     c = RNG.random((op.inputs, 2))
     for mine, theirs in (
         (op.interval(own.shares, own.n, theta, 2.0), dense.operator.interval(dense.shares, dense.n, theta, 2.0)),
-        (op.functionals(own.shares, theta, c), dense.operator.functionals(dense.shares, theta, c)),
+        (op.functionals(own.shares, ONE, theta, c), dense.operator.functionals(dense.shares, ONE, theta, c)),
     ):
         for a, b in zip(mine, theirs, strict=True):
             assert a == pytest.approx(b, rel=1e-5, abs=1e-7)
@@ -313,7 +314,7 @@ def test_k_rr_with_several_epsilons_has_a_closed_form_that_the_solver_agrees_wit
         assert likelihood.log_likelihood(theta)[0] >= solved.log_likelihood(other)[0] - 1e-9 * n
         assert isinstance(op, StackOperator)
         c = RNG.random((size, 2))
-        mine, theirs = (each.functionals(likelihood.shares, other, c) for each in (op, solved.operator))
+        mine, theirs = (each.functionals(likelihood.shares, ONE, other, c) for each in (op, solved.operator))
         for a, b in zip(mine, theirs, strict=True):
             assert a == pytest.approx(b, rel=1e-5, abs=1e-7)
 

@@ -194,8 +194,8 @@ class Operator(ABC):
         inverse, unknown = tangent_inverse(self.information(theta, shares))
         return np.where(unknown[:, None] | unknown, np.inf, inverse)
 
-    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return the debiased c'theta and n times its variance c'Vc; V and the debiasing are those of `interval`.
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and its variance c'Vc/n; V and the debiasing are those of `interval`.
 
         ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have
         shape (groups, m). A functional that the reports say nothing about has an infinite variance.
@@ -206,35 +206,7 @@ class Operator(ABC):
         for i in range(len(theta)):
             moved, unknown = tangent_solve(self.information(theta[i], shares[i]), each[i])
             centre[i] = theta[i] @ each[i] + gradient[i] @ moved
-            variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved))
-        return centre, variance
-
-    def few(self, n: Floats) -> bool:  # noqa: ARG002  # for those that are not complete
-        """Tell whether so few reports are known, n a group, that only the errors of the inversion hold."""
-        return False
-
-    def contributions(self, c: Floats) -> Floats:
-        """Return what every report contributes to c'v, where v is what `invert` gives: (inputs, m) -> (outputs, m)."""
-        if self.inverse is None:
-            raise InternalError("this operator inverts in its own way", "it says what contributions are")
-        return np.asarray(self.inverse @ c)
-
-    def inverted_functionals(self, shares: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return c'v and n times its variance as seen among the reports; shapes are those of `functionals`.
-
-        The shares sum to one, but what is inverted does so only in expectation: the sum of the inverted shares is a control
-        variate, taken off as often as makes the variance least.
-        """
-        each = np.broadcast_to(c, (len(shares), *c.shape[-2:]))
-        centre, variance = np.empty((2, len(shares), c.shape[-1]))
-        for i, q in enumerate(shares):
-            told = self.contributions(np.column_stack([each[i], np.ones(self.inputs)]))
-            mean = q @ told
-            told, total = (told - mean)[:, :-1], (told - mean)[:, -1]
-            spread = q @ total**2
-            often = (q * total) @ told / spread if spread > 1e-12 else np.zeros(c.shape[-1])
-            centre[i] = mean[:-1] - often * (mean[-1] - 1.0)
-            variance[i] = q @ (told - total[:, None] * often) ** 2
+            variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved)) / n[i]
         return centre, variance
 
 

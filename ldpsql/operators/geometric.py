@@ -141,15 +141,15 @@ class SquareGeometricOperator(GeometricOperator):
         """The inverse as a table."""
         return self._inverse(np.eye(self.inputs))
 
-    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return c'v of the inverted shares v, and n times its multinomial variance."""
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return c'v of the inverted shares v, and its multinomial variance."""
         expected = self.forward(theta)
         weights = np.swapaxes(self._inverse_adjoint(np.swapaxes(c, -1, -2)), -1, -2)  # B c, of the reports
         each = np.broadcast_to(weights, (len(theta), *weights.shape[-2:]))
         centre, mean, square = (
             np.einsum("gz,gzm->gm", w, e) for w, e in ((shares, each), (expected, each), (expected, each**2))
         )
-        return centre, np.maximum(square - mean**2, 0.0)
+        return centre, np.maximum(square - mean**2, 0.0) / n[:, None]
 
     def maximum(self, shares: Floats) -> Floats | None:
         """Return the maximum for each group."""

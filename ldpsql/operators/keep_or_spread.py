@@ -80,12 +80,12 @@ class KeepOrSpreadOperator(Operator):
         expected = self.forward(theta)
         return (np.diag(expected) - np.outer(expected, expected)) / self._lift**2
 
-    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return c applied to the inversion, and the multinomial variance: V is (diag(P) - P P')/(keep - spread)^2."""
         expected, inverted = self.forward(theta)[:, None, :], self.invert(shares)[:, None, :]
         mean = expected @ c
         variance = expected @ c**2 - mean**2
-        return (inverted @ c)[:, 0], variance[:, 0] / self._lift**2
+        return (inverted @ c)[:, 0], variance[:, 0] / (self._lift**2 * n[:, None])
 
 
 @operator.register

@@ -45,13 +45,13 @@ class MixedKeepOrSpreadOperator(StackOperator):
         inverse, _ = self._inverse_information(shares, theta)
         return np.diag(inverse) - np.outer(inverse, inverse) / inverse.sum()
 
-    def functionals(self, shares: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return the debiased c'theta and n times its variance, with the same diagonal."""
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and its variance, with the same diagonal."""
         inverse, slope = self._inverse_information(shares, theta)
         shifted = c - (inverse[:, None] @ c) / inverse.sum(axis=-1)[:, None, None]
         moved = inverse[..., None] * shifted
         centre = theta[:, None] @ c + slope[:, None] @ moved
-        return centre[:, 0], (shifted * moved).sum(axis=1)
+        return centre[:, 0], (shifted * moved).sum(axis=1) / n[:, None]
 
     def _inverse_information(self, shares: Floats, theta: Floats) -> tuple[Floats, Floats]:
         """Return the inverse of the diagonal of the information, and g - 1."""

@@ -213,16 +213,35 @@ class SupportOperator(Operator):
         The shares of observed reports stand for their probabilities only where there are many: with 20 reports a value at
         epsilon 4 the intervals held the truth 7 times in 10, with 200 as often as they say.
         """
-        if self.few(n):
+        if self._few(n):
             return self.inverted_interval(shares, n, theta, z)
         return super().interval(shares, n, theta, z)
 
-    def few(self, n: Floats) -> bool:
-        """Tell whether observed reports are too few for their shares to stand for their probabilities."""
+    def _few(self, n: Floats) -> bool:
         return not self.complete and bool((n < FEW_REPORTS * self.inputs).any())
 
-    def contributions(self, c: Floats) -> Floats:
-        """Return (the sum of c over the set - miss times the sum of c)/(hit - miss)."""
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return those of the debiased estimate; where only few reports are known, c'v of the inversion and its variance.
+
+        That is seen among the reports. What is inverted sums to one only in expectation: its sum is a control variate, taken
+        off as often as makes the variance least.
+        """
+        if not self._few(n):
+            return super().functionals(shares, n, theta, c)
+        each = np.broadcast_to(c, (len(shares), *c.shape[-2:]))
+        centre, variance = np.empty((2, len(shares), c.shape[-1]))
+        for i, q in enumerate(shares):
+            told = self._contributions(np.column_stack([each[i], np.ones(self.inputs)]))
+            mean = q @ told
+            told, total = (told - mean)[:, :-1], (told - mean)[:, -1]
+            spread = q @ total**2
+            often = (q * total) @ told / spread if spread > 1e-12 else np.zeros(c.shape[-1])
+            centre[i] = mean[:-1] - often * (mean[-1] - 1.0)
+            variance[i] = q @ (told - total[:, None] * often) ** 2 / n[i]
+        return centre, variance
+
+    def _contributions(self, c: Floats) -> Floats:
+        """Return what every report adds to c'v: (the sum of c over its set - miss times the sum of c)/(hit - miss)."""
         return (self._inside(c.T) - self._miss * c.sum(axis=0)[:, None]).T / (self._hit - self._miss)
 
 
