@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-import re
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
-import duckdb
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import Interrupted
 from ldpsql.solver.limits import Limits
 
-_HANDED_ON = re.compile(rf"Python exception.*(KeyboardInterrupt:?|\[{Interrupted.code}\] interrupted\.)\s*\Z", re.DOTALL)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(eq=False)
+class _Block:
+    """A with block that stops with a connection: what works in it, and whether it was stopped."""
+
+    con: DuckDBPyConnection
+    working: DuckDBPyConnection
+    stopped: bool = False
+
+
+_BLOCKS: list[_Block] = []
 
 
 def interrupt(con: DuckDBPyConnection) -> None:
@@ -23,12 +38,27 @@ def interrupt(con: DuckDBPyConnection) -> None:
     """
     Limits.interrupt()
     con.interrupt()
+    for block in [block for block in _BLOCKS if block.con is con]:
+        block.stopped = True
+        block.working.interrupt()
 
 
-def interrupted(error: BaseException) -> bool:
-    """Tell whether an error says that something was stopped: Arrow and DuckDB hand Ctrl-C on as errors of their own."""
-    ours = isinstance(error, KeyboardInterrupt | Interrupted | duckdb.InterruptException)
-    return ours or str(error) == "Query interrupted" or _HANDED_ON.search(str(error)) is not None
+@contextmanager
+def stopped_with(con: DuckDBPyConnection, working: DuckDBPyConnection) -> Iterator[_Block]:
+    """Let an interrupt of one connection stop another that works for it, such as a cursor, within a ``with`` block."""
+    block = _Block(con, working)
+    _BLOCKS.append(block)
+    try:
+        yield block
+    finally:
+        _BLOCKS.remove(block)
+
+
+@contextmanager
+def cursor_of(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
+    """Give a cursor that an interrupt of its connection stops, within a ``with`` block."""
+    with con.cursor() as cursor, stopped_with(con, cursor):
+        yield cursor
 
 
 @contextmanager
@@ -36,19 +66,46 @@ def interruptible(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
     """Let Ctrl-C `interrupt` a connection, within a ``with`` block in the main thread.
 
     DuckDB 2.0 alone sees the signal too, but then waits for its other threads, which are not told: for a solve always, and in
-    about five of a hundred runs for plain SQL to end.
+    about five of a hundred runs for plain SQL to end. Another handler than Python's own is called after the interrupt.
 
     Raises:
-        KeyboardInterrupt: or the error of what was stopped.
+        KeyboardInterrupt: in the place of whatever error Arrow or DuckDB make of Ctrl-C.
+        Interrupted: in the place of theirs where another thread called `interrupt`.
 
     """
+    before, pressed = signal.getsignal(signal.SIGINT), False
 
-    def stop(_signal: int, _frame: object) -> None:
+    def stop(number: int, frame: object) -> None:
+        nonlocal pressed
+        pressed = True
         interrupt(con)
-        raise KeyboardInterrupt
+        before(number, frame)  # type: ignore[misc, operator, arg-type]  # installed only where it can be called
 
-    before = signal.signal(signal.SIGINT, stop)
+    install = callable(before) and threading.current_thread() is threading.main_thread()
+    if install:
+        signal.signal(signal.SIGINT, stop)
     try:
-        yield con
+        with stopped_with(con, con) as block:
+            yield con
+    except (Exception, KeyboardInterrupt):
+        if not block.stopped:
+            raise
+    else:
+        return
     finally:
-        signal.signal(signal.SIGINT, before)
+        if install:
+            signal.signal(signal.SIGINT, before)
+    raise KeyboardInterrupt if pressed else Interrupted  # outside of the handler: no message of theirs comes along
+
+
+def stops_with_connection(
+    function: Callable[Concatenate[DuckDBPyConnection, P], R],
+) -> Callable[Concatenate[DuckDBPyConnection, P], R]:
+    """Make a function `interruptible` by its first argument, a connection."""
+
+    @wraps(function)
+    def call(con: DuckDBPyConnection, /, *args: P.args, **options: P.kwargs) -> R:
+        with interruptible(con):
+            return function(con, *args, **options)
+
+    return call

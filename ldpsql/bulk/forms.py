@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.sources import format_of
-from ldpsql.errors import DestinationRefused
+from ldpsql.errors import DestinationRefused, Interrupted
+from ldpsql.interrupting import cursor_of, stopped_with
 from ldpsql.sql import quoted, text_literal
 
 _STREAM = "__ldpsql_reports"
@@ -45,7 +47,7 @@ class Form:
         """Write a stream into a new folder, without suffixes; ``number`` is that of the part."""
         name = f"part-{number:05}"
         if self.kind == "arrow":
-            _write_arrow(reports, folder / name)
+            _write_arrow(con, reports, folder / name)
             return
         options = [f"FORMAT {self.kind}"]
         if self.suffix == ".gz":
@@ -55,25 +57,44 @@ class Form:
             options += [f"PARTITION_BY ({columns})", f"FILENAME_PATTERN '{name}_{{i}}'", "FILE_EXTENSION 'tmp'"]
             options.append("OVERWRITE_OR_IGNORE")  # the folder is there, and empty
         target = text_literal(str(folder if self.partition_by else folder / name))
-        _run(con, reports, f"COPY (FROM {_STREAM}) TO {target} ({', '.join(options)})")
+        with _writer(con) as writer, stopped_with(con, writer):
+            _run(writer, reports, f"COPY (FROM {_STREAM}) TO {target} ({', '.join(options)})")
 
 
 def write_table(con: DuckDBPyConnection, reports: pa.RecordBatchReader, verb: str) -> None:
     """Write a stream into a table by ``CREATE TABLE name AS`` or ``INSERT INTO name``."""
-    _run(con, reports, f"{verb} FROM {_STREAM}")
+    with cursor_of(con) as cursor:  # an open result on ``con`` does not matter
+        _run(cursor, reports, f"{verb} FROM {_STREAM}")
 
 
 def _run(con: DuckDBPyConnection, reports: pa.RecordBatchReader, statement: str) -> None:
-    """Run a statement that reads the stream, on a cursor: an open result on ``con`` does not matter."""
+    """Run a statement that reads the stream."""
+    con.register(_STREAM, reports)
+    try:
+        con.execute(statement)
+    finally:
+        con.unregister(_STREAM)
+
+
+def _writer(con: DuckDBPyConnection) -> DuckDBPyConnection:
+    """Open a database in memory to write files from, with the threads and the memory of another.
+
+    Its files are written by the threads that made them: DuckDB 2.0's own threads for writing and a COPY that ends early, for
+    Ctrl-C, a refused value or a full disk, now and then wait for each other for ever.
+    """
     with con.cursor() as cursor:
-        cursor.register(_STREAM, reports)
-        try:
-            cursor.execute(statement)
-        finally:
-            cursor.unregister(_STREAM)
+        query = "SELECT current_setting('threads'), current_setting('memory_limit')"
+        ((threads, memory),) = cursor.execute(query).fetchall()
+    return duckdb.connect(config={"async_threads": 0, "threads": threads, "memory_limit": memory})
 
 
-def _write_arrow(reports: pa.RecordBatchReader, file: Path) -> None:
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, reports.schema) as writer:
+def _write_arrow(con: DuckDBPyConnection, reports: pa.RecordBatchReader, file: Path) -> None:
+    with (
+        pa.OSFile(str(file), "wb") as sink,
+        pa.ipc.new_file(sink, reports.schema) as writer,
+        stopped_with(con, con) as block,  # no statement runs that DuckDB could stop
+    ):
         for batch in reports:
+            if block.stopped:
+                raise Interrupted
             writer.write_batch(batch)

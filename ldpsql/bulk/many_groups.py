@@ -14,6 +14,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.staging import exists
 from ldpsql.errors import DestinationExists, InvalidParameter
 from ldpsql.estimator import Estimator
+from ldpsql.interrupting import cursor_of, stops_with_connection
 from ldpsql.mechanism import Mechanism
 from ldpsql.named import sql_call
 from ldpsql.registry import registry
@@ -22,6 +23,7 @@ from ldpsql.sql import quoted, text_literal
 CELLS_AT_ONCE = 2_000_000
 
 
+@stops_with_connection
 def estimate_groups(
     con: DuckDBPyConnection,
     reports: str,
@@ -55,7 +57,7 @@ def estimate_groups(
     """
     if not keys:
         raise InvalidParameter("there must be at least one column that makes a group", "for one estimate use ldp.estimate")
-    with con.cursor() as cursor:
+    with cursor_of(con) as cursor:
         made = sql_call(registry().mechanism(mechanism), cursor)
         if not replace and cursor.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $1", [into]).fetchall():
             raise DestinationExists(*exists(into))

@@ -10,7 +10,6 @@ import pyarrow as pa
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.sources import Part
 from ldpsql.errors import DestinationRefused, LdpError, SourceRefused
-from ldpsql.interrupting import interrupted
 
 Progress: TypeAlias = Callable[[int, int | None], None]  # rows done, and rows in all where that is known
 
@@ -22,7 +21,7 @@ class Meter:
         self.drawn = 0
         self._skipped = 0
         self._total, self._progress = total, progress
-        self._refusal: LdpError | None = None
+        self._refusal: LdpError | KeyboardInterrupt | None = None
 
     def skip(self, rows: int) -> None:
         """Count rows that were drawn earlier."""
@@ -44,12 +43,12 @@ class Meter:
                     yield plan.perturb(batch, schema)
                     self.drawn += batch.num_rows
                     self._tell()
-            except LdpError as error:
+            except (LdpError, KeyboardInterrupt) as error:
                 self._refusal = error
                 raise
-            except Exception as error:
+            except Exception:
                 hint = "is it complete, and is every column of one type?"
-                self._refusal = None if interrupted(error) else SourceRefused("the source could not be read to its end", hint)
+                self._refusal = SourceRefused("the source could not be read to its end", hint)
                 raise
 
         return pa.RecordBatchReader.from_batches(schema, batches())
@@ -58,12 +57,10 @@ class Meter:
         """Let something write; raise what goes wrong as it was before DuckDB worded it, for its message may hold raw values."""
         try:
             write()
-        except Exception as error:  # noqa: BLE001  # DuckDB, the file system
-            refusal: BaseException = self._refusal or DestinationRefused(
+        except Exception:  # noqa: BLE001  # DuckDB, the file system
+            refusal = self._refusal or DestinationRefused(
                 "the reports could not be written", "is there space on the disk, and does the table take their columns?"
             )
-            if interrupted(error):
-                refusal = KeyboardInterrupt()
         else:
             return
         refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that nothing else comes along

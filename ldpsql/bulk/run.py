@@ -24,6 +24,7 @@ from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
+from ldpsql.interrupting import stops_with_connection
 from ldpsql.mechanism import Mechanism
 from ldpsql.reports import type_of
 from ldpsql.sql import quoted, text_literal
@@ -39,6 +40,7 @@ class Run:
     release: str = ""
 
 
+@stops_with_connection
 def perturb_copy(
     con: DuckDBPyConnection,
     source: Any,
@@ -126,6 +128,7 @@ def _written(con: DuckDBPyConnection, source: Source, plan: Plan, to: tuple[Form
     return run
 
 
+@stops_with_connection
 def perturb_table(
     con: DuckDBPyConnection,
     source: Any,

@@ -6,7 +6,7 @@ A part is what is read, perturbed and published as one: a file, or some row grou
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
@@ -20,6 +20,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.batches import check_columns, stream
 from ldpsql.bulk.parquet import BATCH_ROWS, plain_batches, rows_of
 from ldpsql.errors import LdpError, SourceRefused
+from ldpsql.interrupting import cursor_of, stopped_with
 from ldpsql.sql import quoted, text_literal
 
 PART_ROWS = 8_000_000  # of a file that is cut at its row groups
@@ -136,7 +137,7 @@ def _streamed(given: Any) -> Source:
 
 
 def _table(con: DuckDBPyConnection, name: str) -> Source:
-    with con.cursor() as cursor:
+    with cursor_of(con) as cursor:
         table = cursor.table(name)
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
         names = table.columns
@@ -179,7 +180,7 @@ def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
     """Return files as one part."""
     if kind == "arrow":
         return _arrow(files)
-    with con.cursor() as cursor:
+    with cursor_of(con) as cursor:
         names = cursor.sql(_READERS[kind], params=[files]).columns
 
     def read(wanted: list[str], encoded: Collection[str]) -> pa.RecordBatchReader:
@@ -214,8 +215,14 @@ def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: ra
 
 def _select(con: DuckDBPyConnection, wanted: list[str], relation: Callable[[DuckDBPyConnection], Any]) -> pa.RecordBatchReader:
     """Read columns on a cursor of its own, so that the connection is free to write."""
-    columns = ", ".join(quoted(name) for name in wanted)
-    return relation(con.cursor()).project(columns).to_arrow_reader(BATCH_ROWS)
+    columns, cursor = ", ".join(quoted(name) for name in wanted), con.cursor()
+    reader = relation(cursor).project(columns).to_arrow_reader(BATCH_ROWS)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with stopped_with(con, cursor):
+            yield from reader
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 def _arrow(files: list[str]) -> Source:

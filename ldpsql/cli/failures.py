@@ -12,7 +12,6 @@ from typing import NamedTuple
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
-from ldpsql.interrupting import interrupted
 
 _TELLABLE = (
     duckdb.ParserException,
@@ -39,7 +38,7 @@ class Failure(NamedTuple):
 
 def failure(error: BaseException) -> Failure:
     """Return what may be told of an exception."""
-    if interrupted(error):
+    if isinstance(error, KeyboardInterrupt | Interrupted):
         return Failure("", "interrupted", "", Interrupted.exit_code)
     if isinstance(error, LdpError):
         return Failure(error.code, error.message, error.hint, error.exit_code)

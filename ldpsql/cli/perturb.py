@@ -47,7 +47,6 @@ def perturb(
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.cli.source import existing
     from ldpsql.errors import InvalidParameter
-    from ldpsql.interrupting import interruptible
 
     if len(column) != len(mechanism) or len(set(column)) < len(column):
         raise InvalidParameter("every column needs one mechanism", "--column a --mechanism ... --column b --mechanism ...")
@@ -57,7 +56,7 @@ def perturb(
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
     columns, charge = dict(zip(column, mechanism, strict=True)), charge_of(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "charge": charge}
-    with _telling(Path(destination)), duckdb.connect(existing(database)) as con, interruptible(con), _bar() as progress:
+    with _telling(Path(destination)), duckdb.connect(existing(database)) as con, _bar() as progress:
         if table:
             run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)
         else:

@@ -30,10 +30,9 @@ def sql(
 
     if any(c.isspace() for c in database) and not Path(database).exists():
         raise InvalidParameter("the first argument is a DuckDB file, and there is none of this name", "put SQL after -c")
-    from ldpsql.interrupting import interruptible
     from ldpsql.ledger.configured import configured_key, configured_ledger
 
-    with ldpsql.connect(database, ledger=configured_ledger(), key=configured_key()) as con, interruptible(con):
+    with ldpsql.connect(database, ledger=configured_ledger(), key=configured_key()) as con:
         if command:
             for text in command:
                 run(con, text, form)
@@ -47,11 +46,14 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     """Run every statement of a text once and write the rows of those that are queries."""
     from duckdb import ExpectedResultType
 
+    from ldpsql.interrupting import interruptible
+
     for statement in con.extract_statements(text):
-        result = con.sql(statement)
-        if result is None or statement.expected_result_type != [ExpectedResultType.QUERY_RESULT]:
-            continue
-        table = result.to_arrow_table()  # one run: showing the relation itself would draw noise again
+        with interruptible(con):
+            result = con.sql(statement)
+            if result is None or statement.expected_result_type != [ExpectedResultType.QUERY_RESULT]:
+                continue
+            table = result.to_arrow_table()  # one run: showing the relation itself would draw noise again
         if form is Format.TABLE:
             con.from_arrow(table).show(max_width=None if sys.stdout.isatty() else 10_000)
         else:

@@ -21,6 +21,7 @@ from ldpsql.duck import connect
 from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports
 from ldpsql.families import MAX_CELLS, PriorMechanism
 from ldpsql.handles import read_mechanism
+from ldpsql.interrupting import interruptible
 from ldpsql.ledger import Release
 from ldpsql.named import sql_call
 from ldpsql.operators import Floats
@@ -138,7 +139,7 @@ def collect(
         duckdb.Error: with our own message for a value that cannot be perturbed.
 
     """
-    with connect(str(state)) as con:
+    with connect(str(state)) as con, interruptible(con):
         words = {"stop": text_literal(str(stop)), "pool": str(pool).lower(), "column": column, "source": _relation(con, source)}
         _open_run(con, mechanism, words)
         done = _read(con)
