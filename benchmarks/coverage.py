@@ -1,8 +1,8 @@
 """How often 95 % intervals hold the truth: mechanisms x numbers of reports x estimators, for shares and for numbers about them.
 
-The numbers are mean, variance, median, 90 % quantile and the share of the ten most frequent values. A figure is missed where
-fewer intervals hold the truth than would with chance .93, or, for shares above two standard errors, more than would with
-chance .975, beyond what chance explains once in a million runs. Below 1,000 reports shares near zero are held to .90:
+The numbers are mean, variance, median, 90 % quantile and the share of the ten most frequent values. With 20,000 reports a
+figure is missed where fewer than .93 of the intervals hold the truth, or, for shares above two standard errors, more than
+.975. With 200 reports it is missed beyond what chance explains once in a million runs; there shares near zero are held to .90:
 Wilson's interval itself is there.
 """
 
@@ -50,6 +50,7 @@ NUMBERS: dict[str, tuple[Functional, float]] = {
     "90 % quantile": (Quantile(0.9), float((TRUTH.cumsum() >= 0.9 - 1e-12).argmax())),
     "share of the top ten": (RangeShare(None, 9), TOP_TEN),
 }
+LEAST, MOST = 0.93, 0.975
 CHANCE = 1e-6
 DRAW = np.random.default_rng(1927)
 
@@ -89,7 +90,7 @@ def covered(mechanism: Mechanism, n: int, repeats: int, name: str, drawn: list[L
     label = f"{shown(mechanism)}, n={n:,}, {name}"
     out = [*judged_shares(label, shares / repeats, error, n, repeats, both_sided=name in BOTH_SIDED)]
     if name == "ibu":  # the intervals of numbers are the same whatever the estimator is
-        least = float(binom.ppf(CHANCE, repeats, 0.93)) / repeats
+        least = LEAST if n > SMALL else float(binom.ppf(CHANCE, repeats, LEAST)) / repeats
         out += [at_least(f"{label}: coverage of the {what}", number / repeats, least, "") for what, number in numbers.items()]
     return out
 
@@ -101,13 +102,13 @@ def shown(mechanism: Mechanism) -> str:
 
 def judged_shares(label: str, held: Floats, error: Floats, n: int, repeats: int, *, both_sided: bool) -> Iterator[Figure]:
     """Yield the least coverage of any share and the largest of a share above two standard errors, and their bounds."""
-    small = (n < SMALL) & (2 * error > TRUTH)
-    least = binom.ppf(CHANCE, repeats, np.where(small, 0.90, 0.93)) / repeats
+    small = 2 * error > TRUTH
+    least = np.full(len(TRUTH), LEAST) if n > SMALL else binom.ppf(CHANCE, repeats, np.where(small, 0.90, LEAST)) / repeats
     worst = int((held - least).argmin())
     yield at_least(f"{label}: least coverage of a share", float(held[worst]), float(least[worst]), "")
     clear = 2 * error < TRUTH
     if both_sided and clear.any():
-        most = float(binom.isf(CHANCE, repeats, 0.975)) / repeats
+        most = MOST if n > SMALL else float(binom.isf(CHANCE, repeats, MOST)) / repeats
         yield at_most(f"{label}: largest coverage of a clear share", float(held[clear].max()), most, "")
 
 
