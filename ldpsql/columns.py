@@ -46,11 +46,21 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         return whole.cast(pa.list_(whole.type.value_type))
     if pa.types.is_string_view(whole.type):
         return whole.cast(pa.string())
-    if isinstance(whole.type, pa.Bool8Type):
-        return whole.storage.cast(pa.bool_())
+    if isinstance(whole.type, pa.BaseExtensionType):
+        return _of_extension(whole)
     if pa.types.is_dictionary(whole.type) and whole.dictionary.null_count:
         return whole.dictionary_decode()
     return whole
+
+
+def _of_extension(column: pa.Array) -> pa.Array:
+    """Return the booleans and the HUGEINTs that DuckDB hands over where it is to lose nothing; others as they are."""
+    if isinstance(column.type, pa.Bool8Type):
+        return column.storage.cast(pa.bool_())
+    if isinstance(column.type, pa.OpaqueType) and column.type.type_name == "hugeint":  # the bytes are those of a decimal
+        stored = column.storage
+        return pa.Array.from_buffers(pa.decimal128(38, 0), len(stored), stored.buffers(), offset=stored.offset)
+    return column
 
 
 def named_type(name: str) -> pa.DataType:

@@ -280,6 +280,45 @@ def test_names_and_types_of_any_kind_pass_through(db: DuckDBPyConnection) -> Non
     assert found == [(1, {"k": [1, 2]}, datetime.date(2020, 1, 1))]
 
 
+KEPT = """
+    (md5_number('a') | (1::UHUGEINT << 127)) AS pseudonym, '10101'::BIT AS flags, TIMETZ '12:34:56+02' AS at, uuid() AS id,
+    '{"a": 1}'::JSON AS told, 'POINT (1 2)'::GEOMETRY AS place, 7::VARIANT AS thing, INTERVAL 1 MONTH AS span, true AS sure,
+    [uuid()] AS ids, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS seen, '12:34:56.123456789'::TIME_NS AS exact,
+    1.25::DECIMAL(30, 4) AS fee
+"""
+
+
+def test_kept_columns_have_the_types_and_values_that_duckdb_itself_would_give_them(db: DuckDBPyConnection) -> None:
+    db.execute(f"CREATE TABLE odd AS SELECT 'a' AS x, {KEPT}")
+    names = [name for (name,) in rows(db, "SELECT column_name FROM (DESCRIBE odd)")]
+    mechanism, kept = {"x": "krr(1, ['a', 'b'])"}, names[1:]
+    perturb_table(db, "odd", "reports", mechanism, keep=kept)
+    perturb_copy(db, "odd", "reports.parquet", mechanism, keep=kept)
+    db.execute("COPY odd TO 'odd.parquet'")
+    for name in kept:
+        shown = f'SELECT typeof("{name}"), "{name}"::VARCHAR FROM'
+        assert rows(db, f"{shown} reports") == rows(db, f"{shown} odd")
+        assert rows(db, f"{shown} 'reports.parquet'") == rows(db, f"{shown} 'odd.parquet'")
+
+
+@pytest.mark.parametrize(
+    ("kind", "domain"),
+    [
+        ("UUID", [f"00000000-0000-4000-8000-00000000000{i}" for i in (1, 2)]),
+        ("JSON", ["1", "2"]),
+        ("UHUGEINT", [1, 2]),
+        ("HUGEINT", [-1, 2]),
+        ("BOOLEAN", [True, False]),
+    ],
+)
+def test_columns_of_types_that_no_domain_has_are_perturbed_by_the_values_they_show(
+    db: DuckDBPyConnection, kind: str, domain: list[Any]
+) -> None:
+    db.execute(f"CREATE TABLE odd AS SELECT '{domain[0]}'::{kind} AS x FROM range(100)")
+    perturb_table(db, "odd", "reports", {"x": f"krr(1, {domain})"})
+    assert {report for (report,) in rows(db, "FROM reports")} <= set(domain)
+
+
 # --- resuming ---
 
 

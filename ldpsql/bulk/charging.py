@@ -55,7 +55,7 @@ def charged(
         source.check([charge.user])
         if source.once:
             raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
-        readers = [part.read([charge.user], ()) for part in source.parts]
+        readers = [part.read([charge.user], (), ()) for part in source.parts]
         users = pa.chunked_array([batch.column(charge.user) for reader in readers for batch in reader])
     columns = {name: known.mechanism for name, known in plan.mechanisms.items()}
     release = charge.ledger.charge(

@@ -34,7 +34,7 @@ class Meter:
 
     def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
         """Return the reports of a part as a stream that counts."""
-        reader = part.read(plan.among(names), plan.mechanisms.keys())
+        reader = part.read(plan.among(names), plan.mechanisms.keys(), plan.keep)
         schema = plan.schema(reader.schema)
 
         def batches() -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ A part is what is read, perturbed and published as one: a file, or some row grou
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
@@ -18,9 +18,10 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import check_columns, stream
-from ldpsql.bulk.parquet import BATCH_ROWS, plain_batches, rows_of
+from ldpsql.bulk.parquet import plain_batches, rows_of
+from ldpsql.bulk.relations import selected
 from ldpsql.errors import LdpError, SourceRefused
-from ldpsql.interrupting import cursor_of, stopped_with
+from ldpsql.interrupting import cursor_of
 from ldpsql.sql import quoted, text_literal
 
 PART_ROWS = 8_000_000  # of a file that is cut at its row groups
@@ -36,12 +37,13 @@ _EXPECTED = "give a Parquet, CSV, JSON or Arrow file, a folder, a pattern with *
 class Part:
     """One part: what tells it from any other, its number of rows where that is known, and how it is read.
 
-    ``read`` takes the columns, and those of which only the domain's positions matter: they may come encoded by a dictionary.
+    ``read`` takes the columns; those of which only the domain's positions matter: they may come encoded by a dictionary; and
+    those that are kept: they come in types that hold all of their values, even if no domain can.
     """
 
     identity: tuple[Any, ...]
     rows: int | None
-    read: Callable[[list[str], Collection[str]], pa.RecordBatchReader]
+    read: Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def _table(con: DuckDBPyConnection, name: str) -> Source:
         table = cursor.table(name)
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
         names = table.columns
-    part = Part(("table", name), rows, lambda wanted, _: _select(con, wanted, lambda at: at.table(name)))
+    part = Part(("table", name), rows, lambda wanted, _, kept: selected(con, wanted, kept, lambda at: at.table(name)))
     return Source(names, [part], kind="table")
 
 
@@ -183,9 +185,9 @@ def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
     with cursor_of(con) as cursor:
         names = cursor.sql(_READERS[kind], params=[files]).columns
 
-    def read(wanted: list[str], encoded: Collection[str]) -> pa.RecordBatchReader:
+    def read(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
         direct = plain_batches(files, wanted, encoded) if kind == "parquet" else None
-        return direct or _select(con, wanted, lambda at: at.sql(_READERS[kind], params=[files]))
+        return direct or selected(con, wanted, kept, lambda at: at.sql(_READERS[kind], params=[files]))
 
     rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" else None
     return Source(names, [Part(("files", *map(_stamp, files)), rows, read)])
@@ -206,23 +208,11 @@ def _parts_of(con: DuckDBPyConnection, kind: str, file: str) -> list[Part]:
 def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: range) -> Part:
     before, rows = sum(sizes[: groups.start]), sum(sizes[groups.start : groups.stop])
 
-    def read(wanted: list[str], encoded: Collection[str]) -> pa.RecordBatchReader:
+    def read(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
         query = partial(DuckDBPyConnection.sql, query=_ROWS, params=[[file], before, before + rows])
-        return plain_batches([file], wanted, encoded, groups) or _select(con, wanted, query)
+        return plain_batches([file], wanted, encoded, groups) or selected(con, wanted, kept, query)
 
     return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, read)
-
-
-def _select(con: DuckDBPyConnection, wanted: list[str], relation: Callable[[DuckDBPyConnection], Any]) -> pa.RecordBatchReader:
-    """Read columns on a cursor of its own, so that the connection is free to write."""
-    columns, cursor = ", ".join(quoted(name) for name in wanted), con.cursor()
-    reader = relation(cursor).project(columns).to_arrow_reader(BATCH_ROWS)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        with stopped_with(con, cursor):
-            yield from reader
-
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 def _arrow(files: list[str]) -> Source:

@@ -1,0 +1,54 @@
+"""Relations of DuckDB as record batches, in types that hold all of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+from ldpsql.bulk.parquet import BATCH_ROWS
+from ldpsql.columns import plain
+from ldpsql.interrupting import stopped_with
+from ldpsql.sql import quoted
+
+_COMPARABLE = {"UUID": "VARCHAR", "JSON": "VARCHAR", "UHUGEINT": "HUGEINT"}  # types that no domain has
+
+
+def selected(
+    con: DuckDBPyConnection, wanted: list[str], kept: Collection[str], relation: Callable[[DuckDBPyConnection], Any]
+) -> pa.RecordBatchReader:
+    """Read columns of a relation on a cursor of its own, so that the connection is free to write.
+
+    Columns that are ``kept`` come as they are, others in a type that values of a domain can be compared with.
+    """
+    cursor = con.cursor()
+    cursor.execute("SET SESSION arrow_lossless_conversion = true")  # else a UHUGEINT may become -1, and a BIT other bytes
+    found = relation(cursor)
+    types = dict(zip(found.columns, map(str, found.types), strict=True))
+    columns = (quoted(name) if name in kept else _comparable(name, types[name]) for name in wanted)
+    reader = found.project(", ".join(columns)).to_arrow_reader(BATCH_ROWS)
+    schema = pa.schema([_plain_field(field) for field in reader.schema])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with stopped_with(con, cursor):
+            for batch in reader:
+                yield pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _comparable(name: str, kind: str) -> str:
+    compared = _COMPARABLE.get(kind)
+    return f"{quoted(name)}::{compared} AS {quoted(name)}" if compared else quoted(name)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    extension = isinstance(field.type, pa.BaseExtensionType)
+    return field.with_type(plain(pa.array([], field.type)).type) if extension else field
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return booleans and HUGEINTs as every reader of Arrow has them; other columns as they are."""
+    return plain(column) if isinstance(column.type, pa.BaseExtensionType) else column
