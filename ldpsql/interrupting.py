@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from duckdb import DuckDBPyConnection
+from duckdb import DuckDBPyConnection, ResourceInUseException, TransactionException
 
 from ldpsql.errors import Interrupted
 from ldpsql.solver.limits import Limits
@@ -54,10 +54,25 @@ def stopped_with(con: DuckDBPyConnection, working: DuckDBPyConnection) -> Iterat
         _BLOCKS.remove(block)
 
 
+def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
+    """Return a cursor on which names mean what they mean on its connection: DuckDB's own forgets USE.
+
+    While a result of the connection is open DuckDB does not tell; then names are looked for where a new connection does.
+    """
+    cursor = con.cursor()
+    try:
+        ((path,),) = con.sql("SELECT current_setting('search_path')").fetchall()
+    except (ResourceInUseException, TransactionException):
+        return cursor
+    if path:
+        cursor.execute("SET search_path = ?", [path])
+    return cursor
+
+
 @contextmanager
 def cursor_of(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
-    """Give a cursor that an interrupt of its connection stops, within a ``with`` block."""
-    with con.cursor() as cursor, stopped_with(con, cursor):
+    """Give a cursor like the connection, which an interrupt of it stops, within a ``with`` block."""
+    with cursor_like(con) as cursor, stopped_with(con, cursor):
         yield cursor
 
 

@@ -261,6 +261,15 @@ def test_replacing_needs_to_be_said_and_is_complete(db: DuckDBPyConnection) -> N
     assert rows(db, "SELECT count(*) FROM 'plain/*.parquet'") == [(ROWS,)]
 
 
+def test_names_mean_what_they_mean_on_the_connection(db: DuckDBPyConnection) -> None:
+    db.execute("""ATTACH ':memory:' AS lake; CREATE SCHEMA lake."raw.data"; USE lake."raw.data" """)
+    db.execute("CREATE TABLE people AS SELECT 'Oslo' AS city FROM range(7)")
+    assert perturb_table(db, "people", "reports", {"city": CITY}).rows == 7
+    assert perturb_copy(db, "people", "reports.parquet", {"city": CITY}).rows == 7
+    where = "SELECT database_name, schema_name FROM duckdb_tables() WHERE table_name = 'reports'"
+    assert rows(db, where) == [("lake", "raw.data")]
+
+
 def test_nothing_to_perturb_is_an_empty_result(db: DuckDBPyConnection) -> None:
     perturb_copy(db, db.sql("FROM people LIMIT 0").to_arrow_table(), "none.parquet", {"city": CITY, "age": AGE})
     perturb_copy(db, "none.parquet", "none", {"city": CITY})

@@ -174,6 +174,17 @@ def test_users_are_charged_where_they_are_the_unit(tmp_path: Path) -> None:
         assert con.execute("SELECT people, spent FROM ldp.budget()").fetchall() == [(3, "2")]
 
 
+def test_a_release_is_of_the_table_that_its_statements_read(watched: DuckDBPyConnection) -> None:
+    watched.execute(
+        "CREATE SCHEMA other; CREATE MACRO other.city() AS ldp.krr(0.5, ['Lima', 'Oslo', 'Rome', 'Kyiv']); USE other"
+    )
+    watched.execute("CREATE TABLE people AS SELECT 'Lima' AS city FROM range(3)")
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        refused(watched, "SELECT ldp.perturb(city, city()) FROM main.people")  # 5000 rows, of which 3 are charged for
+        watched.execute(PERTURB)
+    assert watched.sql("SELECT count(*) FROM other.reports").fetchall() == [(3,)]
+
+
 def test_without_a_ledger_there_is_no_release(con: DuckDBPyConnection) -> None:
     with pytest.raises(NotReleased), ldpsql.release(con, "people", {"city": "city()"}, "reports"):
         pass

@@ -10,7 +10,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.parquet import BATCH_ROWS
 from ldpsql.columns import plain
-from ldpsql.interrupting import stopped_with
+from ldpsql.interrupting import cursor_like, stopped_with
 from ldpsql.sql import quoted
 
 _COMPARABLE = {"UUID": "VARCHAR", "JSON": "VARCHAR", "UHUGEINT": "HUGEINT"}  # types that no domain has
@@ -23,7 +23,7 @@ def selected(
 
     Columns that are ``kept`` come as they are, others in a type that values of a domain can be compared with.
     """
-    cursor = con.cursor()
+    cursor = cursor_like(con)
     cursor.execute("SET SESSION arrow_lossless_conversion = true")  # else a UHUGEINT may become -1, and a BIT other bytes
     found = relation(cursor)
     types = dict(zip(found.columns, map(str, found.types), strict=True))

@@ -6,14 +6,12 @@ charge, where there is a ledger -> draw -> on the disk -> renamed to its place -
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
@@ -23,11 +21,11 @@ from ldpsql.bulk.forms import Form, write_table
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
+from ldpsql.bulk.tables import database_of, is_there, read_from, table_name
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.interrupting import stops_with_connection
 from ldpsql.mechanism import Mechanism
 from ldpsql.reports import type_of
-from ldpsql.sql import quoted, text_literal
 
 
 @dataclass
@@ -148,7 +146,7 @@ def perturb_table(
         con: the database; it needs no functions of ldpsql attached. The table is written through a cursor of it, in a
             transaction of its own.
         source: as for `perturb_copy`.
-        into: the name of the table, ``name`` or ``schema.name``.
+        into: the name of the table, ``name`` or ``schema.name``; what has no schema goes where the connection's own tables go.
         columns: the mechanism of each column; its reports take its place and name.
         keep: columns that go out as they are. All others stay here.
         replace: put the reports in the place of a table of that name; a ledger charges for them again.
@@ -164,43 +162,20 @@ def perturb_table(
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
 
     """
-    plan, name = Plan.of(columns, keep), ".".join(quoted(part) for part in into.split("."))
+    plan, name = Plan.of(columns, keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
-    there = _there(con, into)
+    there = is_there(con, name)
     if there and not (replace or append):
         raise DestinationExists(*exists(into))
     found = source_of(con, source)
     found.check(plan.columns)
-    if there and found.kind == "table" and _tables(con, source) & _tables(con, into):
+    if there and found.kind == "table" and read_from(con, source) & read_from(con, name):
         raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
-    token = charged(con, charge, found, plan, f"{_database(con)} {into}", again=replace, resume=resume and not there)
-    meter = Meter(found.rows, progress)
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
+    token = charged(con, charge, found, plan, f"{database_of(con)} {into}", again=replace, resume=resume and not there)
+    meter = Meter(found.rows, progress)
     meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb))
     if charge:
         charge.ledger.publish(charge.ledger.release_of(token))
     return Run(meter.drawn, 1, 0, token)
-
-
-def _there(con: DuckDBPyConnection, table: str) -> bool:
-    try:
-        with con.cursor() as cursor:
-            cursor.table(table)
-    except duckdb.CatalogException:
-        return False
-    return True
-
-
-def _tables(con: DuckDBPyConnection, name: str) -> set[str]:
-    """Return the tables that a table or a view is read from, by the names in DuckDB's plan."""
-    with con.cursor() as cursor:
-        ((_, plan),) = cursor.execute(f"EXPLAIN (FORMAT json) FROM query_table({text_literal(name)})").fetchall()
-    return set(re.findall(r'"Table": (".*")', plan))
-
-
-def _database(con: DuckDBPyConnection) -> str:
-    """Return the file of the current database, nothing for one in memory."""
-    with con.cursor() as cursor:
-        rows = cursor.execute("SELECT path FROM duckdb_databases() WHERE database_name = current_database()").fetchall()
-    return rows[0][0] or ""

@@ -18,6 +18,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import NotReleased
 from ldpsql.handles import MECHANISMS, Handles
+from ldpsql.interrupting import cursor_of
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanism import Mechanism
@@ -150,7 +151,7 @@ def release(
     guard = guard_of(con, name)
     if guard is None or guard.ledger is None:
         raise NotReleased("this connection has no ledger", GIVE_LEDGER)
-    with con.cursor() as cursor:
+    with cursor_of(con) as cursor:
         mechanisms = {column: _mechanism(cursor, told) for column, told in columns.items()}
         rows, users = people(cursor, dataset, guard.ledger.policy.privacy_unit)
     charged = guard.ledger.charge(dataset, mechanisms, destination, users=users, part=part, again=again)
