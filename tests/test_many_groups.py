@@ -42,6 +42,31 @@ def test_groups_in_steps_are_the_groups_of_one_statement(
     assert rows(reports, "FROM found ORDER BY ALL") == rows(reports, expected)
 
 
+@pytest.mark.parametrize("key", ["step", "n", "N", "report", "counts", "domain"])
+def test_a_key_may_have_any_name(reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", 5)
+    reports.execute(f'CREATE TABLE named AS SELECT "the day" % 5 AS "{key}", city FROM reports')
+    expected = rows(reports, 'SELECT "the day" % 5, count(city) FROM reports GROUP BY ALL')
+    assert ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY) == 5
+    assert {(row[0], row[-1]) for row in rows(reports, "FROM found")} == set(expected)
+    by = rows(reports, f'FROM ldp.estimate_by(named, city, "{key}", city())')
+    assert {(row[0], row[-1]) for row in by} == set(expected)
+
+
+@pytest.mark.parametrize("into", ["Found", "main.found", "a view"])
+def test_whatever_has_the_name_stays(reports: DuckDBPyConnection, into: str) -> None:
+    reports.execute('CREATE TABLE found AS SELECT 1 AS mine; CREATE VIEW "a view" AS SELECT 1')
+    with pytest.raises(DestinationExists):
+        ldpsql.estimate_groups(reports, "reports", into, report="city", keys=["kind"], mechanism=CITY)
+    assert rows(reports, "FROM found") == [(1,)]
+
+
+def test_a_table_of_that_name_in_another_schema_does_not_matter(reports: DuckDBPyConnection) -> None:
+    reports.execute("CREATE SCHEMA other; CREATE TABLE found AS SELECT 1")
+    assert ldpsql.estimate_groups(reports, "reports", "other.found", report="city", keys=["kind"], mechanism=CITY) == 3
+    assert rows(reports, "SELECT count(*) FROM other.found") == [(12,)]
+
+
 def test_a_table_that_is_there_stays_unless_it_is_to_be_replaced(reports: DuckDBPyConnection) -> None:
     reports.execute("CREATE TABLE found AS SELECT 1 AS mine")
     with pytest.raises(DestinationExists):

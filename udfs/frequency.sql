@@ -28,15 +28,16 @@ CREATE OR REPLACE MACRO ldp.diagnose_counts(counts, m, estimator := 'ibu(misfit=
     ldp._diagnosis((m)."domain", __ldp_diagnose(counts, ldp._plan(estimator, m)));
 
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
+-- Keys may have any name, such as counts.
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
     SELECT unnest(ldp._rows((m)."domain", __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
     FROM (SELECT histogram(report) AS counts FROM query_table(reports));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
-    SELECT * EXCLUDE (counts),
-           unnest(ldp._rows((m)."domain", __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
-           list_sum(map_values(counts))::BIGINT AS n
-    FROM (SELECT keys, histogram(report) AS counts FROM query_table(reports) GROUP BY keys);
+    SELECT * EXCLUDE ("ldp counts"),
+           unnest(ldp._rows((m)."domain", __ldp_estimate("ldp counts", ldp._plan(estimator, m))), recursive := true),
+           list_sum(map_values("ldp counts"))::BIGINT AS n
+    FROM (SELECT keys, histogram(report) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of such counts';

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.staging import exists
+from ldpsql.bulk.tables import is_there, table_name
 from ldpsql.errors import DestinationExists, InvalidParameter
 from ldpsql.estimator import Estimator
 from ldpsql.interrupting import cursor_of, stops_with_connection
@@ -21,6 +22,7 @@ from ldpsql.registry import registry
 from ldpsql.sql import quoted, text_literal
 
 CELLS_AT_ONCE = 2_000_000
+_REPORT, _N, _STEP, _COUNTS = map(quoted, ("ldp report", "ldp n", "ldp step", "ldp counts"))  # keys may have any name
 
 
 @stops_with_connection
@@ -40,7 +42,7 @@ def estimate_groups(
     Args:
         con: a connection with ldpsql attached as ``ldp``; the work is one transaction on a cursor of it.
         reports: what ``query_table`` takes: a table, a view, a Parquet file or a pattern.
-        into: the name of the table to make.
+        into: the name of the table to make, ``name`` or ``schema.name``.
         report: the column of the reports; NULL reports are left out, and so are groups without any other.
         keys: the columns that make a group.
         mechanism: what drew the reports.
@@ -59,12 +61,12 @@ def estimate_groups(
         raise InvalidParameter("there must be at least one column that makes a group", "for one estimate use ldp.estimate")
     with cursor_of(con) as cursor:
         made = sql_call(registry().mechanism(mechanism), cursor)
-        if not replace and cursor.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $1", [into]).fetchall():
+        if not replace and is_there(con, table_name(into)):
             raise DestinationExists(*exists(into))
         cursor.execute("BEGIN")
         try:
             groups, steps = _counted(cursor, reports, report, keys)
-            _estimated(cursor, keys, steps, (made, text_literal(str(registry().estimator(estimator)))), quoted(into))
+            _estimated(cursor, keys, steps, (made, text_literal(str(registry().estimator(estimator)))), table_name(into))
             cursor.execute("DROP TABLE temp.__ldp_cells; COMMIT")
         except BaseException:
             cursor.execute("ROLLBACK")
@@ -76,13 +78,13 @@ def _counted(cursor: DuckDBPyConnection, reports: str, report: str, keys: Sequen
     """Write the counts as rows, sorted by the step in which their group comes; return the numbers of groups and steps."""
     names = ", ".join(map(quoted, keys))
     cursor.execute(
-        f"""CREATE TEMP TABLE __ldp_counted AS SELECT {names}, {quoted(report)} AS report, count(*) AS n
+        f"""CREATE TEMP TABLE __ldp_counted AS SELECT {names}, {quoted(report)} AS {_REPORT}, count(*) AS {_N}
             FROM query_table({text_literal(reports)}) WHERE {quoted(report)} IS NOT NULL GROUP BY ALL"""  # noqa: S608  # quoted
     )
     cells = cursor.table("temp.__ldp_counted").aggregate(f"count(*) AS cells, count(DISTINCT row({names})) AS groups")
     ((size, groups),) = (tuple(row.values()) for row in cells.to_arrow_table().to_pylist())
     steps = 1 + size // CELLS_AT_ONCE
-    numbered = f"FROM temp.__ldp_counted SELECT *, hash({names}) % {steps} AS step ORDER BY step"
+    numbered = f"FROM temp.__ldp_counted SELECT *, hash({names}) % {steps} AS {_STEP} ORDER BY {_STEP}"
     cursor.execute(f"CREATE TEMP TABLE __ldp_cells AS {numbered}")
     cursor.execute("DROP TABLE temp.__ldp_counted")
     return groups, steps
@@ -91,10 +93,10 @@ def _counted(cursor: DuckDBPyConnection, reports: str, report: str, keys: Sequen
 def _estimated(cursor: DuckDBPyConnection, keys: Sequence[str], steps: int, by: tuple[str, str], into: str) -> None:
     """Estimate the groups of each step."""
     names, (made, method) = ", ".join(map(quoted, keys)), by
-    shares = f'ldp._rows(({made})."domain", system.main.__ldp_estimate(counts, ldp._plan({method}, {made})))'
-    summed = "map(list(report), list(n)) AS counts, sum(n)::BIGINT AS n"
-    cells = f"FROM temp.__ldp_cells SELECT {names}, {summed} WHERE step = $1 GROUP BY ALL"
-    query = f"FROM ({cells}) SELECT {names}, unnest({shares}, recursive := true), n"
+    shares = f'ldp._rows(({made})."domain", system.main.__ldp_estimate({_COUNTS}, ldp._plan({method}, {made})))'
+    summed = f"map(list({_REPORT}), list({_N})) AS {_COUNTS}, sum({_N})::BIGINT AS {_N}"
+    cells = f"FROM temp.__ldp_cells SELECT {names}, {summed} WHERE {_STEP} = $1 GROUP BY ALL"
+    query = f"FROM ({cells}) SELECT {names}, unnest({shares}, recursive := true), {_N} AS n"
     for step in range(steps):
         verb = f"INSERT INTO {into}" if step else f"CREATE OR REPLACE TABLE {into} AS"
         cursor.execute(f"{verb} {query}", [step])
