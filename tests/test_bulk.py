@@ -454,6 +454,15 @@ def test_users_are_charged_where_the_ledger_charges_by_user(db: DuckDBPyConnecti
         perturb_copy(db, stream, "x.parquet", {"city": CITY}, charge=Charge(ledger, "people", user="who"))
 
 
+def test_a_table_that_cannot_be_written_is_not_charged_for(db: DuckDBPyConnection, ledger: Ledger) -> None:
+    db.execute("CREATE TABLE narrow (city VARCHAR); ATTACH 'other.duckdb' AS other; DETACH other")
+    db.execute("ATTACH 'other.duckdb' AS other (READ_ONLY)")
+    for into, append in (("nowhere.reports", False), ("other.main.reports", False), ("narrow", True)):
+        with pytest.raises(DestinationRefused):
+            perturb_table(db, "people", into, {"city": CITY}, keep=["day"], append=append, charge=Charge(ledger, "people"))
+    assert spent(ledger) == 0
+
+
 def test_a_connection_with_a_ledger_draws_nothing_that_is_not_charged(ledger: Ledger, db: DuckDBPyConnection) -> None:
     ldpsql.attach(db, ledger=ledger, name="other_name")
     with pytest.raises(NotReleased):

@@ -21,7 +21,7 @@ from ldpsql.bulk.forms import Form, write_table
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
-from ldpsql.bulk.tables import database_of, is_there, read_from, table_name
+from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.interrupting import stops_with_connection
 from ldpsql.mechanism import Mechanism
@@ -173,6 +173,7 @@ def perturb_table(
     if there and found.kind == "table" and read_from(con, source) & read_from(con, name):
         raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
+    check_writable(con, verb, plan.columns)
     token = charged(con, charge, found, plan, f"{database_of(con)} {into}", again=replace, resume=resume and not there)
     meter = Meter(found.rows, progress)
     meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb))

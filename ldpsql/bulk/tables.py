@@ -1,12 +1,14 @@
-"""Tables that are written: their names, whether they are there, what they are read from."""
+"""Tables that are written: their names, whether they are there, and whether they can be written."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from ldpsql.errors import DestinationRefused
 from ldpsql.interrupting import cursor_of
 from ldpsql.sql import quoted, text_literal
 
@@ -24,6 +26,30 @@ def is_there(con: DuckDBPyConnection, name: str) -> bool:
     except duckdb.CatalogException:
         return False
     return True
+
+
+def check_writable(con: DuckDBPyConnection, verb: str, columns: Iterable[str]) -> None:
+    """See that ``CREATE TABLE name AS`` or ``INSERT INTO name BY NAME`` can write these columns, by writing no row of them.
+
+    Raises:
+        DestinationRefused: where the database is read-only, or the schema or a column is not there.
+
+    """
+    none = ", ".join(f"NULL AS {quoted(column)}" for column in columns)
+    with cursor_of(con) as cursor:
+        cursor.execute("BEGIN")
+        try:
+            cursor.execute(f"{verb} SELECT {none} WHERE false")
+        except duckdb.Error:
+            refused = True
+        else:
+            refused = False
+        cursor.execute("ROLLBACK")
+    if refused:
+        raise DestinationRefused(
+            "the reports cannot be written into this table",
+            "is the database open for writing, is the schema there, and does a table that is there take their columns?",
+        )
 
 
 def read_from(con: DuckDBPyConnection, name: str) -> set[str]:
