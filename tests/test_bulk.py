@@ -115,6 +115,24 @@ def test_every_form_goes_in_and_comes_out(db: DuckDBPyConnection, start: str, en
     assert not [name for name in os.listdir() if name.startswith(".")]
 
 
+@pytest.mark.parametrize(
+    ("out", "begins"),
+    [
+        ("o.csv", b"day,city\n"),
+        ("o.tsv", b"day\tcity\n"),
+        ("o.tsv.gz", b"\x1f\x8b"),
+        ("o.json.gz", b"\x1f\x8b"),
+        ("o.csv.zst", b"\x28\xb5\x2f\xfd"),
+        ("o.json.zst", b"\x28\xb5\x2f\xfd"),
+    ],
+)
+def test_text_is_what_its_name_says_and_is_read_back(db: DuckDBPyConnection, out: str, begins: bytes) -> None:
+    perturb_copy(db, "people", out, {"city": CITY}, keep=["day"])
+    assert Path(out).read_bytes().startswith(begins)
+    perturb_copy(db, out, "again.parquet", {"city": CITY}, keep=["day"])
+    assert rows(db, "SELECT count(*), sum(day) FROM 'again.parquet'") == [(ROWS, ROWS)]
+
+
 def test_reports_stay_beside_the_rows_they_belong_to(db: DuckDBPyConnection) -> None:
     db.execute("COPY (SELECT i AS id, i % 2 AS x FROM range(400_000) t(i)) TO 'in.parquet'")
     perturb_copy(db, "in.parquet", "out.parquet", {"x": "krr(epsilon=20, domain=[0, 1])"}, keep=["id"])
@@ -233,7 +251,9 @@ def test_what_cannot_be_done_is_refused_before_anything_is_drawn(db: DuckDBPyCon
         ("people", "nowhere/out.parquet", {"city": CITY}, {}, DestinationRefused),
         ("people", "out.xlsx", {"city": CITY}, {}, DestinationRefused),
         ("people", "out.parquet", {"city": CITY}, {"partition_by": ["city"]}, DestinationRefused),
+        ("people", "out.arrow.gz", {"city": CITY}, {}, DestinationRefused),
         ("people", "out", {"city": CITY}, {"partition_by": ["day"]}, InvalidParameter),
+        ("people", "out", {"city": CITY}, {"partition_by": ["city"]}, InvalidParameter),
         ("people", "out.parquet", {"city": CITY}, {"keep": ["city"]}, InvalidParameter),
         ("people", "out.parquet", {"town": CITY}, {}, UnknownName),
         ("nobody", "out.parquet", {"city": CITY}, {}, SourceRefused),

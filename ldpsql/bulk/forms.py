@@ -15,16 +15,18 @@ from ldpsql.interrupting import cursor_of, stopped_with
 from ldpsql.sql import quoted, text_literal
 
 _STREAM = "__ldpsql_reports"
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}  # of text; Parquet has its own
 
 
 @dataclass(frozen=True)
 class Form:
-    """A format, the suffix of its files, and the columns that become folders; ``folder`` is for many files."""
+    """A format, the suffix of its files, and the columns that become folders; ``folder``: many files, ``tabs``: TSV."""
 
     kind: str
     suffix: str
     folder: bool
     partition_by: tuple[str, ...] = ()
+    tabs: bool = False
 
     @classmethod
     def of(cls, destination: Path, partition_by: tuple[str, ...]) -> Form:
@@ -37,11 +39,11 @@ class Form:
         if not destination.suffix:
             return cls("parquet", ".parquet", folder=True, partition_by=partition_by)
         kind = format_of(destination)
-        if kind is None:
+        if kind is None or (destination.suffix in _COMPRESSIONS and kind not in ("csv", "json")):
             raise DestinationRefused("this format cannot be written", "use .parquet, .csv, .csv.gz, .json, .arrow, or a folder")
         if partition_by:
             raise DestinationRefused("one file cannot be partitioned", "name a folder, without a suffix")
-        return cls(kind, destination.suffix, folder=False)
+        return cls(kind, destination.suffix, folder=False, tabs=".tsv" in destination.suffixes)
 
     def write(self, con: DuckDBPyConnection, reports: pa.RecordBatchReader, folder: Path, number: int) -> None:
         """Write a stream into a new folder, without suffixes; ``number`` is that of the part."""
@@ -50,8 +52,10 @@ class Form:
             _write_arrow(con, reports, folder / name)
             return
         options = [f"FORMAT {self.kind}"]
-        if self.suffix == ".gz":
-            options.append("COMPRESSION gzip")
+        if self.suffix in _COMPRESSIONS:
+            options.append(f"COMPRESSION {_COMPRESSIONS[self.suffix]}")
+        if self.tabs:
+            options.append("DELIMITER '\t'")
         if self.partition_by:
             columns = ", ".join(quoted(column) for column in self.partition_by)
             options += [f"PARTITION_BY ({columns})", f"FILENAME_PATTERN '{name}_{{i}}'", "FILE_EXTENSION 'tmp'"]

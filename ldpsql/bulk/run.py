@@ -78,10 +78,12 @@ def perturb_copy(
     """
     target = Path(destination).absolute()
     plan, form = Plan.of(columns, keep), Form.of(target, tuple(partition_by))
-    if set(form.partition_by) - {*plan.mechanisms, *plan.keep}:
+    if set(form.partition_by) - set(plan.columns):
         raise InvalidParameter(
             "the reports can only be partitioned by columns that go out", "keep the column too: --keep, in Python keep=[...]"
         )
+    if not set(plan.columns) - set(form.partition_by):
+        raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
     found = source_of(con, source, split=form.folder)
     found.check(plan.columns)
     if form.kind in ("csv", "json") and any(pa.types.is_nested(type_of(known.reports)) for known in plan.mechanisms.values()):
