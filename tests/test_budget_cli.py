@@ -69,6 +69,7 @@ def test_another_policy_in_the_settings_is_adopted_on_request_only(project: Path
     spend(project)
     (project / "ldpsql.toml").write_text('[ledger]\npath = "budget.ledger"\nepsilon_budget = 3\n')
     assert "error[LDP317]" in run("sql", "-c", "SELECT 1", cwd=project).stderr
+    assert "epsilon_budget='2'" in run("budget", "show", cwd=project).stdout  # which is what that error tells to compare with
     assert run("budget", "adopt", cwd=project).returncode == 0
     assert run("sql", "-c", "SELECT 1", cwd=project).returncode == 0
 

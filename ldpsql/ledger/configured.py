@@ -41,7 +41,7 @@ def configured_ledger(given: Path | None = None) -> Ledger | None:
 
 
 def needed_ledger(given: Path | None = None) -> Ledger:
-    """Open the ledger that is named, to read it; it must be there: a mistyped name is no empty ledger.
+    """Open the ledger that is named, to read it, whatever its policy; it must be there: a mistyped name is no empty ledger.
 
     Raises:
         LedgerMissing: where no ledger is named, or none is there.
@@ -54,7 +54,7 @@ def needed_ledger(given: Path | None = None) -> Ledger:
         )
     if not path.exists():
         raise LedgerMissing("there is no ledger of this name", "the first release begins it; is the name right?")
-    return Ledger.open(path, configured_policy())
+    return Ledger.open(path)
 
 
 def configured_key() -> Key | None:
