@@ -57,6 +57,16 @@ def test_without_a_ledger_it_says_how_to_name_one(tmp_path: Path) -> None:
     assert run("budget", "adopt", cwd=tmp_path).returncode == 3
 
 
+@pytest.mark.parametrize(("entry", "code"), [("epsilon_budget = 2", 3), ('pth = "budget.ledger"', 2)])
+def test_a_mistake_in_the_settings_does_not_take_the_ledger_off(tmp_path: Path, entry: str, code: int) -> None:
+    (tmp_path / "ldpsql.toml").write_text(f"[ledger]\n{entry}\n")
+    (tmp_path / "people.csv").write_text("city\nLima\nOslo\n", encoding="utf-8")
+    command = ("perturb", "people.csv", "out.csv", "-c", "city", "-m", "krr(epsilon=1, domain=['Lima', 'Oslo'])")
+    assert run(*command, cwd=tmp_path).returncode == code
+    assert not (tmp_path / "out.csv").exists()
+    assert run("doctor", cwd=tmp_path).returncode == 1
+
+
 def test_a_damaged_ledger_fails_the_check(project: Path) -> None:
     spend(project)
     (project / "budget.ledger").write_bytes(b"rubbish" * 1000)

@@ -93,11 +93,11 @@ def check_ledger() -> str:
     """
     from ldpsql.errors import LedgerUnwritable
     from ldpsql.ledger import Ledger
-    from ldpsql.ledger.configured import configured_key, configured_path, configured_policy
+    from ldpsql.ledger.configured import configured_key, path_and_policy
 
     key = configured_key()
     told = [f"key {key.fingerprint}"] if key else []
-    path, policy = configured_path(), configured_policy()
+    path, policy = path_and_policy()
     if path is None:
         return ", ".join(told) or "none is named"
     if path.exists() or policy is None:

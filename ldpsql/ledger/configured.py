@@ -29,15 +29,28 @@ def configured_path(given: Path | None = None) -> Path | None:
     return Path(told) if told else None
 
 
+def path_and_policy(given: Path | None = None) -> tuple[Path | None, Policy | None]:
+    """Return where the ledger is, and its policy in the settings.
+
+    Raises:
+        LedgerMissing: where they hold a policy for no ledger: nothing would be charged.
+
+    """
+    path, policy = configured_path(given), configured_policy()
+    if path is None and policy is not None:
+        raise LedgerMissing("the settings hold a policy, and no ledger is named", "write path below [ledger] in ldpsql.toml")
+    return path, policy
+
+
 def configured_ledger(given: Path | None = None) -> Ledger | None:
     """Open the ledger, and begin it where the settings hold a policy for it; None where no ledger is named.
 
     Raises:
-        LedgerError: where it cannot be used, or keeps another policy than the settings.
+        LedgerError: where it cannot be used, keeps another policy than the settings, or they hold a policy for no ledger.
 
     """
-    path = configured_path(given)
-    return None if path is None else Ledger.open(path, configured_policy())
+    path, policy = path_and_policy(given)
+    return None if path is None else Ledger.open(path, policy)
 
 
 def needed_ledger(given: Path | None = None) -> Ledger:
