@@ -22,9 +22,13 @@ def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
     """Return the schema ``m`` with one macro for each named mechanism; the connection only tells DuckDB's names of types.
 
     Raises:
-        BadSettings: for a name that is no SQL name, or a mechanism that cannot be read.
+        BadSettings: for a name that is no SQL name, or the same as another in SQL, or a mechanism that cannot be read.
 
     """
+    if len({name.lower() for name in named}) < len(named):
+        raise BadSettings(
+            "two mechanisms in the settings have names that differ in case only", "SQL takes them for one: rename one"
+        )
     made = "".join(
         f"\nCREATE OR REPLACE MACRO ldp.m.{quoted(name)}() AS {_read(name, told, con)};" for name, told in named.items()
     )
