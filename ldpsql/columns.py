@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _FAMILIES = {
     "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
@@ -42,15 +43,32 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if whole.type.id in _ALREADY_PLAIN:
         return whole
-    if pa.types.is_large_list(whole.type):  # as Polars has them
-        return whole.cast(pa.list_(whole.type.value_type))
-    if pa.types.is_string_view(whole.type):
-        return whole.cast(pa.string())
+    if pa.types.is_dictionary(whole.type):
+        return _of_dictionary(whole)
+    if pa.types.is_run_end_encoded(whole.type):
+        return plain(pc.run_end_decode(whole))
     if isinstance(whole.type, pa.BaseExtensionType):
         return _of_extension(whole)
-    if pa.types.is_dictionary(whole.type) and whole.dictionary.null_count:
-        return whole.dictionary_decode()
-    return whole
+    kind = _plainer(whole.type)
+    return whole if kind == whole.type else whole.cast(kind)  # a cast of an empty map to its own type ends the process
+
+
+def _plainer(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the same values that Arrow can look up."""
+    if pa.types.is_large_list(kind):  # as Polars has them
+        return pa.list_(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind
+
+
+def _of_dictionary(column: pa.Array) -> pa.Array:
+    """Return a dictionary of plain text where it holds views, as Polars has them, and decoded where it holds NULL."""
+    if pa.types.is_string_view(column.type.value_type):
+        column = column.cast(pa.dictionary(column.type.index_type, pa.string(), column.type.ordered))
+    return column.dictionary_decode() if column.dictionary.null_count else column
 
 
 def _of_extension(column: pa.Array) -> pa.Array:

@@ -8,6 +8,7 @@ from time import process_time
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from duckdb import DuckDBPyConnection
 
@@ -52,6 +53,42 @@ def test_frames_of_every_engine_give_the_same_estimate(kind: str) -> None:
         assert (ldpsql.estimate(given, "city", mechanism).estimate == whole).all()
         if not isinstance(given, pa.RecordBatchReader):
             assert (ldpsql.estimate(given, column="city", mechanism=mechanism, estimator="ibu").estimate == whole).all()
+
+
+def held(table: pa.Table, kind: str) -> pl.DataFrame | pa.Table:
+    """Return the same reports as an engine may hold them."""
+    text = table["city"]
+    if kind in ("categorical", "enum"):
+        return pl.DataFrame(
+            {"city": pl.Series(text.to_pylist(), dtype=pl.Categorical if kind == "categorical" else pl.Enum(CITIES))}
+        )
+    column = {
+        "text": lambda: text,
+        "large text": lambda: text.cast(pa.large_string()),
+        "views": lambda: text.cast(pa.string_view()),
+        "dictionary": text.dictionary_encode,
+        "runs": lambda: pc.run_end_encode(text),
+    }[kind]()
+    return pa.table({"city": column})
+
+
+@pytest.mark.parametrize("kind", ["categorical", "enum", "text", "large text", "views", "dictionary", "runs"])
+def test_what_engines_hold_the_same_reports_in_makes_no_difference(kind: str) -> None:
+    mechanism, table = MECHANISMS["text"], reports(MECHANISMS["text"])
+    whole = ldpsql.estimate(table["city"], mechanism).estimate
+    assert (ldpsql.estimate(held(table, kind), "city", mechanism).estimate == whole).all()
+    parts = [partial_counts(held(table.slice(0, 3000), kind), "city"), partial_counts(table.slice(3000), "city")]
+    nothing = partial_counts(held(table.slice(0, 0), kind), "city")
+    for added in (merge([*parts, nothing]), merge([nothing, *reversed(parts)]), parts[0] + parts[1]):
+        assert (ldpsql.estimate(added, mechanism).estimate == whole).all()
+
+
+def test_numbers_of_any_width_add_up_and_numbers_and_text_do_not() -> None:
+    kinds = [pa.int8(), pa.int64(), pa.uint16(), pa.decimal32(5, 0), pa.decimal128(20, 0)]
+    parts = [partial_counts(pa.table({"x": pa.array([1, 2], pa.int8()).cast(kind)}), "x") for kind in kinds]
+    assert ldpsql.estimate(merge(parts), "krr(1, [1, 2])", "inv").diagnosis.reports == 10
+    with pytest.raises(BadCounts):
+        merge([parts[0], partial_counts(pa.table({"x": ["1"]}), "x")])
 
 
 def test_nulls_are_left_out_and_nothing_is_refused() -> None:

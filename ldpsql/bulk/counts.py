@@ -44,7 +44,7 @@ class Counts:
             BadCounts: where a number, or the sum of a report's numbers, is not a whole number from 0 to 2^53 - 1.
 
         """
-        reports = plain(reports)
+        reports = _decoded(reports)
         known = reports.is_valid()
         reports, numbers = reports.filter(known), numbers.filter(known)
         if not len(reports):
@@ -68,7 +68,7 @@ class Counts:
         return pa.table([self.reports, self.numbers], ["report", "n"])
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts.of(*(pa.concat_arrays(pair) for pair in ((self.reports, other.reports), (self.numbers, other.numbers))))
+        return merge([self, other])
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,18 @@ C = TypeVar("C", Counts, Supports)
 
 
 def merge(parts: Iterable[C]) -> C:
-    """Return the sum of counts, or of supports, of at least one part."""
+    """Return the sum of counts, or of supports, of at least one part, whatever engines hold the same reports in.
+
+    Raises:
+        NoReports: where there is no part.
+        BadCounts: where the reports are of types that have nothing in common.
+
+    """
     listed = list(parts)
     if not listed:
         raise NoReports("there are no counts to add up", "count some reports first")
     if isinstance(listed[0], Counts):
-        joined = [pa.concat_arrays(columns) for columns in zip(*((c.reports, c.numbers) for c in listed), strict=True)]
-        return Counts.of(*joined)
+        return _joined(listed)
     return reduce(lambda a, b: a + b, listed)
 
 
@@ -183,4 +188,23 @@ def _with(batches: Any, column: str) -> pa.RecordBatchReader:
 
 
 def _nothing(reader: pa.RecordBatchReader, column: str) -> Counts:
-    return Counts.of(pa.array([], reader.schema.field(column).type), pa.array([], pa.uint64()))
+    kind = reader.schema.field(column).type
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    return Counts.of(pa.array([], kind), pa.array([], pa.uint64()))
+
+
+def _decoded(reports: pa.Array) -> pa.Array:
+    reports = plain(reports)
+    return reports.dictionary_decode() if pa.types.is_dictionary(reports.type) else reports
+
+
+def _joined(parts: list[Counts]) -> Counts:
+    """Add counts up; engines, and the files of one table, differ in how they hold the same reports."""
+    try:
+        joined = pa.concat_tables([part.to_arrow() for part in parts], promote_options="permissive").combine_chunks()
+    except pa.ArrowException:
+        joined = None
+    if joined is None:
+        raise BadCounts("counts of reports of different types do not add up", "cast the reports to one type")
+    return Counts.of(*(column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in joined.columns))
