@@ -103,6 +103,17 @@ def test_intervals_of_numbers_cover_them_where_few_sets_were_reported(spec: str)
         assert covered >= LEAST, (functional, covered)
 
 
+@pytest.mark.parametrize("spec", [f"oue(2, {EIGHT})", f"subset_selection(2, {EIGHT})"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_or_two_sets_say_nothing_of_a_number(spec: str, n: int) -> None:
+    found = estimates_of_sets(mechanism(spec), 20, n)
+    for functional, low, high in ((Mean(), 0, 7), (RangeShare(None, 3), 0, 1), (Quantile(0.5), 0, 7), (Variance(), 0, 49 / 4)):
+        told = functional.measure(found)
+        assert np.isinf(told.std_error).all() or functional == Quantile(0.5)
+        assert (told.low == low).all()
+        assert (told.high == high).all()
+
+
 def test_simultaneous_intervals_hold_all_together_and_are_wider_on_both_sides() -> None:
     spec = mechanism("krr(1, [0,1,2,3,4,5,6,7])")
     counts = RNG.multinomial(N, operator_of(spec).forward(TRUTH), REPEATS).astype(np.float64)

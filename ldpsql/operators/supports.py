@@ -223,8 +223,8 @@ class SupportOperator(Operator):
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return those of the debiased estimate; where only few reports are known, c'v of the inversion and its variance.
 
-        That is seen among the reports. What is inverted sums to one only in expectation: its sum is a control variate, taken
-        off as often as makes the variance least.
+        That is seen among the reports, unless they are one or two. What is inverted sums to one only in expectation: its sum
+        is a control variate, taken off as often as makes the variance least.
         """
         if not self._few(n):
             return super().functionals(shares, n, theta, c)
@@ -237,7 +237,8 @@ class SupportOperator(Operator):
             spread = q @ total**2
             often = (q * total) @ told / spread if spread > 1e-12 else np.zeros(c.shape[-1])
             centre[i] = mean[:-1] - often * (mean[-1] - 1.0)
-            variance[i] = q @ (told - total[:, None] * often) ** 2 / n[i]
+            free = n[i] - 2  # two numbers were fitted: the mean, and how often the sum is taken off
+            variance[i] = q @ (told - total[:, None] * often) ** 2 / free if free > 0 else np.inf
         return centre, variance
 
     def _contributions(self, c: Floats) -> Floats:
