@@ -237,6 +237,15 @@ def test_every_form_that_is_written_can_be_read_by_estimates(db: DuckDBPyConnect
             sql_of(db, out, ["cty"])
 
 
+def test_a_variable_of_python_is_not_taken_for_the_file(db: DuckDBPyConnection) -> None:
+    parquet = pa.table({"city": ["Oslo"]})
+    db.execute("COPY people TO 'in.parquet'")
+    assert rows(db, "SELECT count(*) FROM 'in.parquet'") == [(ROWS,)]
+    assert db.execute(f"SELECT count(*) FROM query_table({sql_of(db, 'in.parquet')})").fetchall() == [(ROWS,)]
+    assert db.execute(f"SELECT count(*) FROM query_table({sql_of(db, '*.parquet')})").fetchall() == [(ROWS,)]
+    del parquet
+
+
 def test_the_names_in_a_text_file_are_not_told(db: DuckDBPyConnection) -> None:
     Path("in.csv").write_text("Canary 7,Canary 8\nTurin,Bari\n")
     with pytest.raises(UnknownName) as caught:

@@ -107,7 +107,8 @@ def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> So
 def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = ()) -> str:
     """Return the name of a table, or a path, as text that ``query_table`` reads, once it is there and has these columns.
 
-    What DuckDB does not read by itself becomes a view of this connection.
+    What DuckDB does not read by itself becomes a view of this connection. A path is quoted, or DuckDB takes its suffix for the
+    name of a Python variable, where the caller has one.
 
     Raises:
         SourceRefused: where it is not there, or cannot be read.
@@ -115,15 +116,16 @@ def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = ()) ->
 
     """
     if "://" in source:  # on the network: DuckDB's to find
-        return text_literal(source)
+        return text_literal(quoted(source))
     found, path = source_of(con, source), Path(source)
     found.check(columns)
     if found.files and path.suffix in _UNKNOWN_TO_DUCKDB:
         from pyarrow.dataset import dataset  # noqa: PLC0415  # slow to import
 
         con.register(source, dataset(found.files, format=_UNKNOWN_TO_DUCKDB[path.suffix]))
-        return text_literal(quoted(source))
-    return text_literal(str(path / "**" / "*.parquet") if path.is_dir() else source)
+    if not found.files:
+        return text_literal(source)
+    return text_literal(quoted(str(path / "**" / "*.parquet") if path.is_dir() else source))
 
 
 def format_of(path: Path) -> str | None:
