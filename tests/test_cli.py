@@ -81,6 +81,21 @@ def test_sql_runs_statements_and_writes_rows() -> None:
     assert "│" in run("sql", "-c", "SELECT 1 AS one").stdout
 
 
+def test_two_columns_of_one_name_are_both_written(tmp_path: Path) -> None:
+    assert run("sql", "-c", "SELECT 1 AS a, 2 AS a", "--format", "csv").stdout == "a,a_1\n1,2\n"
+    (tmp_path / "reports.csv").write_text("n,city\n" + "7,Lima\n8,Oslo\n8,Oslo\n", encoding="utf-8")
+    options = ("-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])", "--by", "n", "--format", "json")
+    found = json.loads(run("estimate", "reports.csv", *options, cwd=tmp_path).stdout)
+    assert {(row["n"], row["n_1"]) for row in found} == {(7, 1), (8, 2)}
+
+
+def test_numbers_that_json_does_not_have_are_null() -> None:
+    query = "SELECT 'inf'::DOUBLE AS a, ['nan'::DOUBLE, 0.5] AS b, {'c': '-inf'::DOUBLE} AS d"
+    for form in ("json", "jsonl"):
+        (row,) = [json.loads(run("sql", "-c", query, "--format", form).stdout, parse_constant=pytest.fail)]
+        assert (row if form == "jsonl" else row[0]) == {"a": None, "b": [None, 0.5], "d": {"c": None}}
+
+
 def test_sql_keeps_a_database(tmp_path: Path) -> None:
     path = str(tmp_path / "w.duckdb")
     assert run("sql", path, "-c", "CREATE TABLE t AS SELECT 1 AS x").returncode == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ldpsql.cli.options import ByOption, ColumnOption, DatabaseOption, EstimatorOption, MechanismOption, SourceArgument
-from ldpsql.cli.output import Format, FormatOption, write_rows
+from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
 
 
 def estimate(
@@ -27,7 +27,7 @@ def estimate(
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
         query = estimating(con, sql_of(con, source, [column, *keys]), column, keys, made, method)
-        rows = con.sql(query).to_arrow_table().to_pylist()
+        rows = rows_of(con.sql(query))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpsql.cli.output import Format, FormatOption, write_rows
+from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -53,11 +53,11 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
             result = con.sql(statement)
             if result is None or statement.expected_result_type != [ExpectedResultType.QUERY_RESULT]:
                 continue
-            table = result.to_arrow_table()  # one run: showing the relation itself would draw noise again
-        if form is Format.TABLE:
-            con.from_arrow(table).show(max_width=None if sys.stdout.isatty() else 10_000)
-        else:
-            write_rows(table.to_pylist(), form)
+            if form is Format.TABLE:
+                table = con.from_arrow(result.to_arrow_table())  # one run: showing the relation itself would draw noise again
+                table.show(max_width=None if sys.stdout.isatty() else 10_000)
+            else:
+                write_rows(rows_of(result), form)
 
 
 def prompt(con: DuckDBPyConnection, form: Format) -> None:
