@@ -237,6 +237,17 @@ def test_every_form_that_is_written_can_be_read_by_estimates(db: DuckDBPyConnect
             sql_of(db, out, ["cty"])
 
 
+@pytest.mark.parametrize("at", [0, ROWS - 1])
+def test_a_view_that_cannot_be_read_is_the_source_and_not_the_disk(db: DuckDBPyConnection, at: int) -> None:
+    db.execute(
+        f"CREATE VIEW broken AS SELECT city, CASE WHEN rowid = {at} THEN secret ELSE '1' END::INTEGER AS age FROM people"
+    )
+    with pytest.raises(SourceRefused):
+        perturb_copy(db, "broken", "out.parquet", {"city": CITY}, keep=["age"])
+    with pytest.raises(SourceRefused):
+        perturb_table(db, "broken", "reports", {"city": CITY}, keep=["age"])
+
+
 def test_a_variable_of_python_is_not_taken_for_the_file(db: DuckDBPyConnection) -> None:
     parquet = pa.table({"city": ["Oslo"]})
     db.execute("COPY people TO 'in.parquet'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -34,24 +35,31 @@ class Meter:
 
     def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
         """Return the reports of a part as a stream that counts."""
-        reader = part.read(plan.among(names), plan.mechanisms.keys(), plan.keep)
+        with self._reading():
+            reader = part.read(plan.among(names), plan.mechanisms.keys(), plan.keep)
         schema = plan.schema(reader.schema)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            try:
+            with self._reading():
                 for batch in reader:
                     yield plan.perturb(batch, schema)
                     self.drawn += batch.num_rows
                     self._tell()
-            except (LdpError, KeyboardInterrupt) as error:
-                self._refusal = error
-                raise
-            except Exception:
-                hint = "is it complete, and is every column of one type?"
-                self._refusal = SourceRefused("the source could not be read to its end", hint)
-                raise
 
         return pa.RecordBatchReader.from_batches(schema, batches())
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Remember what goes wrong with the source, for whoever writes sees only an error of DuckDB's or Arrow's."""
+        try:
+            yield
+        except (LdpError, KeyboardInterrupt) as error:
+            self._refusal = error
+            raise
+        except Exception:
+            hint = "is it complete, and is every column of one type?"
+            self._refusal = SourceRefused("the source could not be read to its end", hint)
+            raise
 
     def watch(self, write: Callable[[], None]) -> None:
         """Let something write; raise what goes wrong as it was before DuckDB worded it, for its message may hold raw values."""
