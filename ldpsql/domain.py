@@ -48,7 +48,7 @@ class Domain:
             raise InvalidDomain("a domain must hold at least two values", "declare every value that may occur")
         if family(values.type) is None:
             raise InvalidDomain(
-                "the values of a domain must be text, numbers, booleans, dates or times", "cast them in the domain"
+                "the values of a domain must be text, numbers, booleans, dates or timestamps", "cast them in the domain"
             )
         if values.null_count:
             raise InvalidDomain(

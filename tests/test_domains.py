@@ -26,6 +26,11 @@ def test_a_domain_that_is_not_declared_properly_is_refused(bad: object) -> None:
         Domain.of(bad)
 
 
+def test_times_of_day_are_not_said_to_be_a_domain() -> None:
+    with pytest.raises(InvalidDomain, match="numbers, booleans, dates or timestamps"):
+        Domain.of(pa.array([1, 2], pa.time64("us")))
+
+
 @pytest.mark.parametrize(
     ("domain", "column"),
     [
