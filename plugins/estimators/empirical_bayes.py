@@ -1,43 +1,52 @@
 """Empirical Bayes for many values: learn from all shares how shares are distributed, then read each one in that light.
 
-Robbins, "An empirical Bayes approach to statistics", 1956; Kiefer, Wolfowitz, "Consistency of the maximum likelihood estimator
-in the presence of infinitely many incidental parameters", Ann. Math. Stat. 1956; Koenker, Mizera, "Convex optimization, shape
-constraints, compound decisions, and empirical Bayes rules", JASA 2014.
+Robbins, "An empirical Bayes approach to statistics", 1956; Mitchell, Beauchamp, "Bayesian variable selection in linear
+regression" (a spike at zero and a slab), JASA 1988; Efron, "Large-scale inference", 2010, chapter 1.
 """
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
+from scipy.special import ndtr
 
 from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
 from ldpsql.estimator import simplex_projection
-from ldpsql.operators import DenseOperator, Floats
-from ldpsql.solver.mle import maximum_likelihood, uniform
+from ldpsql.operators import Floats
+from ldpsql.solver.mle import uniform
 
-MOST_ATOMS = 300
+MOST_ATOMS, RATIOS = 300, 200
+# A prior: the chance that a value is absent; the spread of the logarithms of the other shares; and the part of all reports that
+# these make up on average, for a few values may stand out.
+ABSENT = (0.0, 0.3, 0.6, 0.8, 0.9, 0.96)
+SPREAD = (0.015, 0.05, 0.15, 0.4, 0.7, 1.0, 1.5, 2.0, 2.5)
+BULK = (1.0, 0.5, 0.1)
+Counts: TypeAlias = NDArray[np.int64]
 
 
 class EmpiricalBayes(Estimator):
-    """Empirical Bayes: the inverted shares, shrunk under the prior that makes all of them together likeliest.
+    """Empirical Bayes: the inverted shares, shrunk under the priors that make all of them together likely.
 
-    The prior is any distribution of shares (nonparametric maximum likelihood): it needs no order of the values, finds whether
-    most are absent, alike or spread out, and gains most where there are many values and much noise. ``loss := 'squared'``
-    takes posterior means, scaled to sum to one; 'absolute' the posterior quantiles of the one level at which they do.
+    It needs no order of the values, finds whether most are absent, alike or spread out, and gains most where there are many
+    values and much noise. Each prior says that a value is absent with some chance, else has a log-normal share or, as one value
+    of all may, one that stands out; 162 of them are averaged, each weighted by how likely it makes the inverted shares.
+    ``loss := 'squared'`` takes posterior means, given that they sum to one; 'absolute' the posterior quantiles of the one level
+    at which they do; 'both' what is halfway.
 
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
     >>> EmpiricalBayes().fit(reports).theta.round(2).tolist()
-    [[0.83, 0.06, 0.06, 0.06]]
+    [[0.88, 0.02, 0.06, 0.04]]
     """
 
     name = "empirical_bayes"
-    loss: Annotated[str, Field(pattern="^(squared|absolute)$")] = Field(
-        "squared", description="the error to keep small: 'squared' or 'absolute'"
+    loss: Annotated[str, Field(pattern="^(squared|absolute|both)$")] = Field(
+        "squared", description="the error to keep small: 'squared', 'absolute' or 'both'"
     )
 
     def fit(self, likelihood: Likelihood) -> Fit:
-        """Fit the prior of every group and take posterior means.
+        """Average the priors of every group and read its shares.
 
         Raises:
             IllConditioned: where the channel has no useful inverse.
@@ -45,31 +54,57 @@ class EmpiricalBayes(Estimator):
         """
         v = likelihood.operator.invert(likelihood.shares)
         error = likelihood.operator.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(v), 1.0)[0]
-        found = [posterior(one, e, n, likelihood.operator.votes) for one, e, n in zip(v, error, likelihood.n, strict=True)]
-        read = quantiles if self.loss == "absolute" else means
-        theta = np.stack([read(shares, weights) for shares, weights, _ in found])
-        steps = np.array([steps for _, _, steps in found], dtype=np.int64)
+        votes = likelihood.operator.votes
+        theta = np.stack([self.read(*one, votes) for one in zip(v, error, likelihood.n, strict=True)])
         total = theta.sum(axis=-1, keepdims=True)
         even = uniform(likelihood)  # where no report speaks for any value
-        return Fit.plain(np.where(total > 0, theta / np.where(total > 0, total, 1.0), even), Status.REGULARISED, steps)
+        return Fit.plain(np.where(total > 0, theta / np.where(total > 0, total, 1.0), even), Status.REGULARISED)
+
+    def read(self, v: Floats, error: Floats, n: float, votes: tuple[float, float] | None) -> Floats:
+        """Return posterior means or quantiles of the shares; equal inverted shares are read once."""
+        seen, back, times = np.unique(np.stack([v, error], axis=1), axis=0, return_inverse=True, return_counts=True)
+        shares = atoms(v, error)
+        table = densities(seen[:, 0], seen[:, 1], n, votes, shares)
+        weights = table * averaged(priors(shares, len(v)), table, times)
+        weights /= weights.sum(axis=0)
+        found = [READ[loss](shares, weights, times) for loss in (READ if self.loss == "both" else [self.loss])]
+        return np.asarray(np.mean(found, axis=0)[back])
 
 
-def posterior(v: Floats, error: Floats, n: float, votes: tuple[float, float] | None) -> tuple[Floats, Floats, int]:
-    """Return rising shares, their posterior weights for each value, shape (shares, values), and the steps the prior took."""
-    shares = atoms(v, error)
-    table = densities(v, error, n, votes, shares)
-    fitted = maximum_likelihood(Likelihood(DenseOperator(table), np.ones((1, len(v)))))
-    prior, steps = fitted.theta, fitted.iterations
-    weights = prior[0][:, None] * table
-    return shares, weights / weights.sum(axis=0), int(steps[0])
+def priors(shares: Floats, size: int) -> Floats:
+    """Return all priors of a share, one of ``size`` that sum to one, over rising atoms that begin with 0: (priors, atoms)."""
+    edges = np.concatenate([[0.0], (shares[1:-1] + shares[2:]) / 2.0, [np.inf]])
+    absent, spread, bulk = (axis.ravel()[:, None] for axis in np.meshgrid(ABSENT, SPREAD, BULK))
+    middle = np.log(bulk / (size * (1.0 - absent))) - spread**2 / 2.0
+    with np.errstate(divide="ignore"):
+        slab = np.diff(ndtr((np.log(edges) - middle) / spread), axis=1)
+    anywhere = np.diff(np.log(np.clip(edges, shares[1], shares[-1]))) / np.log(shares[-1] / shares[1])
+    return np.hstack([absent, (1.0 - absent) * (slab + (anywhere - slab) / size)])
 
 
-def means(shares: Floats, weights: Floats) -> Floats:
-    """Return the posterior mean of every value."""
-    return shares @ weights
+def averaged(priors: Floats, table: Floats, times: Counts) -> Floats:
+    """Return the prior of each column of the table, (shares, columns), in the mean of the posteriors under all priors.
+
+    A prior counts by its evidence, the chance of all columns under it, where column j stands for ``times[j]`` values.
+    """
+    chance = np.maximum(priors @ table, 1e-300)
+    evidence = np.log(chance) @ times
+    return np.asarray(priors.T @ (np.exp(evidence - evidence.max())[:, None] / chance))
 
 
-def quantiles(shares: Floats, weights: Floats) -> Floats:
+def means(shares: Floats, weights: Floats, times: Counts) -> Floats:
+    """Return the posterior means given that all shares sum to one: the excess is taken off in proportion to the variances."""
+    mean = shares @ weights
+    variance = np.maximum(shares**2 @ weights - mean**2, 1e-300)
+    for _ in range(50):
+        positive = variance * (mean > 0)
+        mean = np.maximum(mean - positive * (mean @ times - 1.0) / (positive @ times), 0.0)
+        if abs(mean @ times - 1.0) < 1e-12:
+            break
+    return np.asarray(mean)
+
+
+def quantiles(shares: Floats, weights: Floats, times: Counts) -> Floats:
     """Return the posterior quantiles, all of one level, that sum to one: they have the least expected absolute error.
 
     At a minimum of sum_x E|t_x - theta_x| among t that sum to one, P(theta_x < t_x) is the same for all x. The distribution
@@ -79,8 +114,11 @@ def quantiles(shares: Floats, weights: Floats) -> Floats:
     low, high = 0.0, 1.0
     for _ in range(40):
         level = (low + high) / 2.0
-        low, high = (low, level) if read_at(level, shares, middle).sum() > 1.0 else (level, high)
+        low, high = (low, level) if read_at(level, shares, middle) @ times > 1.0 else (level, high)
     return read_at(high, shares, middle)
+
+
+READ = {"squared": means, "absolute": quantiles}
 
 
 def read_at(level: float, shares: Floats, middle: Floats) -> Floats:
@@ -93,12 +131,13 @@ def read_at(level: float, shares: Floats, middle: Floats) -> Floats:
 
 
 def atoms(v: Floats, error: Floats) -> Floats:
-    """Return the shares that the prior may hold: a fine grid where the noise is as large as the shares, and all larger ones."""
+    """Return the shares that a prior may hold: a fine grid around the noise and in ratios, and those that stand out of it."""
     typical = float(np.median(error))
     near = np.arange(0.0, 8.0, 0.25) * typical
     far = np.unique(v[v > near[-1]])
     chosen = far if len(far) <= MOST_ATOMS else np.quantile(far, np.linspace(0.0, 1.0, MOST_ATOMS))
-    return np.unique(np.minimum(np.concatenate([near, chosen]), 1.0))
+    low, high = np.clip(typical / 8.0, 1e-6 / len(v), 0.1 / len(v)), min(max(float(v.max()) + 2.0 * typical, 4.0 / len(v)), 1.0)
+    return np.unique(np.clip(np.concatenate([near, chosen, np.geomspace(low, high, RATIOS)]), 0.0, 1.0))
 
 
 def densities(v: Floats, error: Floats, n: float, votes: tuple[float, float] | None, shares: Floats) -> Floats:
