@@ -26,7 +26,7 @@ class Best(Estimator):
     errors of the difference: what cannot be told apart is averaged, for choosing among it would follow the noise. Candidates
     are empirical Bayes for both losses and pooling, and, where values have neighbours or the channel is no vote for single
     values, ibu stopped early and smoothing. ``ldp.diagnose`` shows those that were taken as ``chosen``, and the differences as
-    ``reason``. Every candidate is fitted once for each of ``splits`` folds, which takes from ten milliseconds to a few seconds a
+    ``reason``. Every candidate is fitted once for each of ``splits`` folds: from ten milliseconds to a few seconds a
     group. After Hansen, Lunde, Nason, "The model confidence set", Econometrica 2011.
 
     >>> from ldpsql.operators import KeepOrSpreadOperator
