@@ -26,7 +26,7 @@ Counts: TypeAlias = NDArray[np.int64]
 
 
 class EmpiricalBayes(Estimator):
-    """Empirical Bayes: the inverted shares, shrunk under the priors that make all of them together likely.
+    """Empirical Bayes: the inverted shares, shrunk under priors that explain all of them together.
 
     It needs no order of the values, finds whether most are absent, alike or spread out, and gains most where there are many
     values and much noise. Each prior says that a value is absent with some chance, else has a log-normal share or, as one value
