@@ -581,3 +581,10 @@ def test_the_raw_file_is_never_the_destination(tmp_path: Path) -> None:
         with pytest.raises(DestinationRefused):
             perturb_copy(con, str(tmp_path / source), tmp_path / destination, mechanism, replace=True)
     assert (tmp_path / "raw/people.parquet").read_bytes() == raw
+
+
+@pytest.mark.parametrize("setting", ["SET memory_limit = '-1'", "SET memory_limit = '200 MB'; SET threads = 1"])
+def test_files_are_written_with_the_memory_and_the_threads_of_the_connection(db: DuckDBPyConnection, setting: str) -> None:
+    db.execute(setting)
+    perturb_copy(db, "people", "out.parquet", {"city": CITY})
+    assert db.execute("SELECT count(*) FROM 'out.parquet'").fetchall() == [(ROWS,)]

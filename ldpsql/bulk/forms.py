@@ -89,7 +89,8 @@ def _writer(con: DuckDBPyConnection) -> DuckDBPyConnection:
     with con.cursor() as cursor:
         query = "SELECT current_setting('threads'), current_setting('memory_limit')"
         ((threads, memory),) = cursor.execute(query).fetchall()
-    return duckdb.connect(config={"async_threads": 0, "threads": threads, "memory_limit": memory})
+    unlimited = memory.endswith("PiB")  # DuckDB shows that unit, and does not read it
+    return duckdb.connect(config={"async_threads": 0, "threads": threads} | ({} if unlimited else {"memory_limit": memory}))
 
 
 def _write_arrow(con: DuckDBPyConnection, reports: pa.RecordBatchReader, file: Path) -> None:
