@@ -591,3 +591,14 @@ def test_files_are_written_with_the_memory_and_the_threads_of_the_connection(db:
     db.execute(setting)
     perturb_copy(db, "people", "out.parquet", {"city": CITY})
     assert db.execute("SELECT count(*) FROM 'out.parquet'").fetchall() == [(ROWS,)]
+
+
+def test_files_are_written_only_where_the_connection_may_write(db: DuckDBPyConnection, tmp_path: Path) -> None:
+    (tmp_path / "allowed").mkdir()
+    db.execute("SET allowed_directories = ?", [[str(tmp_path / "allowed")]])
+    db.execute("SET enable_external_access = false")
+    perturb_copy(db, "people", "allowed/out.parquet", {"city": CITY})
+    assert db.execute(f"SELECT count(*) FROM '{tmp_path}/allowed/out.parquet'").fetchall() == [(ROWS,)]
+    with pytest.raises(DestinationRefused):
+        perturb_copy(db, "people", "out.parquet", {"city": CITY})
+    assert not Path("out.parquet").exists()

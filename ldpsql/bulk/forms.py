@@ -15,6 +15,8 @@ from ldpsql.interrupting import cursor_of, stopped_with
 from ldpsql.sql import quoted, text_literal
 
 _STREAM = "__ldpsql_reports"
+# settings of a connection that hold for the files it writes; the last one ends that the others can be changed
+_SHARED = ("threads", "memory_limit", "allowed_directories", "allowed_paths", "enable_external_access")
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}  # of text; Parquet has its own
 
 
@@ -81,16 +83,21 @@ def _run(con: DuckDBPyConnection, reports: pa.RecordBatchReader, statement: str)
 
 
 def _writer(con: DuckDBPyConnection) -> DuckDBPyConnection:
-    """Open a database in memory to write files from, with the threads and the memory of another.
+    """Open a database in memory to write files from, with the threads, the memory and the permissions of another.
 
     Its files are written by the threads that made them: DuckDB 2.0's own threads for writing and a COPY that ends early, for
     Ctrl-C, a refused value or a full disk, now and then wait for each other for ever.
     """
     with con.cursor() as cursor:
-        query = "SELECT current_setting('threads'), current_setting('memory_limit')"
-        ((threads, memory),) = cursor.execute(query).fetchall()
-    unlimited = memory.endswith("PiB")  # DuckDB shows that unit, and does not read it
-    return duckdb.connect(config={"async_threads": 0, "threads": threads} | ({} if unlimited else {"memory_limit": memory}))
+        query = f"SELECT {', '.join(f'current_setting({text_literal(name)})' for name in _SHARED)}"
+        (values,) = cursor.execute(query).fetchall()
+    writer = duckdb.connect(config={"async_threads": 0})
+    for name, value in zip(_SHARED, values, strict=True):
+        unlimited = name == "memory_limit" and value.endswith("PiB")  # DuckDB shows that unit, and does not read it
+        open_to_all = name == "enable_external_access" and value  # as it is from the start, and can only be before
+        if not (unlimited or open_to_all):
+            writer.execute(f"SET {name} = ?", [value])
+    return writer
 
 
 def _write_arrow(con: DuckDBPyConnection, reports: pa.RecordBatchReader, file: Path) -> None:
