@@ -16,12 +16,13 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+import typer
 from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, perturb_batches, perturb_copy, perturb_table
 from ldpsql.bulk.sources import sql_of
-from ldpsql.bulk.staging import staging_folder
+from ldpsql.bulk.staging import Staging, staging_folder
 from ldpsql.cli.perturb import perturb as perturb_command
 from ldpsql.errors import (
     DestinationExists,
@@ -564,6 +565,25 @@ def test_control_c_ends_the_command_with_130_and_leaves_nothing(tmp_path: Path, 
     _, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (130, "interrupted: nothing was published\n")
     assert not [name for name in os.listdir() if "out" in name]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_control_c_after_the_end_does_not_say_that_nothing_was_published(
+    db: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], there: bool
+) -> None:
+    db.execute("COPY people TO 'in.parquet'")
+    if there:
+        Path("out.parquet").write_bytes(b"older")
+
+    def removed(staging: Staging) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Staging, "remove", removed)
+    with pytest.raises(typer.Exit) as left:
+        perturb_command("in.parquet", "out.parquet", ["city"], [CITY], replace=True)
+    assert left.value.exit_code == 130
+    assert capsys.readouterr().err.startswith("interrupted: the reports were published")
+    assert duckdb.sql("SELECT count(*) FROM 'out.parquet'").fetchall() == [(ROWS,)]
 
 
 def test_the_raw_file_is_never_the_destination(tmp_path: Path) -> None:

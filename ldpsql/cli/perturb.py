@@ -70,12 +70,22 @@ def _telling(destination: Path) -> Iterator[None]:
     """Say what an interrupt left."""
     from ldpsql.bulk.staging import staging_folder
 
+    before = _identity(destination)
     try:
         yield
     except KeyboardInterrupt:
+        told = "nothing was published" if _identity(destination) == before else "the reports were published"
         more = "; --resume goes on" if staging_folder(destination.absolute()).exists() else ""
-        typer.echo(f"interrupted: nothing was published{more}", err=True)
+        typer.echo(f"interrupted: {told}{more}", err=True)
         raise typer.Exit(130) from None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file or a folder from one that takes its place, None where there is none."""
+    if not path.exists():
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
 
 
 def _told(run: Run) -> str:
