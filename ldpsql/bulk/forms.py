@@ -15,7 +15,7 @@ from ldpsql.interrupting import cursor_of, stopped_with
 from ldpsql.sql import quoted, text_literal
 
 _STREAM = "__ldpsql_reports"
-# settings of a connection that hold for the files it writes; the last one ends that the others can be changed
+# Settings of a connection that hold for the files it writes. The last one, once off, forbids to change those before it.
 _SHARED = ("threads", "memory_limit", "allowed_directories", "allowed_paths", "enable_external_access")
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}  # of text; Parquet has its own
 
@@ -94,7 +94,7 @@ def _writer(con: DuckDBPyConnection) -> DuckDBPyConnection:
     writer = duckdb.connect(config={"async_threads": 0})
     for name, value in zip(_SHARED, values, strict=True):
         unlimited = name == "memory_limit" and value.endswith("PiB")  # DuckDB shows that unit, and does not read it
-        open_to_all = name == "enable_external_access" and value  # as it is from the start, and can only be before
+        open_to_all = name == "enable_external_access" and value  # so it begins, and DuckDB refuses to set it later
         if not (unlimited or open_to_all):
             writer.execute(f"SET {name} = ?", [value])
     return writer

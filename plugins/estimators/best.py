@@ -24,10 +24,11 @@ class Best(Estimator):
 
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
     errors of the difference: what cannot be told apart is averaged, for choosing among it would follow the noise. Candidates
-    are empirical Bayes for both losses and pooling, and, where values have neighbours or the channel is no vote for single
-    values, ibu stopped early and smoothing. ``ldp.diagnose`` shows those that were taken as ``chosen``, and the differences as
-    ``reason``. Every candidate is fitted once for each of ``splits`` folds: from ten milliseconds to a few seconds a
-    group. After Hansen, Lunde, Nason, "The model confidence set", Econometrica 2011.
+    are empirical Bayes for both losses and pooling where reports are votes for values; ibu and smoothing, both stopped early,
+    where values have neighbours; all of these where both hold; and empirical Bayes, pooling and ibu elsewhere. ``ldp.diagnose``
+    shows those that were taken as ``chosen``, and the differences as ``reason``. Every candidate is fitted once for each of
+    ``splits`` folds: from ten milliseconds to a few seconds a group. After Hansen, Lunde, Nason, "The model confidence set",
+    Econometrica 2011.
 
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> few = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[60.0, 40.0]]))
