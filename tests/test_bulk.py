@@ -583,7 +583,7 @@ def test_control_c_after_the_end_does_not_say_that_nothing_was_published(
         perturb_command("in.parquet", "out.parquet", ["city"], [CITY], replace=True)
     assert left.value.exit_code == 130
     assert capsys.readouterr().err.startswith("interrupted: the reports were published")
-    assert duckdb.sql("SELECT count(*) FROM 'out.parquet'").fetchall() == [(ROWS,)]
+    assert db.execute("SELECT count(*) FROM 'out.parquet'").fetchall() == [(ROWS,)]
 
 
 def test_the_raw_file_is_never_the_destination(tmp_path: Path) -> None:
