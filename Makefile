@@ -13,7 +13,10 @@ LOWEST_STAMP := $(LOWEST)/.installed
 BENCH := .venv-bench
 BENCH_STAMP := $(BENCH)/.installed
 
-.PHONY: demo papers test test-dbt test-browser test-lowest test-stress test-spark lint format bench docs clean
+SITE := .venv-site
+SITE_STAMP := $(SITE)/.installed
+
+.PHONY: demo papers test test-dbt test-browser test-lowest test-stress test-spark lint format bench docs site clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -69,8 +72,17 @@ format: $(STAMP)  ## let ruff arrange the code
 	$(RUN)ruff check --fix-only --quiet .
 	$(RUN)ruff format --quiet .
 
-docs: $(STAMP)  ## write the tables of README.md anew from the registry
+docs: $(STAMP)  ## write the tables of README.md and the pages of docs/reference from the registry
 	$(RUN)python -m tests.readme
+	$(RUN)python -m tests.reference
+
+$(SITE_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[site]'
+	touch $(SITE_STAMP)
+
+site: $(SITE_STAMP)  ## build the documentation site in site/; a broken link fails
+	$(SITE)/bin/zensical build --clean --strict
 
 $(BENCH_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BENCH)
@@ -86,4 +98,4 @@ test-spark: $(STAMP)  ## the tests that need Spark: installs pyspark, and Java w
 	$(RUN)python -m pytest tests/spark
 
 clean:
-	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

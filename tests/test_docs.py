@@ -19,6 +19,7 @@ import ldpsql
 from ldpsql import errors, hookspecs
 from ldpsql.registry import registry
 from tests.readme import README, with_tables
+from tests.reference import REFERENCE, pages
 
 ROOT = README.parent
 TEXT = README.read_text(encoding="utf-8")
@@ -38,6 +39,17 @@ def modules() -> list[str]:
 
 def test_the_tables_of_the_readme_come_from_the_registry() -> None:
     assert with_tables(TEXT) == TEXT, "run: make docs"
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_the_reference_comes_from_the_registry(name: str) -> None:
+    assert (REFERENCE / name).read_text(encoding="utf-8") == pages()[name], "run: make docs"
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f'"{page.relative_to(ROOT / "docs")}"' in navigation, page
 
 
 def run_in_order(text: str, name: str) -> int:
@@ -63,7 +75,11 @@ def test_the_python_and_sql_of_the_readme_run_in_order(capsys: pytest.CaptureFix
     assert "ibu of 2000 reports under krr: certified" in capsys.readouterr().out
 
 
-PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.stem != "recipes"]  # those have their own test
+PAGES = [
+    page
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if page.stem != "recipes" and page.parent != REFERENCE  # recipes have their own test, the reference is generated
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -1,0 +1,94 @@
+"""The generated parts of the documentation: ``python -m tests.reference`` writes them from the registry."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ["LDPSQL_PLUGINS"] = "0"
+
+import typer.main
+
+import ldpsql
+from ldpsql import errors
+from ldpsql.cli.app import app
+from ldpsql.registry import registry
+from ldpsql.spec import Spec
+
+MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command line it is the text `NAME(...)`."
+ESTIMATORS = "`ldp.NAME(report, m, ...)` estimates from a column of reports, `ldp.NAME_counts(counts, m, ...)` from counts."
+FUNCTIONS = "Mechanisms and estimators have pages of their own."
+ERRORS = "Every error has a code, one sentence and a hint that says what to do. The command line ends with the exit code."
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table; ``|`` inside a cell is escaped."""
+    titles, *lines = [" | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) for row in [list(heads), *rows]]
+    rule = " | ".join("---" for _ in heads)
+    return "\n".join(f"| {line} |" for line in [titles, rule, *lines])
+
+
+def specs(classes: Iterable[type[Spec]]) -> Iterator[str]:
+    """Yield a section for each mechanism or estimator: what it is, its parameters, its docstring."""
+    for spec in sorted(classes, key=lambda spec: spec.name):
+        yield f"## {spec.name}\n{spec.summary()}.\n\n```text\nldp.{spec.signature()}\n```\n"
+        rows = [
+            [f"`{p.name}`", p.type, "required" if p.required else f"`{p.default}`", p.description] for p in spec.parameters()
+        ]
+        yield table(["parameter", "type", "default", "meaning"], rows) + "\n"
+
+
+def functions() -> list[tuple[str, str]]:
+    """Return the public SQL functions that are neither a mechanism nor an estimator, and what each does."""
+    generated = {*registry().mechanisms, *registry().estimators, *(f"{name}_counts" for name in registry().estimators)}
+    with ldpsql.connect() as con:
+        rows = con.execute(
+            """SELECT function_name, parameters, comment FROM duckdb_functions()
+               WHERE database_name = 'ldp' AND NOT starts_with(function_name, '_') ORDER BY function_name, len(parameters)"""
+        ).fetchall()
+    return [(f"ldp.{name}({', '.join(names)})", comment or "") for name, names, comment in rows if name not in generated]
+
+
+def commands(command: Any, path: str) -> Iterator[str]:
+    """Yield a section for a command and for each command below it."""
+    if below := getattr(command, "commands", {}):
+        for name, inner in below.items():
+            yield from commands(inner, f"{path} {name}")
+        return
+    yield f"## {path}\n{inspect.cleandoc(command.help or '')}\n"
+    options = [p for p in command.params if not getattr(p, "hidden", False) and p.name != "help"]
+    rows = [
+        [f"`{', '.join(p.opts) if p.param_type_name == 'option' else p.name}`", getattr(p, "help", "") or ""] for p in options
+    ]
+    if rows:
+        yield table(["option", "meaning"], rows) + "\n"
+
+
+def error_rows() -> list[list[str]]:
+    """Return the code, the name, the meaning and the exit code of each error."""
+    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.LdpError)]
+    ordered = sorted(classes, key=lambda cls: cls.code)
+    return [[cls.code, f"`{cls.__name__}`", " ".join((cls.__doc__ or "").split()), str(cls.exit_code)] for cls in ordered]
+
+
+def pages() -> dict[str, str]:
+    """Return the generated pages by file name."""
+    rows = [[f"`{call}`", comment] for call, comment in functions()]
+    return {
+        "mechanisms.md": f"# Mechanisms\n{MECHANISMS}\n\n" + "\n".join(specs(registry().mechanisms.values())),
+        "estimators.md": f"# Estimators\n{ESTIMATORS}\n\n" + "\n".join(specs(registry().estimators.values())),
+        "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n" + table(["function", "what it does"], rows) + "\n",
+        "commands.md": "# Commands\n\n" + "\n".join(commands(typer.main.get_command(app), "ldpsql")),
+        "errors.md": f"# Errors\n{ERRORS}\n\n" + table(["code", "error", "meaning", "exit code"], error_rows()) + "\n",
+        "python.md": "# Python\n\n" + "\n".join(f"::: ldpsql.{name}\n" for name in ldpsql.__all__),
+    }
+
+
+if __name__ == "__main__":
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
