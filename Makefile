@@ -72,8 +72,7 @@ format: $(STAMP)  ## let ruff arrange the code
 	$(RUN)ruff check --fix-only --quiet .
 	$(RUN)ruff format --quiet .
 
-docs: $(STAMP)  ## write the tables of README.md and the pages of docs/reference from the registry
-	$(RUN)python -m tests.readme
+docs: $(STAMP)  ## write the pages of docs/reference from the registry
 	$(RUN)python -m tests.reference
 
 $(SITE_STAMP): pyproject.toml constraints.txt
