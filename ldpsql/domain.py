@@ -5,16 +5,16 @@ A domain is declared, never inferred from data, and keeps the type of its values
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BeforeValidator, PlainSerializer
 
+from ldpsql.arrays import column_of
+from ldpsql.boundary import withheld
 from ldpsql.channels import Codes
 from ldpsql.columns import exactly, family, named_type, plain, shown_type
 from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
@@ -103,6 +103,7 @@ class Domain:
         """Return the position of the value that reads like this, None if there is none."""
         return self.texts.index(text) if text in self.texts else None
 
+    @withheld
     def locate(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Return the position of every value as int32, null where it is NULL or not in the domain.
 
@@ -159,6 +160,7 @@ class Domain:
         offset = (column.to_numpy() - self._first_of_range).view(np.uint64)  # what lies below the first becomes very large
         return offset.astype(np.int32) if len(offset) and offset.max() < len(self) else None
 
+    @withheld
     def codes(
         self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
     ) -> Codes:
@@ -198,16 +200,12 @@ def _to_arrow(given: object) -> pa.Array:
     try:
         if isinstance(given, dict):
             given = pa.array(given["values"], pa.string()).cast(named_type(given["type"]))
-        if isinstance(given, pl.Series):
-            given = given.to_arrow()
-        if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes):
-            given = pa.array(given)
-        if isinstance(given, pa.Array | pa.ChunkedArray):
-            values = plain(given)
-            values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-            values.to_pylist()  # an infinite date, say, has no value outside DuckDB
-            return values.take(pa.array(range(len(values)), pa.int64()))  # a copy: nobody else may change it
-    except (pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
+        values = column_of(given)
+        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        values = values.cast(pa.string()) if pa.types.is_large_string(values.type) else values  # one type, whoever lists them
+        values.to_pylist()  # an infinite date, say, has no value outside DuckDB
+        return values.take(pa.array(range(len(values)), pa.int64()))  # a copy: nobody else may change it
+    except (WrongType, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
         pass
     raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 from duckdb import DuckDBPyConnection
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from ldpsql import lint, named
+from ldpsql.connections import duckdb_of
 from ldpsql.errors import ConnectionRefused, InvalidParameter
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.guard import GUARDS, Guard, guard_of
@@ -21,6 +22,7 @@ from ldpsql.sql import Macros, Scalar, quoted
 
 _ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
 _MARK = "_ldpsql_made_this"
+C = TypeVar("C")
 
 
 def connect(
@@ -39,18 +41,19 @@ def connect(
 
 
 def attach(
-    con: DuckDBPyConnection,
+    con: C,
     *,
     name: str = "ldp",
     use: bool = False,
     mechanisms: Mapping[str, Any] | None = None,
     ledger: Ledger | str | Path | None = None,
     key: Key | str | Path | None = None,
-) -> DuckDBPyConnection:
+) -> C:
     """Put the SQL functions into an in-memory catalog of this connection's instance; attaching again renews them.
 
     Args:
-        con: an open connection; cursors of it and other connections to the same instance see the functions too.
+        con: an open connection of DuckDB, or of SQLAlchemy with duckdb-engine; cursors of it and other connections to the same
+            instance see the functions too.
         name: the catalog, by default ``ldp``.
         use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works unqualified.
         mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``.
@@ -62,20 +65,20 @@ def attach(
 
     Raises:
         BadSettings: where a named mechanism cannot be read.
-        ConnectionRefused: where a catalog of that name belongs to somebody else.
+        ConnectionRefused: where a catalog of that name belongs to somebody else, or this is not a connection of DuckDB.
         LedgerError, InvalidParameter: where the ledger or the key cannot be used.
 
     """
-    guard = _guard(ledger, key)
-    with _ATTACHING, con.cursor() as cursor:  # a result that is still open on `con` would block it
+    guard, own = _guard(ledger, key), duckdb_of(con)
+    with _ATTACHING, own.cursor() as cursor:  # a result that is still open on it would block it
         _make_catalog(cursor, name)
         _watch(cursor, name, guard)
         cursor.execute(f"USE {quoted(name)}")  # a macro of the user's must not stand in the way of a scalar
         _create_all(cursor, name)
         cursor.execute(named.macros({**registry().named, **(mechanisms or {})}, cursor).statements(name))
     if use:
-        _put_on_search_path(con, quoted(name))
-    lint.warn(con)
+        _put_on_search_path(own, quoted(name))
+    lint.warn(own)
     return con
 
 

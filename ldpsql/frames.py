@@ -1,17 +1,19 @@
-"""Perturb and estimate columns in Python: lists, Arrow arrays and Polars series."""
+"""Perturb and estimate columns in Python: lists, Arrow and NumPy arrays, Polars and pandas series and frames."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, overload
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import polars as pl
 import pyarrow as pa
 
+from ldpsql.arrays import column_of, is_frame, is_pandas_series, like_series
+from ldpsql.boundary import withheld
 from ldpsql.bulk.counts import Counts, partial_counts
-from ldpsql.columns import plain
 from ldpsql.counting import column_likelihood, counted_likelihood
-from ldpsql.errors import InvalidParameter, WrongType
+from ldpsql.errors import InvalidParameter
 from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator
 from ldpsql.likelihood import Likelihood
@@ -19,32 +21,52 @@ from ldpsql.mechanism import Mechanism, certify
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.registry import registry
-from ldpsql.sql import guarded
 from ldpsql.threads import one_thread
 
-Frame: TypeAlias = "pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatchReader"
-Column: TypeAlias = "pa.Array | pa.ChunkedArray | pl.Series | Sequence[Any]"
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from duckdb import DuckDBPyRelation
+
+Frame: TypeAlias = "pl.DataFrame | pl.LazyFrame | pd.DataFrame | pa.Table | pa.RecordBatchReader | DuckDBPyRelation"
+Column: TypeAlias = "pa.Array | pa.ChunkedArray | pl.Series | pd.Series | pd.Index | np.ndarray[Any, Any] | Sequence[Any]"
 
 
-def perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series:
-    """Draw one report for each value of a column: a Polars series for a series, else an Arrow array.
+@overload
+def perturb(column: pl.Series, mechanism: Mechanism | str) -> pl.Series: ...
+@overload
+def perturb(column: Column, mechanism: Mechanism | str) -> Any: ...
+@withheld
+def perturb(column: Column, mechanism: Mechanism | str) -> Any:
+    """Draw one report for each value of a column.
+
+    Args:
+        column: a list, an Arrow or NumPy array, a Polars or pandas series. NaN of pandas and NumPy is NULL.
+        mechanism: what draws.
+
+    Returns:
+        A Polars series for a Polars series, a pandas series with the same index for a pandas series, else an Arrow array.
 
     Raises:
         MissingValue, OutsideDomain, WrongType: where a value cannot be perturbed; then nothing is.
 
     """
-    return _perturb(column, mechanism)
+    reports = certify(registry().mechanism(mechanism)).perturb(column_of(column))
+    if isinstance(column, pl.Series):
+        return pl.Series(column.name, reports)
+    return like_series(reports, column) if is_pandas_series(column) else reports
 
 
 @overload
 def estimate(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate: ...
 @overload
 def estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate: ...
-def estimate(reports: Any, *given: Any, **named: Any) -> Estimate:
+@withheld
+def estimate(reports: Any, *arguments: Any, **named: Any) -> Estimate:
     """Estimate the distribution of the values from reports; NULL reports are left out.
 
-        estimate(reports, mechanism, estimator="ibu")           a list, an Arrow or Polars column, or `Counts`
-        estimate(frame, column, mechanism, estimator="ibu")     a Polars frame, lazy or not, an Arrow table or stream
+        estimate(reports, mechanism, estimator="ibu")           a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
+        estimate(frame, column, mechanism, estimator="ibu")     a Polars or pandas frame, an Arrow table or stream, a relation
 
     A frame is counted by its own engine, a stream batch by batch, so it need not fit into memory.
 
@@ -52,47 +74,39 @@ def estimate(reports: Any, *given: Any, **named: Any) -> Estimate:
         ImpossibleReport, NotReports, NoReports: where these cannot be reports of the mechanism.
 
     """
-    if isinstance(reports, pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatchReader):
-        return _of_frame(reports, *given, **named)
-    return _of_reports(reports, *given, **named)
+    frame = is_frame(reports)
+    call = _of_frame if frame else _of_reports
+    try:
+        signature(call).bind(reports, *arguments, **named)
+    except TypeError:
+        what, needed = ("frame", "frame, 'city', mechanism") if frame else ("column", "frame['city'], mechanism")
+        raise InvalidParameter(f"these are not the arguments for a {what} of reports", f"ldpsql.estimate({needed})") from None
+    return call(reports, *arguments, **named)
 
 
 def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
-    return _estimate(_counted(reports, column), mechanism, estimator)
+    return _of_reports(_counted(reports, column), mechanism, estimator)
 
 
-def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
-    return _estimate(reports, mechanism, estimator)
-
-
-def key_value(reports: Column, mechanism: Mechanism | str, estimator: Estimator | str = "unbiased") -> KeyValueEstimate:
-    """Estimate frequency and mean of every key from a column of reports of sets of pairs; NULL reports are left out.
-
-    Raises:
-        ImpossibleReport, NotReports, NoReports: where the column cannot hold reports of the mechanism.
-
-    """
-    return _key_value(reports, mechanism, estimator)
-
-
-@guarded
-def _perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series:
-    reports = certify(registry().mechanism(mechanism)).perturb(_arrow(column))
-    return pl.Series(column.name, reports) if isinstance(column, pl.Series) else reports
-
-
-@guarded
 @one_thread
-def _estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str) -> Estimate:
+def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
     known = registry().mechanism(mechanism)
     if isinstance(known, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
     return estimate_likelihood(known, _likelihood(reports, known), registry().estimator(estimator))[0]
 
 
-@guarded
+@withheld
 @one_thread
-def _key_value(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str) -> KeyValueEstimate:
+def key_value(
+    reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "unbiased"
+) -> KeyValueEstimate:
+    """Estimate frequency and mean of every key from a column of reports of sets of pairs; NULL reports are left out.
+
+    Raises:
+        ImpossibleReport, NotReports, NoReports: where the column cannot hold reports of the mechanism.
+
+    """
     known = registry().mechanism(mechanism)
     return estimate_key_value(known, _likelihood(reports, known), registry().estimator(of_symbols(estimator)))[0]
 
@@ -100,10 +114,9 @@ def _key_value(reports: Column | Counts, mechanism: Mechanism | str, estimator: 
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
     if isinstance(reports, Counts):
         return counted_likelihood(reports.reports, reports.numbers, mechanism)
-    return column_likelihood(_arrow(reports), mechanism)
+    return column_likelihood(column_of(reports), mechanism)
 
 
-@guarded
 def _counted(frame: Frame, column: str) -> Counts:
     if not isinstance(frame, pl.LazyFrame | pl.DataFrame):
         return partial_counts(frame, column)
@@ -111,16 +124,3 @@ def _counted(frame: Frame, column: str) -> Counts:
     if lazy.collect_schema()["report"].is_nested():
         return partial_counts(lazy.collect(engine="streaming"), "report")
     return Counts.from_arrow(lazy.group_by("report").agg(n=pl.len()).collect(engine="streaming"))
-
-
-def _arrow(column: Column) -> pa.Array:
-    if isinstance(column, pl.Series):
-        return column.to_arrow()
-    if isinstance(column, pa.Array | pa.ChunkedArray):
-        return plain(column)
-    if isinstance(column, Sequence) and not isinstance(column, str | bytes):
-        try:
-            return pa.array(column)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            pass
-    raise WrongType("this is not a column of values of one type", "pass a list or one column, such as frame['city']")

@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from duckdb import DuckDBPyConnection, ResourceInUseException, TransactionException
 
+from ldpsql.connections import duckdb_of
 from ldpsql.errors import Interrupted
 from ldpsql.solver.limits import Limits
 
@@ -116,11 +117,12 @@ def interruptible(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
 def stops_with_connection(
     function: Callable[Concatenate[DuckDBPyConnection, P], R],
 ) -> Callable[Concatenate[DuckDBPyConnection, P], R]:
-    """Make a function `interruptible` by its first argument, a connection."""
+    """Make a function `interruptible` by its first argument, a connection of DuckDB or one that wraps it."""
 
     @wraps(function)
     def call(con: DuckDBPyConnection, /, *args: P.args, **options: P.kwargs) -> R:
-        with interruptible(con):
-            return function(con, *args, **options)
+        own = duckdb_of(con)
+        with interruptible(own):
+            return function(own, *args, **options)
 
     return call

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from ldpsql.boundary import withheld
 from ldpsql.certificate import Certificate, certificate
 from ldpsql.channels import Channel, Drawn, KeepOrWindow, OrthogonalHash, SetChannel, TableChannel
 from ldpsql.domain import Domain, DomainField
@@ -127,6 +128,7 @@ class CertifiedMechanism:
         """The value that each report is the name of, where the reports are the values of the domain."""
         return np.arange(len(self.values)) if self.reports == self.values else None
 
+    @withheld
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
         if len(column) <= _BLOCK:
@@ -134,6 +136,7 @@ class CertifiedMechanism:
             return self.channel.draw(codes, words)
         return np.concatenate([self.draw(column.slice(start, _BLOCK), words) for start in range(0, len(column), _BLOCK)])
 
+    @withheld
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value."""
         return self.shown(self.draw(column))

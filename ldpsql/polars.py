@@ -6,10 +6,13 @@ is used twice in a query is one draw (Polars computes equal expressions once); t
 
 from __future__ import annotations
 
+from functools import partial
+
 import polars as pl
 import pyarrow as pa
 
 from ldpsql import frames
+from ldpsql.boundary import withheld
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import type_of
@@ -31,10 +34,9 @@ class LdpNamespace:
         """
         read = registry().mechanism(mechanism)
         reports = pl.Series(pa.array([], type_of(certify(read).reports))).dtype
-        return self._column.map_batches(lambda values: _perturbed(values, read), return_dtype=reports, is_elementwise=True)
+        return self._column.map_batches(partial(_perturbed, read), return_dtype=reports, is_elementwise=True)
 
 
-def _perturbed(values: pl.Series, mechanism: Mechanism) -> pl.Series:
-    reports = frames.perturb(values, mechanism)
-    assert isinstance(reports, pl.Series)  # noqa: S101  # a series gives a series
-    return reports
+@withheld
+def _perturbed(mechanism: Mechanism, values: pl.Series) -> pl.Series:
+    return frames.perturb(values, mechanism)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.boundary import withheld
 from ldpsql.channels import Codes
 from ldpsql.columns import plain, shown_type
 from ldpsql.domain import MISSING, OUTSIDE, Domain
@@ -33,6 +34,7 @@ class Numbers(Domain, ABC):
         except (ValueError, OutsideDomain):
             return None
 
+    @withheld
     def codes(
         self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
     ) -> Codes:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from ldpsql.boundary import withheld
 from ldpsql.columns import plain, shown_type
 from ldpsql.errors import InvalidParameter, OutsideDomain, WrongType
 from ldpsql.families import MAX_CELLS
@@ -58,6 +59,7 @@ class Region(Spec):
     def _axes(self) -> tuple[Axis, Axis]:
         return Axis(self.west, self.east, self.columns), Axis(self.south, self.north, self.rows)
 
+    @withheld
     def cells(self, lon: pa.Array, lat: pa.Array, *, nearest: bool = False) -> Codes:
         """Return the cell of every point; with ``nearest``, points beyond the rectangle go to the cell that is nearest.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ldpsql.boundary import withheld_stream
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.errors import InvalidParameter, SparkRefused
@@ -61,6 +62,7 @@ def perturb(
     return session.read.parquet(into)
 
 
+@withheld_stream
 def _perturbed(
     batches: Iterable[pa.RecordBatch], mechanisms: Mapping[str, Mechanism], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
@@ -116,6 +118,7 @@ def counts(frame: DataFrame, column: str) -> Counts:
     return merge([nothing, *(Counts.from_arrow(pa.table(batch)) for batch in parts.to_batches())])
 
 
+@withheld_stream
 def _counted(batches: Iterable[pa.RecordBatch], column: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     waiting = iter(batches)
     first = next(waiting, None)

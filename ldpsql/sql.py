@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ldpsql.errors import InternalError, Interrupted, LdpError, UnknownName
+from ldpsql.boundary import internal
+from ldpsql.errors import Interrupted, LdpError, UnknownName
 
 R = TypeVar("R")
 _SCALAR = re.compile(r"\b__ldp_")
@@ -80,8 +81,8 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
             refusal = error
         except KeyboardInterrupt:
             refusal = Interrupted()
-        except Exception:  # noqa: BLE001  # whatever it was, its text stays here
-            refusal = InternalError(f"{function.__name__} failed", "please report how it was called, without the data")
+        except Exception as error:  # noqa: BLE001  # whatever it was, its text stays here
+            refusal = internal(error, function.__name__)
         del columns
         # Raised outside of the handlers, so that no other exception and no frame with a column comes along.
         refusal.__context__ = refusal.__cause__ = None

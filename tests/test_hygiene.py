@@ -25,6 +25,7 @@ from ldpsql.cli import app
 from ldpsql.errors import LdpError, UnknownName
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.registry import registry
+from ldpsql.wording import speakable
 
 CANARY = "canary7f3a"  # a name, as that of a column or of an estimator could be
 NUMBER = "90417733"
@@ -302,7 +303,9 @@ def database(path: Path) -> str:
         con.execute(f"CREATE TABLE raw AS SELECT '{CANARY}' AS city, {NUMBER} AS n")
         con.execute("CREATE TABLE keys (city VARCHAR PRIMARY KEY, n INTEGER CHECK (n < 5))")
         con.execute("COPY raw TO '" + str(path / "raw.csv") + "'; COPY raw TO '" + str(path / "raw.parquet") + "'")
+        con.execute(f"CREATE TYPE label AS ENUM ('{CANARY}', 'b'); CREATE TABLE labels AS SELECT 'b'::label AS k")
     (path / "raw.json").write_text(f'{{"city": "{CANARY}"')
+    (path / "names.csv").write_text(f"{CANARY},{NUMBER}\nx,1\n")
     (path / "broken.csv").write_text(f"a,b\n1,2\n{CANARY},x,y,z\n")
     return str(path / "raw.duckdb")
 
@@ -324,6 +327,20 @@ CLI_SQL = [
     "SELECT * FROM read_json('raw.json')",
     f"SELECT ldp.perturb(city, {KRR}) FROM raw",
     f"SELECT ldp.ibu(city, {KRR}) FROM raw",
+    # names that come from data, in messages about statements
+    "SET VARIABLE q = (SELECT city FROM raw); FROM query(getvariable('q'))",
+    "SET VARIABLE q = (SELECT 'SELECT ' || city FROM raw); FROM query(getvariable('q'))",
+    "SET VARIABLE q = (SELECT 'FROM ' || city FROM raw); FROM query(getvariable('q'))",
+    "SET VARIABLE q = (SELECT city FROM raw); FROM query_table(getvariable('q'))",
+    "SET VARIABLE q = (SELECT city FROM raw); FROM read_csv(getvariable('q'))",
+    "SET VARIABLE q = (SELECT city FROM raw); SELECT current_setting(getvariable('q'))",
+    "SELECT x.nothing FROM (FROM (PIVOT raw ON city USING sum(n)) t SELECT t AS x)",
+    "FROM (PIVOT raw ON city USING sum(n)) SELECT nothing",
+    "FROM (PIVOT raw ON city USING sum(n)) t SELECT t + 1",
+    "FROM read_csv('names.csv', header = true) SELECT nothing",
+    "FROM read_csv('names.csv', header = true) SELECT * GROUP BY 1",
+    "FROM read_csv('names.csv', header = true) t SELECT sum(t)",
+    "SELECT sum(k) FROM labels",
 ]
 
 
@@ -340,6 +357,25 @@ def test_no_error_of_the_command_line_shows_a_value(
     assert stopped.value.code != 0
     assert shown.err.startswith("error")
     assert clean(shown.out + shown.err)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELEC 1", 'syntax error at or near "SELEC"\n\nLINE 1: SELEC 1\n        ^^^^^'),
+        ("SELECT ldp.perturb(city, ldp.kr(1, ['a'])) FROM raw", 'with name kr does not exist!\nDid you mean "krr"?'),
+        ("SELECT nothing FROM raw", 'Referenced column "nothing" not found in FROM clause!'),
+        ("FROM raww", 'Table with name raww does not exist!\nDid you mean "raw"?'),
+        ("SELECT city, count(*) FROM raw", 'column "city" must appear in the GROUP BY clause'),
+        ("FROM 'nothing.parquet'", 'No files found that match the pattern "nothing.parquet"'),
+        ("SELECT sum(k) FROM labels", "argument types 'sum(ENUM('…', '…'))'. You might need to add explicit type casts."),
+        ("FROM (PIVOT raw ON city USING sum(n)) SELECT x", 'Referenced column "x" not found in FROM clause!'),
+    ],
+)
+def test_what_was_typed_is_repeated(sql: str, message: str, tmp_path: Path) -> None:
+    with ldpsql.connect(database(tmp_path)) as con, pytest.raises(duckdb.Error) as caught:
+        con.sql(sql)
+    assert message in (speakable(caught.value, sql) or "")
 
 
 CLI = [

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from ldpsql.errors import InvalidParameter, SourceRefused, UnknownName, WrongType
+from ldpsql.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
+from ldpsql.boundary import withheld, withheld_stream
+from ldpsql.bulk.parquet import BATCH_ROWS
+from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import type_of
-from ldpsql.sql import guarded
 
 
+@withheld
 def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
     """Perturb columns of a stream of record batches, batch by batch; a batch is drawn when it is read.
 
     Args:
-        batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame.
+        batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame; or a pandas
+            frame, where NaN is NULL.
         columns: the mechanism of each column; its reports take its place and name.
         keep: columns that pass through as they are. All others are left out.
 
@@ -27,9 +31,32 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
         MissingValue, OutsideDomain, WrongType: while reading, where a value cannot be perturbed.
 
     """
-    reader, plan = stream(batches), Plan.of(columns, keep)
+    plan = Plan.of(columns, keep)
+    reader = stream(batches, plan.columns)
     schema = plan.schema(reader.schema)
-    return pa.RecordBatchReader.from_batches(schema, (plan.perturb(batch, schema) for batch in reader))
+    return pa.RecordBatchReader.from_batches(schema, _drawn(reader, plan, schema))
+
+
+@withheld_stream
+def _drawn(reader: pa.RecordBatchReader, plan: Plan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches_of(reader):
+        yield plan.perturb(batch, schema)
+
+
+def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a stream.
+
+    Raises:
+        SourceRefused: if the stream fails; what its maker says of that may quote what is in it.
+
+    """
+    try:
+        yield from reader
+    except LdpError:
+        raise
+    except Exception:  # noqa: BLE001  # of the maker of the stream
+        hint = "is every batch of the types that it declares?"
+        raise SourceRefused("the stream could not be read to its end", hint) from None
 
 
 class Plan:
@@ -77,7 +104,7 @@ class Plan:
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
         arrays = {name: batch.column(name) for name in schema.names}
-        drawn = {name: _drawn(known, arrays[name]) for name, known in self.mechanisms.items()}
+        drawn = {name: known.perturb(arrays[name]) for name, known in self.mechanisms.items()}
         return pa.RecordBatch.from_arrays([drawn.get(name, array) for name, array in arrays.items()], schema=schema)
 
 
@@ -101,20 +128,20 @@ def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
 
 
-@guarded
-def _drawn(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
-    return mechanism.perturb(column)
-
-
-def stream(given: Any) -> pa.RecordBatchReader:
-    """Return anything that speaks Arrow's stream interface as a stream of record batches.
+def stream(frame: Any, wanted: Collection[str]) -> pa.RecordBatchReader:
+    """Return a frame as a stream of record batches, with at least the columns that are wanted.
 
     Raises:
-        WrongType: for anything else.
+        WrongType: for what neither speaks Arrow's stream interface nor is a pandas frame.
+        UnknownName, SourceRefused: where a pandas frame does not have a column, or has it twice.
 
     """
-    if isinstance(given, pa.RecordBatchReader):
-        return given
-    if not hasattr(given, "__arrow_c_stream__"):
-        raise WrongType("this is not a stream of record batches", "pass an Arrow table or reader, or a Polars frame")
-    return pa.RecordBatchReader.from_stream(given)
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame
+    if is_pandas_frame(frame):
+        check_columns(wanted, pandas_names(frame))
+        return pandas_table(frame, wanted).to_reader(BATCH_ROWS)
+    if not is_frame(frame) or not hasattr(frame, "__arrow_c_stream__"):
+        hint = "pass an Arrow table or reader, or a Polars or pandas frame"
+        raise WrongType(f"a {shown_class(frame)} is not a stream of record batches", hint)
+    return pa.RecordBatchReader.from_stream(frame)

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.bulk.batches import check_columns, stream
+from ldpsql.boundary import withheld
+from ldpsql.bulk.batches import batches_of, check_columns, stream
 from ldpsql.channels import SetChannel
 from ldpsql.columns import plain
 from ldpsql.counting import MAX_COUNT, whole_numbers
@@ -37,6 +38,7 @@ class Counts:
     numbers: pa.Array
 
     @classmethod
+    @withheld
     def of(cls, reports: pa.Array, numbers: pa.Array) -> Counts:
         """Add up the numbers of equal reports; NULL reports are left out.
 
@@ -56,9 +58,10 @@ class Counts:
         return cls(reports.take(pa.array(first)), pa.array(sums.astype(np.uint64)))
 
     @classmethod
+    @withheld
     def from_arrow(cls, table: Any) -> Counts:
-        """Read the columns ``report`` and ``n``, of anything that speaks Arrow's stream interface."""
-        read = stream(table).read_all()
+        """Read the columns ``report`` and ``n``, of anything that speaks Arrow's stream interface, or of a pandas frame."""
+        read = stream(table, ("report", "n")).read_all()
         if {"report", "n"} - set(read.column_names):
             raise BadCounts("counts must have the columns report and n", "SELECT city AS report, count(*) AS n")
         return cls.of(read["report"].combine_chunks(), read["n"].combine_chunks())
@@ -67,6 +70,7 @@ class Counts:
         """Return a table with the columns ``report`` and ``n``."""
         return pa.table([self.reports, self.numbers], ["report", "n"])
 
+    @withheld
     def __add__(self, other: Counts) -> Counts:
         return merge([self, other])
 
@@ -79,11 +83,13 @@ class Supports:
     reports: int
     numbers: NDArray[np.int64]
 
+    @withheld
     def __add__(self, other: Supports) -> Supports:
         if self.mechanism != other.mechanism:
             raise InvalidParameter("reports of different mechanisms do not add up", "estimate them apart")
         return Supports(self.mechanism, self.reports + other.reports, self.numbers + other.numbers)
 
+    @withheld
     def inv(self, confidence: float = 0.95) -> pa.Table:
         """Return the unbiased share of every value: value, estimate, std_error, low, high (Wilson's interval, inverted).
 
@@ -106,11 +112,12 @@ class Supports:
         return pa.table([known.values.values, share, error, low, high], ["value", "estimate", "std_error", "low", "high"])
 
 
+@withheld
 def partial_counts(batches: Any, column: str) -> Counts:
     """Count the reports of one column of a stream, batch by batch; NULL reports are left out.
 
     Args:
-        batches: anything that speaks Arrow's stream interface.
+        batches: anything that speaks Arrow's stream interface, or a pandas frame.
         column: the column of the reports.
 
     Raises:
@@ -119,7 +126,7 @@ def partial_counts(batches: Any, column: str) -> Counts:
     """
     reader = _with(batches, column)
     total, waiting = _nothing(reader, column), []
-    for batch in reader:
+    for batch in batches_of(reader):
         reports = batch.column(column)
         waiting.append(Counts.of(reports, pa.array(np.ones(len(reports), dtype=np.uint64))))
         if len(waiting) == _AHEAD:
@@ -130,22 +137,27 @@ def partial_counts(batches: Any, column: str) -> Counts:
 C = TypeVar("C", Counts, Supports)
 
 
+@withheld
 def merge(parts: Iterable[C]) -> C:
     """Return the sum of counts, or of supports, of at least one part, whatever engines hold the same reports in.
 
     Raises:
         NoReports: where there is no part.
+        InvalidParameter: where a part is neither counts nor supports, or both occur.
         BadCounts: where the reports are of types that have nothing in common.
 
     """
     listed = list(parts)
     if not listed:
         raise NoReports("there are no counts to add up", "count some reports first")
+    if not all(isinstance(part, Counts | Supports) and type(part) is type(listed[0]) for part in listed):
+        raise InvalidParameter("these are not counts, or not of one kind", "pass what ldpsql.partial_counts returns")
     if isinstance(listed[0], Counts):
         return _joined(listed)
     return reduce(lambda a, b: a + b, listed)
 
 
+@withheld
 def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> Supports:
     """Count for each value the reports of one column that support it; NULL reports are left out.
 
@@ -162,7 +174,7 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
     if not isinstance(known.reports, SetReports) or not isinstance(known.channel, SetChannel):
         raise InvalidParameter(f"the reports of {read.name} are no sets of values", "use partial_counts")
     reports, numbers = 0, np.zeros(known.reports.words * 64, dtype=np.int64)
-    for batch in _with(batches, column):
+    for batch in batches_of(_with(batches, column)):
         words = known.reports.read(plain(batch.column(column)).drop_null())
         if not known.channel.possible(words).all():
             raise impossible()
@@ -182,7 +194,7 @@ def _bit_sums(words: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def _with(batches: Any, column: str) -> pa.RecordBatchReader:
-    reader = stream(batches)
+    reader = stream(batches, [column])
     check_columns([column], reader.schema.names)
     return reader
 

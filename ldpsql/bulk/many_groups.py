@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from duckdb import DuckDBPyConnection
 
+from ldpsql.boundary import withheld
 from ldpsql.bulk.staging import exists
 from ldpsql.bulk.tables import is_there, table_name
 from ldpsql.errors import DestinationExists, InvalidParameter
@@ -25,6 +26,7 @@ CELLS_AT_ONCE = 2_000_000
 _REPORT, _N, _STEP, _COUNTS = map(quoted, ("ldp report", "ldp n", "ldp step", "ldp counts"))  # keys may have any name
 
 
+@withheld
 @stops_with_connection
 def estimate_groups(
     con: DuckDBPyConnection,

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.charging import Charge, charged
 from ldpsql.bulk.forms import Form, write_table
@@ -38,6 +39,7 @@ class Run:
     release: str = ""
 
 
+@withheld
 @stops_with_connection
 def perturb_copy(
     con: DuckDBPyConnection,
@@ -128,6 +130,7 @@ def _written(con: DuckDBPyConnection, source: Source, plan: Plan, to: tuple[Form
     return run
 
 
+@withheld
 @stops_with_connection
 def perturb_table(
     con: DuckDBPyConnection,

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.arrays import is_pandas_frame, pandas_names
 from ldpsql.bulk.batches import check_columns, stream
 from ldpsql.bulk.parquet import plain_batches, rows_of
 from ldpsql.bulk.relations import selected
@@ -77,7 +78,8 @@ def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> So
 
     Args:
         con: where tables are; it is read through a cursor, so its temporary tables and its variables are not seen.
-        given: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``; a frame.
+        given: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``; a frame of Arrow, Polars
+            or pandas.
         split: cut files into parts; else all of it is one part.
 
     Raises:
@@ -136,8 +138,11 @@ def format_of(path: Path) -> str | None:
 def _streamed(given: Any) -> Source:
     if isinstance(given, pa.RecordBatchReader):
         return Source(given.schema.names, [Part(("stream",), None, lambda *_: given)], once=True)
+    if is_pandas_frame(given):
+        part = Part(("stream",), len(given), lambda wanted, *_: stream(given, wanted))
+        return Source(pandas_names(given), [part])
     rows = getattr(given, "num_rows", getattr(given, "height", None))
-    return Source(stream(given).schema.names, [Part(("stream",), rows, lambda *_: stream(given))])
+    return Source(stream(given, ()).schema.names, [Part(("stream",), rows, lambda wanted, *_: stream(given, wanted))])
 
 
 def _table(con: DuckDBPyConnection, name: str) -> Source:

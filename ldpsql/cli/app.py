@@ -25,6 +25,7 @@ def add_command(to: typer.Typer, name: str, command: Callable[..., Any]) -> None
         to.command(name=name)(command)
 
 
+_INTERRUPTED = ("", "interrupted", "", 130)
 app = typer.Typer(
     name="ldpsql",
     help="Local differential privacy where the data already is: perturb and estimate in SQL.",
@@ -63,22 +64,24 @@ def _for_each(command: Any, defaults: dict[str, str]) -> dict[str, Any]:
 
 def run() -> None:
     """Run the command line and leave with its exit code."""
+    outcome: tuple[str, str, str, int]
     try:
         _add_commands_of_plugins()
         app()
     except KeyboardInterrupt:
-        _leave("", "interrupted", "", 130)
+        outcome = _INTERRUPTED
     except SystemExit as ended:
-        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):  # Typer ends without a word
-            _leave("", "interrupted", "", 130)
-        raise
+        if not isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
+            raise SystemExit(ended.code) from None
+        outcome = _INTERRUPTED  # Typer ends without a word
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001  # DuckDB, files, plugins
         from ldpsql.cli.failures import failure
 
-        _leave(*failure(error))
+        outcome = failure(error, " ".join(sys.argv))
+    _leave(*outcome)  # outside of the handlers: no exception comes along
 
 
 def _add_commands_of_plugins() -> None:

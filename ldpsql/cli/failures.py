@@ -1,30 +1,17 @@
 """How an exception becomes one line, a hint and an exit code, without a raw value.
 
-DuckDB's messages show values where it read data (casts, constraints, CSV lines). Those that can only speak of the statement
-and of names are passed on; of all others only the kind is said.
+DuckDB's messages show values where it read data (casts, constraints, CSV lines). Those about the statement are passed on in the
+words of `ldpsql.wording`; of all others only the kind is said.
 """
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
-
-_TELLABLE = (
-    duckdb.ParserException,
-    duckdb.SyntaxException,
-    duckdb.CatalogException,
-    duckdb.BinderException,
-    duckdb.PermissionException,
-    duckdb.IOException,
-    duckdb.ConnectionException,
-    duckdb.OutOfMemoryException,
-)
-_OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+: \[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
-_WITHOUT_CANDIDATES = re.compile(r"\s*Candidate bindings:.*")  # in a CSV file without names, the first person's values
+from ldpsql.wording import ours, speakable, withheld_message
 
 
 class Failure(NamedTuple):
@@ -36,27 +23,39 @@ class Failure(NamedTuple):
     exit_code: int
 
 
-def failure(error: BaseException) -> Failure:
-    """Return what may be told of an exception."""
+class StatementFailed(Exception):
+    """A statement of DuckDB's own failed; ``failure`` is what may be told of it."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def failure(error: Exception | KeyboardInterrupt, typed: str) -> Failure:
+    """Return what may be told of an exception; ``typed`` is what the user wrote."""
     if isinstance(error, KeyboardInterrupt | Interrupted):
         return Failure("", "interrupted", "", Interrupted.exit_code)
+    if isinstance(error, StatementFailed):
+        return error.failure
     if isinstance(error, LdpError):
         return Failure(error.code, error.message, error.hint, error.exit_code)
-    message = str(error).strip()
-    quoted = _OURS.fullmatch(message) if isinstance(error, duckdb.Error) else None
-    if quoted:  # an error of ours, in the words of DuckDB
+    if isinstance(error, duckdb.Error):
+        return _of_duckdb(error, typed)
+    if isinstance(error, OSError) and error.errno is not None:  # those without a number are Arrow's, and may quote a file
+        cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+        return Failure("LDP902", cause, "is the path right, and may it be read and written?", 1)
+    return Failure("LDP901", *withheld_message(error), 1)
+
+
+def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
+    if quoted := ours(error):
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
         return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
-    if isinstance(error, OSError):
-        told = f"{error.strerror or 'a file cannot be used'}: {error.filename}" if error.filename else message
-        return Failure("LDP902", told, "is the path right, and may it be read and written?", 1)
-    if isinstance(error, _TELLABLE):
-        hint = "DuckDB's own words about the statement; ldpsql doctor tells whether a plugin is missing"
-        return Failure("LDP903", _WITHOUT_CANDIDATES.sub("", message), hint, 1)
-    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Exception").removesuffix("Error")).lower()
-    source = "DuckDB" if isinstance(error, duckdb.Error) else "a library"
-    hint = "its message may show raw values; run the statement in DuckDB itself to read it"
-    return Failure("LDP901", f"{source} stopped with an error of the kind '{kind}'", hint, 1)
+    message = speakable(error, typed)
+    if message is None:
+        return Failure("LDP901", *withheld_message(error), 1)
+    hint = "DuckDB's own words about the statement; ldpsql doctor tells whether a plugin is missing"
+    return Failure("LDP903", message, hint, 1)
 
 
 def _tree(cls: type[LdpError]) -> list[type[LdpError]]:

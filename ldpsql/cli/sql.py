@@ -43,7 +43,26 @@ def sql(
 
 
 def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
-    """Run every statement of a text once and write the rows of those that are queries."""
+    """Run every statement of a text once and write the rows of those that are queries.
+
+    Raises:
+        StatementFailed: where DuckDB refuses one.
+
+    """
+    import duckdb
+
+    from ldpsql.cli.failures import StatementFailed, failure
+
+    try:
+        _run(con, text, form)
+    except duckdb.Error as error:
+        refusal = StatementFailed(failure(error, text))
+    else:
+        return
+    raise refusal
+
+
+def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     from duckdb import ExpectedResultType
 
     from ldpsql.interrupting import interruptible
@@ -86,7 +105,7 @@ def prompt(con: DuckDBPyConnection, form: Format) -> None:
             try:
                 run(con, pending, form)
             except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the prompt goes on
-                told = failure(error)
+                told = failure(error, pending)
                 typer.echo(f"error{f'[{told.code}]' if told.code else ''}: {told.message}", err=True)
                 if told.hint:
                     typer.echo(f"hint: {told.hint}", err=True)

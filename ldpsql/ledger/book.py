@@ -8,10 +8,10 @@ A crash between the first and the last leaves a release that is charged and not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ldpsql.boundary import withheld, withheld_block
 from ldpsql.errors import InvalidParameter, LedgerDamaged, PolicyMismatch
 from ldpsql.ledger import statements
 from ldpsql.ledger.entries import (
@@ -84,6 +84,7 @@ class Ledger:
             db.execute("INSERT INTO policy (at, body, salt) VALUES (?, ?, ?)", [now_of(db), body(policy), salt])
         self.policy = policy
 
+    @withheld
     def charge(
         self,
         dataset: str,
@@ -158,7 +159,7 @@ class Ledger:
             )
             return found(db, release.token)
 
-    @contextmanager
+    @withheld_block
     def release(self, *args: Any, **options: Any) -> Iterator[Release]:
         """Charge, let the block draw unless the release is ``stored``, and publish; takes what `charge` takes.
 

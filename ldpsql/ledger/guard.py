@@ -16,6 +16,8 @@ from threading import Lock
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.boundary import withheld_block
+from ldpsql.connections import duckdb_of
 from ldpsql.errors import NotReleased
 from ldpsql.handles import MECHANISMS, Handles
 from ldpsql.interrupting import cursor_of
@@ -114,7 +116,7 @@ def ledger_files(con: DuckDBPyConnection) -> set[Path]:
     return {guard.ledger.path.resolve() for guard in guards if guard is not None and guard.ledger is not None}
 
 
-@contextmanager
+@withheld_block
 def release(
     con: DuckDBPyConnection,
     dataset: str,
@@ -148,6 +150,7 @@ def release(
         LedgerError: where the ledger cannot be used.
 
     """
+    con = duckdb_of(con)
     guard = guard_of(con, name)
     if guard is None or guard.ledger is None:
         raise NotReleased("this connection has no ledger", GIVE_LEDGER)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldpsql.columns import plain
+from ldpsql.arrays import column_of
 from ldpsql.errors import InvalidParameter, MissingValue, WrongType
 
 _SIZE = 16  # bytes of a pseudonym
@@ -58,15 +56,7 @@ class People:
 
 def id_bytes(users: Any) -> pa.Array:
     """Return user ids as bytes: the number 7 and the text '7' are one user, which can only charge too much."""
-    column = users.to_arrow() if isinstance(users, pl.Series) else users
-    if isinstance(column, Sequence) and not isinstance(column, str | bytes):
-        try:
-            column = pa.array(column)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            column = None
-    if not isinstance(column, pa.Array | pa.ChunkedArray):
-        raise WrongType("the user ids are not a column of values of one type", "pass a list or one column")
-    column = plain(column)
+    column = column_of(users)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if column.null_count:

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.boundary import withheld
 from ldpsql.channels import Drawn
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.mechanism import CertifiedMechanism
@@ -107,6 +108,7 @@ class Key:
         message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
         return _Stream(blake2b(message, key=self.secret, digest_size=_SIZE).digest())
 
+    @withheld
     def draw(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> Drawn:
         """Return the permanent report of each row, in the channel's own terms.
 

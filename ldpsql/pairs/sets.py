@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.boundary import withheld
 from ldpsql.channels import Sets
 from ldpsql.columns import plain, shown_type
 from ldpsql.domain import Domain
@@ -50,6 +51,7 @@ class PairSets(Domain):
     def __hash__(self) -> int:
         return super().__hash__()
 
+    @withheld
     def codes(self, column: pa.Array | pa.ChunkedArray, **_: Any) -> Sets:  # type: ignore[override]  # sets, not positions
         """Return the sets: the positions of their keys, and where in the range their values lie.
 
