@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -13,9 +14,10 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from ldpsql import lint, named
 from ldpsql.connections import duckdb_of
-from ldpsql.errors import ConnectionRefused, InvalidParameter
+from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.ledger import Ledger
-from ldpsql.ledger.guard import GUARDS, Guard, guard_of
+from ldpsql.ledger.guard import GUARDS, Guard, guard_number
+from ldpsql.ledger.marks import mark, marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.registry import registry
 from ldpsql.sql import Macros, Scalar, quoted
@@ -57,11 +59,12 @@ def attach(
         name: the catalog, by default ``ldp``.
         use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works unqualified.
         mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``.
-        ledger: from now on only what a release was charged for is drawn here, see `ldpsql.release`; it cannot be taken off.
+        ledger: from now on only what a release was charged for is drawn here, see `ldpsql.release`; attach restores it.
         key: the key of permanent reports, for ``ldp.perturb_once``; `ldpsql.Key.create` makes one.
 
     Warns:
-        PrivacyLeakWarning: of views and generated columns that perturb; see `ldpsql.lint.lint`.
+        PrivacyLeakWarning: for views and generated columns that perturb (see `ldpsql.lint.lint`), and if somebody took the
+            ledger off.
 
     Raises:
         BadSettings: where a named mechanism cannot be read.
@@ -116,21 +119,26 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
 
 def _has_macro(cursor: DuckDBPyConnection, catalog: str, macro: str) -> bool:
     there = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
-    return cursor.execute(there, [catalog, macro]).fetchone() == (True,)
+    return cursor.execute(there, [catalog, macro]).fetchall() == [(True,)]
 
 
 def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
     """Let a macro hold the number of the guard; what another attach has set stays, unless it is set anew."""
-    earlier = guard_of(cursor, name) if _has_macro(cursor, name, "_guard") else None
+    written = guard_number(cursor, name) if _has_macro(cursor, name, "_guard") else None
+    number = marked(cursor).get(name.casefold(), written)
+    if number != written:
+        warnings.warn(
+            "the guard of the ledger was taken off this connection, and is put back", PrivacyLeakWarning, stacklevel=3
+        )
+    earlier = None if number is None else GUARDS.thing(number)
     if earlier is not None:
         guard = Guard(guard.ledger or earlier.ledger, guard.key or earlier.key)
-    if guard.ledger is None and guard.key is None:
-        number = "NULL"
-    elif earlier is not None and (guard.ledger, guard.key) == (earlier.ledger, earlier.key):
-        return
-    else:
-        number = str(GUARDS.number(guard))
-    cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}._guard() AS {number}::BIGINT")
+    if earlier is None or (guard.ledger, guard.key) != (earlier.ledger, earlier.key):
+        number = GUARDS.number(guard) if guard.ledger or guard.key else None
+        if number is not None and guard.ledger:
+            mark(cursor, name, number)
+    value = "NULL" if number is None else number
+    cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}._guard() AS {value}::BIGINT")
 
 
 def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:

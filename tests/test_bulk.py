@@ -526,10 +526,10 @@ def test_the_command_perturbs_files_and_tables(db: DuckDBPyConnection, ledger: L
     done = command(
         "in.parquet", "out", "-c", "city", "-m", CITY, "-c", "age", "-m", AGE, "--keep", "day", "--partition-by", "day"
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"perturbed {ROWS:,} rows\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"perturbed {ROWS:,} rows; no ledger was charged\n")
     charged = ("--ledger", str(ledger.path), "--dataset", "people")
     done = command("people", "reports", "-c", "city", "-m", CITY, "--table", "-d", "people.duckdb", *charged)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, f"perturbed {ROWS:,} rows; charged to {ledger.path}\n")
     assert spent(ledger) == 1
     with duckdb.connect("people.duckdb") as con:
         is_estimate(con, "reports")

@@ -146,7 +146,7 @@ def test_the_budget_ends(watched: DuckDBPyConnection) -> None:
     with pytest.raises(BudgetExceeded), ldpsql.release(watched, "people", {"city": "city()"}, "three"):
         watched.execute(PERTURB)
     rows = watched.execute("SELECT dataset, spent, remaining FROM ldp.budget()").fetchall()
-    assert rows == [("people", "2", "0")]
+    assert rows == [("memory.main.people", "2", "0")]
 
 
 def test_one_release_at_a_time(watched: DuckDBPyConnection) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.sources import Source
-from ldpsql.errors import DestinationExists, NotReleased, SourceRefused
+from ldpsql.bulk.tables import written_tokens
+from ldpsql.errors import DestinationExists, NotReleased
+from ldpsql.interrupting import cursor_of
+from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.guard import ledger_files
+from ldpsql.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from ldpsql.ledger import Ledger
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
 class Charge:
     """How a run is charged: the ledger, and what `Ledger.charge` asks for.
 
-    ``dataset`` names the people, ``part`` those rows of it that are in no other part (such as a day), ``user`` the column of
-    user ids, where the ledger charges by user.
+    ``dataset`` names the people: a table or a view of the connection, a file, or a name of your own. ``part`` names those rows
+    of it that are in no other part (such as a day), ``user`` the column of user ids, if the ledger charges by user.
     """
 
     ledger: Ledger
@@ -37,7 +40,6 @@ def charged(
     """Charge for a run before anything is drawn; return the token of the release, nothing where there is no ledger.
 
     Raises:
-        UnknownName, SourceRefused: where the column of user ids is not there, or cannot be read before the others.
         DestinationExists: where the ledger knows that this was published before.
         NotReleased: where the connection has a ledger, and the run has none or another.
 
@@ -50,19 +52,30 @@ def charged(
         )
     if charge is None:
         return ""
-    users = None
-    if charge.user is not None:
-        source.check([charge.user])
-        if source.once:
-            raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
-        readers = [part.read([charge.user], (), ()) for part in source.parts]
-        users = pa.chunked_array([batch.column(charge.user) for reader in readers for batch in reader])
-    columns = {name: known.mechanism for name, known in plan.mechanisms.items()}
-    release = charge.ledger.charge(
-        charge.dataset, columns, destination, users=users, part=charge.part, again=again, resume=resume
-    )
+    users = source.users.pop() if source.users else None
+    data, columns = _dataset(con, charge), _mechanisms(plan)
+    release = charge.ledger.charge(data, columns, destination, users=users, part=charge.part, again=again, resume=resume)
     if release.stored:
         raise DestinationExists(
             "these reports were published there before", "use them; to draw and charge anew: --replace, in Python replace=True"
         )
     return release.token
+
+
+def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, plan: Plan, destination: str) -> str:
+    """Return the token of a run that was killed when its reports were in a table and not yet published, or an empty string."""
+    tokens = written_tokens(con)
+    if not tokens:
+        return ""
+    users = source.users[0] if source.users else None
+    release = charge.ledger.unfinished(_dataset(con, charge), _mechanisms(plan), destination, users=users, part=charge.part)
+    return release.token if release is not None and release.token in tokens else ""
+
+
+def _dataset(con: DuckDBPyConnection, charge: Charge) -> Dataset:
+    with cursor_of(con) as cursor:
+        return dataset_of(cursor, charge.dataset)
+
+
+def _mechanisms(plan: Plan) -> dict[str, Mechanism]:
+    return {name: certified.mechanism for name, certified in plan.mechanisms.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,10 +69,20 @@ class Form:
             _run(writer, reports, f"COPY (FROM {_STREAM}) TO {target} ({', '.join(options)})")
 
 
-def write_table(con: DuckDBPyConnection, reports: pa.RecordBatchReader, verb: str) -> None:
-    """Write a stream into a table by ``CREATE TABLE name AS`` or ``INSERT INTO name``."""
+def write_table(
+    con: DuckDBPyConnection, reports: pa.RecordBatchReader, verb: str, then: Callable[[DuckDBPyConnection], None]
+) -> None:
+    """Write a stream into a table by ``CREATE TABLE name AS`` or ``INSERT INTO name``, and call ``then`` in its transaction."""
     with cursor_of(con) as cursor:  # an open result on ``con`` does not matter
-        _run(cursor, reports, f"{verb} FROM {_STREAM}")
+        cursor.execute("BEGIN")
+        try:
+            _run(cursor, reports, f"{verb} FROM {_STREAM}")
+            then(cursor)
+            cursor.execute("COMMIT")
+        except BaseException:
+            with suppress(duckdb.Error):  # a failed statement may have ended the transaction
+                cursor.execute("ROLLBACK")
+            raise
 
 
 def _run(con: DuckDBPyConnection, reports: pa.RecordBatchReader, statement: str) -> None:

@@ -17,13 +17,18 @@ _COMPARABLE = {"UUID": "VARCHAR", "JSON": "VARCHAR", "UHUGEINT": "HUGEINT"}  # t
 
 
 def selected(
-    con: DuckDBPyConnection, wanted: list[str], kept: Collection[str], relation: Callable[[DuckDBPyConnection], Any]
+    con: DuckDBPyConnection,
+    wanted: list[str],
+    kept: Collection[str],
+    relation: Callable[[DuckDBPyConnection], Any],
+    snapshot: DuckDBPyConnection | None = None,
 ) -> pa.RecordBatchReader:
     """Read columns of a relation on a cursor of its own, so that the connection is free to write.
 
-    Columns that are ``kept`` come as they are, others in a type that values of a domain can be compared with.
+    Columns that are ``kept`` come as they are, others in a type that values of a domain can be compared with. A cursor of
+    `snapshot_of` reads what was there when it first read.
     """
-    cursor = cursor_like(con)
+    cursor = snapshot or cursor_like(con)
     cursor.execute("SET SESSION arrow_lossless_conversion = true")  # else a UHUGEINT may become -1, and a BIT other bytes
     found = relation(cursor)
     types = dict(zip(found.columns, map(str, found.types), strict=True))
@@ -37,6 +42,13 @@ def selected(
                 yield pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def snapshot_of(con: DuckDBPyConnection) -> DuckDBPyConnection:
+    """Return a cursor like the connection that sees tables as they are at its first read, whatever is written meanwhile."""
+    cursor = cursor_like(con)
+    cursor.execute("BEGIN")
+    return cursor
 
 
 def _comparable(name: str, kind: str) -> str:

@@ -17,12 +17,13 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import Plan
-from ldpsql.bulk.charging import Charge, charged
+from ldpsql.bulk.charging import Charge, charged, written_release
 from ldpsql.bulk.forms import Form, write_table
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
-from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
+from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name, write_token
+from ldpsql.bulk.unchanged import witnessed
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.interrupting import stops_with_connection
 from ldpsql.mechanism import Mechanism
@@ -88,6 +89,7 @@ def perturb_copy(
         raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
     found = source_of(con, source, split=form.folder)
     found.check(plan.columns)
+    found = witnessed(found, charge.user if charge else None, plan.keep)
     if form.kind in ("csv", "json") and any(pa.types.is_nested(type_of(known.reports)) for known in plan.mechanisms.values()):
         raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
     if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
@@ -156,7 +158,7 @@ def perturb_table(
         keep: columns that go out as they are. All others stay here.
         replace: put the reports in the place of a table of that name; a ledger charges for them again.
         append: add them to a table of that name; give a ledger's `Charge` the part that is added, such as a day.
-        resume: do not charge again for a run that was killed; nothing of it is in the table.
+        resume: do not charge again for a run that was killed; if its reports are in a table, they are not drawn again.
         charge: the ledger that is charged before the first draw.
         progress: called after every batch with the rows done and the rows in all, None where that is not known.
 
@@ -170,18 +172,24 @@ def perturb_table(
     plan, name = Plan.of(columns, keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
-    there = is_there(con, name)
-    if there and not (replace or append):
+    there, where = is_there(con, name), f"{database_of(con)} {into}"
+    if there and not (replace or append or resume):
         raise DestinationExists(*exists(into))
     found = source_of(con, source)
     found.check(plan.columns)
+    found = witnessed(found, charge.user if charge else None, plan.keep)
+    if resume and charge and (token := written_release(con, charge, found, plan, where)):
+        charge.ledger.publish(charge.ledger.release_of(token))
+        return Run(0, 0, 1, token)
+    if there and not (replace or append):
+        raise DestinationExists(*exists(into))
     if there and found.kind == "table" and read_from(con, source) & read_from(con, name):
         raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
     check_writable(con, verb, plan.columns)
-    token = charged(con, charge, found, plan, f"{database_of(con)} {into}", again=replace, resume=resume and not there)
-    meter = Meter(found.rows, progress)
-    meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb))
+    token = charged(con, charge, found, plan, where, again=replace, resume=resume and not there)
+    meter, then = Meter(found.rows, progress), partial(write_token, name=name, token=token)
+    meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb, then))
     if charge:
         charge.ledger.publish(charge.ledger.release_of(token))
     return Run(meter.drawn, 1, 0, token)

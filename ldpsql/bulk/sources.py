@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -20,7 +20,8 @@ from duckdb import DuckDBPyConnection
 from ldpsql.arrays import is_pandas_frame, pandas_names
 from ldpsql.bulk.batches import check_columns, stream
 from ldpsql.bulk.parquet import plain_batches, rows_of
-from ldpsql.bulk.relations import selected
+from ldpsql.bulk.relations import selected, snapshot_of
+from ldpsql.bulk.unchanged import unchanged
 from ldpsql.errors import LdpError, SourceRefused
 from ldpsql.interrupting import cursor_of
 from ldpsql.sql import quoted, text_literal
@@ -39,23 +40,29 @@ class Part:
     """One part: what tells it from any other, its number of rows where that is known, and how it is read.
 
     ``read`` takes the columns; those of which only the domain's positions matter: they may come encoded by a dictionary; and
-    those that are kept: they come in types that hold all of their values, even if no domain can.
+    those that are kept: they come in types that hold all of their values, even if no domain can. A stream of files that changed
+    since ends in `SourceRefused`. ``snapshot`` returns the part as it is now, whatever is written meanwhile, where that can be.
     """
 
     identity: tuple[Any, ...]
     rows: int | None
     read: Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
+    snapshot: Callable[[], Part] | None = None
 
 
 @dataclass(frozen=True)
 class Source:
-    """All parts, the names of the columns, the files that they are in, what they are; a stream can be read only ``once``."""
+    """All parts, the names of the columns, the files that they are in, what they are; a stream can be read only ``once``.
+
+    ``users`` holds the user ids that were read from it, until they are charged.
+    """
 
     names: list[str]
     parts: list[Part]
     once: bool = False
     files: tuple[str, ...] = ()
     kind: str = ""
+    users: list[Any] = field(default_factory=list)
 
     @property
     def rows(self) -> int | None:
@@ -150,8 +157,14 @@ def _table(con: DuckDBPyConnection, name: str) -> Source:
         table = cursor.table(name)
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
         names = table.columns
-    part = Part(("table", name), rows, lambda wanted, _, kept: selected(con, wanted, kept, lambda at: at.table(name)))
-    return Source(names, [part], kind="table")
+    return Source(names, [_table_part(con, name, rows)], kind="table")
+
+
+def _table_part(con: DuckDBPyConnection, name: str, rows: int | None, snapshot: DuckDBPyConnection | None = None) -> Part:
+    def read(wanted: list[str], _: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
+        return selected(con, wanted, kept, lambda at: at.table(name), snapshot)
+
+    return Part(("table", name), rows, read, lambda: _table_part(con, name, None, snapshot_of(con)))
 
 
 def _stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
@@ -197,7 +210,7 @@ def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
         return direct or selected(con, wanted, kept, lambda at: at.sql(_READERS[kind], params=[files]))
 
     rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" else None
-    return Source(names, [Part(("files", *map(_stamp, files)), rows, read)])
+    return Source(names, [Part(("files", *map(_stamp, files)), rows, unchanged(files, read))])
 
 
 def _parts_of(con: DuckDBPyConnection, kind: str, file: str) -> list[Part]:
@@ -219,7 +232,7 @@ def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: ra
         query = partial(DuckDBPyConnection.sql, query=_ROWS, params=[[file], before, before + rows])
         return plain_batches([file], wanted, encoded, groups) or selected(con, wanted, kept, query)
 
-    return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, read)
+    return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, unchanged([file], read))
 
 
 def _arrow(files: list[str]) -> Source:
@@ -231,7 +244,7 @@ def _arrow(files: list[str]) -> Source:
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
-    return Source(read().schema.names, [Part(("files", _stamp(files[0])), None, read)])
+    return Source(read().schema.names, [Part(("files", _stamp(files[0])), None, unchanged(files, read))])
 
 
 def _stamp(file: str) -> list[Any]:

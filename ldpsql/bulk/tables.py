@@ -10,7 +10,10 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import DestinationRefused
 from ldpsql.interrupting import cursor_of
+from ldpsql.ledger.datasets import table_of
 from ldpsql.sql import quoted, text_literal
+
+_REMARK = "ldpsql release "
 
 
 def table_name(into: str) -> str:
@@ -50,6 +53,27 @@ def check_writable(con: DuckDBPyConnection, verb: str, columns: Iterable[str]) -
             "the reports cannot be written into this table",
             "is the database open for writing, is the schema there, and does a table that is there take their columns?",
         )
+
+
+def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:
+    """Add the token of a release to the comment of a table, in the transaction that writes it; its comment moves with it.
+
+    A database that is not DuckDB's own keeps no comments, and gets none.
+    """
+    path = table_of(cursor, name) if token else None
+    query = """
+        SELECT t.comment FROM duckdb_tables() t JOIN duckdb_databases() d USING (database_name) WHERE d.type = 'duckdb'
+        AND lower(t.database_name) = $1 AND lower(t.schema_name) = $2 AND lower(t.table_name) = $3"""
+    for (comment,) in cursor.execute(query, path).fetchall() if path else ():
+        text = f"{comment}\n{_REMARK}{token}" if comment else f"{_REMARK}{token}"
+        cursor.execute(f"COMMENT ON TABLE {name} IS {text_literal(text)}")
+
+
+def written_tokens(con: DuckDBPyConnection) -> set[str]:
+    """Return the tokens of the releases that are in a table of the connection, whatever its name is by now."""
+    with cursor_of(con) as cursor:
+        rows = cursor.execute("SELECT comment FROM duckdb_tables() WHERE contains(comment, $1)", [_REMARK]).fetchall()
+    return {token for (comment,) in rows for token in re.findall(f"{_REMARK}([0-9a-f]{{32}})", comment)}
 
 
 def read_from(con: DuckDBPyConnection, name: str) -> set[str]:

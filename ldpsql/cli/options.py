@@ -71,3 +71,8 @@ def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | N
     if dataset is None:
         raise InvalidParameter("a ledger must know whose data this is", "name the people: --dataset")
     return Charge(opened, dataset, part, user)
+
+
+def charged_text(charge: Charge | None) -> str:
+    """Return which ledger a run was charged to, to be said at its end: from another folder it may be none."""
+    return "no ledger was charged" if charge is None else f"charged to {charge.ledger.path}"

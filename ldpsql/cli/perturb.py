@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of
+from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of, charged_text
 
 if TYPE_CHECKING:
     from ldpsql.bulk.meter import Progress
@@ -62,7 +62,7 @@ def perturb(
         else:
             folders = partition_by or ()
             run = perturb_copy(con, source, destination, columns, partition_by=folders, progress=progress, **options)
-    typer.echo(_told(run), err=True)
+    typer.echo(f"{_told(run)}; {charged_text(charge)}", err=True)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of, in_a_folder
+from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of, charged_text, in_a_folder
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def privic(
         source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_tell, charge=charge
     )
     write_rows(_rows(found), form)
+    typer.echo(charged_text(charge), err=True)
     if page:
         _write_page(page, found, columns)
         typer.echo(f"Wrote {page}", err=True)

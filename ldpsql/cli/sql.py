@@ -13,6 +13,8 @@ from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from ldpsql.ledger import Ledger
+
 
 def sql(
     database: Annotated[str, typer.Argument(help="A DuckDB file; by default one in memory.")] = ":memory:",
@@ -32,12 +34,13 @@ def sql(
         raise InvalidParameter("the first argument is a DuckDB file, and there is none of this name", "put SQL after -c")
     from ldpsql.ledger.configured import configured_key, configured_ledger
 
-    with ldpsql.connect(database, ledger=configured_ledger(), key=configured_key()) as con:
+    ledger = configured_ledger()
+    with ldpsql.connect(database, ledger=ledger, key=configured_key()) as con:
         if command:
             for text in command:
                 run(con, text, form)
         elif sys.stdin.isatty():
-            prompt(con, form)
+            prompt(con, form, ledger)
         else:
             run(con, sys.stdin.read(), form)
 
@@ -79,7 +82,7 @@ def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
                 write_rows(rows_of(result), form)
 
 
-def prompt(con: DuckDBPyConnection, form: Format) -> None:
+def prompt(con: DuckDBPyConnection, form: Format, ledger: Ledger | None) -> None:
     """Read statements, each ending in a semicolon, until .quit or the end of input."""
     import contextlib
 
@@ -87,7 +90,8 @@ def prompt(con: DuckDBPyConnection, form: Format) -> None:
 
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  # line editing and history, where the platform has it
-    typer.echo("DuckDB with ldpsql attached as ldp. End statements with ';', leave with .quit")
+    metered = f"with the ledger {ledger.path}" if ledger else "without a ledger: nothing is charged"
+    typer.echo(f"DuckDB with ldpsql attached as ldp, {metered}. End statements with ';', leave with .quit")
     pending = ""
     while True:
         try:

@@ -6,8 +6,10 @@ charged, the second where the release is published, or left charged where the mo
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -16,8 +18,11 @@ from duckdb import DuckDBPyConnection
 from ldpsql.dbt.models import told
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger, Release
-from ldpsql.ledger.guard import Guard, people
+from ldpsql.ledger.datasets import dataset_of
+from ldpsql.ledger.guard import Guard, people, refuse_others
 from ldpsql.registry import registry
+
+_LOG = logging.getLogger("ldpsql")
 
 
 class Releases:
@@ -25,7 +30,7 @@ class Releases:
 
     def __init__(self, ledger: Ledger, mechanisms: Mapping[str, Any]) -> None:
         self._ledger, self._mechanisms = ledger, mechanisms
-        self._open: dict[str, Release | None] = {}
+        self._open: dict[str, tuple[Release, Callable[[], None]] | None] = {}
         self._lock = Lock()
 
     def begin(self, model: Any, dataset: str, run: str, cursor: DuckDBPyConnection, guard: Guard) -> None:
@@ -49,26 +54,34 @@ class Releases:
             release = told(model)
             columns = {column: registry().mechanism(self._mechanisms.get(m, m)) for column, m in release["columns"].items()}
             by_row = self._ledger.policy.privacy_unit == "row"
-            rows, users = people(cursor, dataset, self._ledger.policy.privacy_unit)
+            unit, later = self._ledger.policy.privacy_unit, cursor.cursor()
+            rows, users = people(cursor, dataset, unit)
             if not rows:
                 self._open[model.unique_id] = None  # nothing to charge, and nothing may be drawn
                 return
             part = run if by_row else ""
-            charged = self._ledger.charge(release["dataset"], columns, model.relation_name, users=users, part=part)
+            data = dataset_of(later, dataset)
+            charged = self._ledger.charge(data, columns, model.relation_name, users=users, part=part)
             if charged.stored:
                 raise NotReleased(f"the reports of {model.name} for these people are there", "they need not be drawn again")
-            self._open[model.unique_id] = charged
+            self._open[model.unique_id] = charged, partial(refuse_others, later, dataset, unit, users)
             for mechanism in columns.values():
                 guard.grant(Counter({mechanism: rows}))
 
     def finish(self, unique_id: str, guard: Guard, *, succeeded: bool) -> None:
-        """End the release of a model, and publish it where its reports are stored."""
+        """End the release of a model, and publish it where its reports are stored and are of the people who were charged."""
         with self._lock:
-            release = self._open.pop(unique_id, None)
-            if release is not None and succeeded:
-                self._ledger.publish(release)
+            opened = self._open.pop(unique_id, None)
             if not self._open:
                 guard.withdraw()
+            if opened is not None and succeeded:
+                release, check = opened
+                try:
+                    check()
+                except NotReleased as error:  # dbt has finished the model: it can only be said
+                    _LOG.error("%s: %s", unique_id, error)
+                else:
+                    self._ledger.publish(release)
 
 
 def relation_of(model: Any, manifest: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from ldpsql.boundary import withheld, withheld_block
 from ldpsql.errors import InvalidParameter, LedgerDamaged, PolicyMismatch
 from ldpsql.ledger import statements
+from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.entries import (
     Release,
     body,
@@ -25,13 +26,14 @@ from ldpsql.ledger.entries import (
     lines_of,
     now_of,
     policy_of,
+    refuse_new_rows,
     write_charge,
     write_release,
 )
 from ldpsql.ledger.file import create, reading, writing
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
-from ldpsql.ledger.spending import account_of, ask, spend
+from ldpsql.ledger.spending import accounts_of, ask, spend
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanism import Mechanism
 from ldpsql.sql import guarded
@@ -87,11 +89,12 @@ class Ledger:
     @withheld
     def charge(
         self,
-        dataset: str,
+        dataset: str | Dataset,
         columns: Mapping[str, Mechanism],
         destination: str,
         *,
         users: Any = None,
+        rows: int | None = None,
         part: str = "",
         again: bool = False,
         resume: bool = False,
@@ -101,40 +104,64 @@ class Ledger:
         The same release again (same dataset, people, columns, mechanisms and destination) is the stored one, free of charge.
 
         Args:
-            dataset: a name for the people of the data; the same name means the same people.
+            dataset: a name for the people of the data; the same name means the same people, in upper or lowercase. A `Dataset`
+                also says which tables and files it reads; each of them is charged.
             columns: the mechanism of each column.
             destination: where the reports go.
             users: the user id of each row, where the policy's ``privacy_unit`` is a column of user ids.
+            rows: the number of rows, where each row is a person and the number is known.
             part: a part of the dataset whose rows are in no other part, such as a day: parts do not add up.
             again: charge and draw anew although it was published before.
             resume: take up a release that was charged and never published; only where nothing of it has left.
 
         Raises:
             BudgetExceeded: where it would cost somebody more than the policy allows; then nothing is charged.
+            NotReleased: where it was published for fewer rows.
             LedgerError: where the ledger cannot be used; then nothing may be released.
 
         """
+        data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
+        named = (data.name, part, destination)
         with reading(self.path) as db:
             policy, salt = policy_of(db)
             people = self._people(policy, users, salt)
             lines = lines_of(policy, columns)
             counted = None if users is None else people
-            identity = identity_of(policy, counted, (dataset, part, destination), columns)
+            identity = identity_of(policy, counted, named, columns)
             ask(db, people)
             with writing(db):
                 if policy_of(db)[0] != policy:  # somebody adopted another one just now
                     raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
                 earlier = known(db, identity)
                 if earlier and ((earlier.stored and not again) or (resume and not earlier.stored)):
+                    refuse_new_rows(db, earlier, rows)
                     return earlier
                 now = now_of(db)
-                token = write_release(db, now, identity, (dataset, part, destination), counted)
-                whole = ("", "") if users is not None else (dataset, part)
+                token = write_release(db, now, identity, named, counted or rows)
+                charged_names, its_part = (data.charged, part) if users is None else (("",), "")
                 for line in lines:
-                    account = account_of(db, (policy.privacy_unit, *whole, line.group, line.cost.currency))
-                    spend(db, account, line.cost, policy, now)
-                    write_charge(db, token, line, account)
-        return Release(token, dataset, part, destination, "charged")
+                    where = (policy.privacy_unit, its_part, line.group, line.cost.currency)
+                    for account in accounts_of(db, charged_names, where):
+                        spend(db, account, line.cost, policy, now)
+                        write_charge(db, token, line, account)
+        return Release(token, *named, "charged")
+
+    def unfinished(
+        self,
+        dataset: str | Dataset,
+        columns: Mapping[str, Mechanism],
+        destination: str,
+        *,
+        users: Any = None,
+        part: str = "",
+    ) -> Release | None:
+        """Return the release that was charged and never published; takes what `charge` takes, and charges nothing."""
+        data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
+        with reading(self.path) as db:
+            policy, salt = policy_of(db)
+            people = None if users is None else self._people(policy, users, salt)
+            release = known(db, identity_of(policy, people, (data.name, part, destination), columns))
+        return None if release is None or release.stored else release
 
     @staticmethod
     def _people(policy: Policy, users: Any, salt: bytes) -> People:

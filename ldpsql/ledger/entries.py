@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, UnknownRelease
+from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy
 from ldpsql.mechanism import Mechanism, certify
@@ -123,10 +123,27 @@ def found(db: sqlite3.Connection, token: str) -> Release:
     return Release(*row)
 
 
-def write_release(db: sqlite3.Connection, now: int, identity: str, named: tuple[str, str, str], people: People | None) -> str:
-    """Write a release down and return its token."""
+def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) -> None:
+    """Refuse a dataset that has more rows now than it had when its release was published.
+
+    Raises:
+        NotReleased: where it has.
+
+    """
+    (then,) = db.execute("SELECT users FROM release WHERE token = ?", [release.token]).fetchone()
+    if release.stored and rows is not None and then is not None and rows > then:
+        raise NotReleased(
+            f"these reports were published for {then} rows, and the dataset has {rows} now",
+            "release the new rows as a part, part='...', from a view of them alone; again=True charges and draws all of them",
+        )
+
+
+def write_release(
+    db: sqlite3.Connection, now: int, identity: str, named: tuple[str, str, str], people: People | int | None
+) -> str:
+    """Write a release down and return its token; where each row is a person, ``people`` is their number, if that is known."""
     token = secrets.token_hex(16)
-    users, reports = (len(people.reports), sum(people.reports)) if people else (None, None)
+    users, reports = (len(people.reports), sum(people.reports)) if isinstance(people, People) else (people, None)
     db.execute(
         """INSERT INTO release (token, identity, at, dataset, part, destination, users, reports)
            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",

@@ -6,6 +6,7 @@ stop here.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import tempfile
@@ -17,6 +18,7 @@ from ldpsql.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing,
 
 APPLICATION = 0x4C445053  # "LDPS"
 VERSION = 1
+_LOG = logging.getLogger("ldpsql")  # without a handler, Python writes warnings to stderr
 _PATIENCE = 120.0  # seconds to wait for other writers
 
 _LAYOUT = """
@@ -42,7 +44,7 @@ _LAYOUT = """
 
 
 def create(path: Path, policy: str, at: int) -> None:
-    """Make a new ledger with a policy; if another process makes one first, that one stays.
+    """Make a new ledger with a policy, and log that; if another process makes one first, that one stays.
 
     The file gets its name only when it is complete, so an empty file is never taken for a new ledger.
     """
@@ -54,7 +56,8 @@ def create(path: Path, policy: str, at: int) -> None:
         os.close(handle)
         try:
             _fill(name, policy, at)
-            _link(Path(name), path)
+            if _link(Path(name), path):
+                _LOG.warning("began a new ledger, in which nothing is spent: %s", path)
         finally:
             for leftover in (name, f"{name}-wal", f"{name}-shm"):
                 Path(leftover).unlink(missing_ok=True)
@@ -69,18 +72,21 @@ def _fill(name: str, policy: str, at: int) -> None:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _link(made: Path, path: Path) -> None:
+def _link(made: Path, path: Path) -> bool:
+    """Give a file its name, unless there is one of that name; tell whether it got it."""
     with made.open("rb") as file:
         os.fsync(file.fileno())
-    with suppress(FileExistsError):
-        os.link(made, path)
-    if os.name == "nt":  # Windows cannot open a folder
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        os.link(made, path)
+    except FileExistsError:
+        return False
+    if os.name != "nt":  # Windows cannot open a folder
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    return True
 
 
 @contextmanager
@@ -96,6 +102,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             "there is no ledger at the path that was given",
             "a policy begins one: epsilon_budget, in Python in Policy(...), else below [ledger] in ldpsql.toml",
         )
+    _refuse_second_name(path)
     with _translated(), closing(_connect(path)) as db:
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -106,6 +113,20 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             raise LedgerVersion(f"the ledger has layout {version}, and this ldpsql knows layout {VERSION}", newer)
         db.execute("PRAGMA synchronous = FULL")
         yield db
+
+
+def _refuse_second_name(path: Path) -> None:
+    """Refuse a file with two names: SQLite logs by the name, so each of them would have a budget of its own."""
+    if path.stat().st_nlink == 1:
+        return
+    for made in path.resolve().parent.glob(f".{path.resolve().name}.*"):  # left by a process that was killed while it began it
+        if made.samefile(path):
+            made.unlink(missing_ok=True)
+    if path.stat().st_nlink > 1:
+        raise LedgerUnwritable(
+            "the ledger is one file under two names, and what is charged under one is not seen under the other",
+            "remove the other name, a hard link; ls -i shows it. A copy is a ledger of its own",
+        )
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
+import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
@@ -22,7 +23,10 @@ from ldpsql.errors import NotReleased
 from ldpsql.handles import MECHANISMS, Handles
 from ldpsql.interrupting import cursor_of
 from ldpsql.ledger import Ledger, Release
+from ldpsql.ledger.datasets import dataset_of
+from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
+from ldpsql.ledger.witness import others
 from ldpsql.mechanism import Mechanism
 from ldpsql.sql import quoted, text_literal
 
@@ -99,21 +103,24 @@ def drawing(handle: int, rows: int) -> Mechanism:
 
 
 def guard_of(con: DuckDBPyConnection, name: str = "ldp") -> Guard | None:
-    """Return the guard of the catalog on a connection."""
+    """Return the guard of the catalog on a connection: that of its mark, if it has one, for the macro can be replaced."""
     with con.cursor() as cursor:
-        ((number,),) = cursor.execute(f"SELECT {quoted(name)}._guard()").fetchall()
+        number = marked(cursor).get(name.casefold())
+        number = guard_number(cursor, name) if number is None else number
     return None if number is None else GUARDS.thing(number)
+
+
+def guard_number(cursor: DuckDBPyConnection, name: str) -> int | None:
+    """Return the number that the macro of a catalog holds."""
+    ((number,),) = cursor.execute(f"SELECT {quoted(name)}._guard()").fetchall()
+    return number if isinstance(number, int) else None
 
 
 def ledger_files(con: DuckDBPyConnection) -> set[Path]:
     """Return the files of the ledgers that a connection has, whatever the names of the catalogs of ldpsql are."""
     with con.cursor() as cursor:
-        named = (
-            "SELECT DISTINCT database_name FROM duckdb_functions() WHERE function_name = '_guard' AND function_type = 'macro'"
-        )
-        catalogs = [name for (name,) in cursor.execute(named).fetchall()]
-    guards = [guard_of(con, name) for name in catalogs]
-    return {guard.ledger.path.resolve() for guard in guards if guard is not None and guard.ledger is not None}
+        guards = [GUARDS.thing(number) for number in marked(cursor).values()]
+    return {guard.ledger.path.resolve() for guard in guards if guard.ledger is not None}
 
 
 @withheld_block
@@ -137,7 +144,7 @@ def release(
 
     Args:
         con: a connection to which `attach(con, ledger=...)` gave a ledger.
-        dataset: a table, a view or a file. Its name stands for its people, so keep to one name.
+        dataset: a table, a view or a file. However it is spelled, the tables and files that it reads are charged.
         columns: the mechanism of each column: as SQL writes it, such as ``city()``, or a `Mechanism`.
         destination: where the reports go; the same release for the same destination is not drawn twice.
         part: a part of the dataset with other people than the other parts, such as a day.
@@ -145,7 +152,8 @@ def release(
         name: the catalog of ldpsql.
 
     Raises:
-        NotReleased: where the connection has no ledger, or another release is open.
+        NotReleased: where the connection has no ledger, another release is open, the same release was published for fewer
+            rows, or users came into the dataset while it was open. Then it is not published: drop what was drawn.
         BudgetExceeded: where it would cost somebody too much.
         LedgerError: where the ledger cannot be used.
 
@@ -154,10 +162,13 @@ def release(
     guard = guard_of(con, name)
     if guard is None or guard.ledger is None:
         raise NotReleased("this connection has no ledger", GIVE_LEDGER)
-    with cursor_of(con) as cursor:
+    with _without_variables(con) as cursor:
         mechanisms = {column: _mechanism(cursor, told) for column, told in columns.items()}
-        rows, users = people(cursor, dataset, guard.ledger.policy.privacy_unit)
-    charged = guard.ledger.charge(dataset, mechanisms, destination, users=users, part=part, again=again)
+        unit = guard.ledger.policy.privacy_unit
+        rows, users = people(cursor, dataset, unit)
+        data = dataset_of(cursor, dataset)
+    counted = rows if users is None else None
+    charged = guard.ledger.charge(data, mechanisms, destination, users=users, rows=counted, part=part, again=again)
     if charged.stored:
         yield charged
         return
@@ -166,7 +177,17 @@ def release(
         allowed[mechanism] += rows
     with guard.allowing(allowed):
         yield charged
+    with _without_variables(con) as cursor:
+        refuse_others(cursor, dataset, unit, users)
     guard.ledger.publish(charged)
+
+
+@contextmanager
+def _without_variables(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
+    """Give a cursor like the connection that takes no name of a dataset for a Python variable of this file."""
+    with cursor_of(con) as cursor:
+        cursor.execute("SET python_enable_replacements = false")
+        yield cursor
 
 
 def _mechanism(cursor: DuckDBPyConnection, told: Mechanism | str) -> Mechanism:
@@ -185,3 +206,23 @@ def people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa
     ids = f"SELECT {quoted(unit)} FROM {source}"  # noqa: S608  # quoted
     users = cursor.sql(ids).to_arrow_table().column(0)
     return len(users), users
+
+
+def refuse_others(cursor: DuckDBPyConnection, dataset: str, unit: str, charged: pa.ChunkedArray | None) -> None:
+    """Refuse to publish what may have been drawn of users who came into a dataset after it was charged.
+
+    Raises:
+        NotReleased: where there are any. Users may have left: a statement may delete the rows that it draws from.
+
+    """
+    if charged is None:
+        return
+    try:
+        _, users = people(cursor, dataset, unit)
+    except duckdb.CatalogException:  # dropped
+        return
+    if new := others(charged, users):
+        raise NotReleased(
+            f"the dataset has rows of {new} users now that were not charged for, and they may have been drawn",
+            "drop the reports and release again while nobody writes; ldpsql.perturb_table charges and draws one snapshot",
+        )

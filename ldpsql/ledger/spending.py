@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ldpsql.errors import BudgetExceeded
+from ldpsql.ledger.datasets import alike
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy, delta_text, epsilon_text
 
@@ -37,11 +38,22 @@ def ask(db: sqlite3.Connection, people: People) -> None:
     db.execute("COMMIT")
 
 
-def account_of(db: sqlite3.Connection, key: tuple[str, str, str, str, str]) -> int:
-    """Return the number of an account, made if it is new: unit, dataset, part, group of columns, currency."""
-    db.execute("INSERT OR IGNORE INTO account (unit, dataset, part, column_group, currency) VALUES (?, ?, ?, ?, ?)", key)
-    where = "unit = ? AND dataset = ? AND part = ? AND column_group = ? AND currency = ?"
-    return db.execute(f"SELECT id FROM account WHERE {where}", key).fetchone()[0]  # noqa: S608  # a constant
+def accounts_of(db: sqlite3.Connection, names: Iterable[str], where: tuple[str, str, str, str]) -> list[int]:
+    """Return the numbers of the accounts of some datasets, made if they are new, and of all that may be of the same people.
+
+    Args:
+        db: the ledger, in a transaction.
+        names: the datasets; the empty name where users are charged, wherever they are.
+        where: unit, part, group of columns, currency.
+
+    """
+    unit, part, group, currency = where
+    key = "unit = ? AND part = ? AND column_group = ? AND currency = ?"
+    for name in names:
+        new = "INSERT OR IGNORE INTO account (unit, dataset, part, column_group, currency) VALUES (?, ?, ?, ?, ?)"
+        db.execute(new, [unit, name, part, group, currency])
+    rows = db.execute(f"SELECT id, dataset FROM account WHERE {key} ORDER BY id", where).fetchall()  # noqa: S608  # a constant
+    return [number for number, dataset in rows if any(dataset == name or alike(dataset, name) for name in names)]
 
 
 def spend(db: sqlite3.Connection, account: int, cost: Cost, policy: Policy, now: int) -> None:

@@ -58,7 +58,7 @@ def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
         f"""SELECT r.at, r.token, r.dataset, r.part, r.destination, c.column_name, a.column_group, c.mechanism, c.claim,
                    a.currency, c.epsilon, c.delta, r.users, r.reports, {STATE}
             FROM release r JOIN charge c ON c.release = r.id JOIN account a ON a.id = c.account
-            ORDER BY r.id, c.rowid"""  # noqa: S608  # constants
+            GROUP BY r.id, c.column_name ORDER BY r.id, min(c.rowid)"""  # noqa: S608  # constants
     ).fetchall()
     found = [dict(zip(_HISTORY, row, strict=True)) for row in rows]
     for row in found:

@@ -51,6 +51,7 @@ FROM (SELECT cycle, mechanism, counts FROM privic.cycles WHERE {pool}
       UNION ALL SELECT {cycle}, getvariable('mechanism'), ldp.counts(report) FROM privic.reports WHERE cycle = {cycle})"""
 
 T = TypeVar("T")
+_TAKEN = "temp.main.__ldpsql_source"
 _LATEST = "FROM privic.cycles ORDER BY cycle DESC LIMIT 1"
 
 
@@ -144,15 +145,23 @@ def collect(
         _open_run(con, mechanism, words)
         done = _read(con)
         while len(done) < cycles:
+            taken = _with_users(con, words, charge.user) if charge and charge.user else words
             release = _charged(
-                con, charge, done[-1].next if done else mechanism, words, f"{Path(state).absolute()} cycle {len(done) + 1}"
+                con, charge, done[-1].next if done else mechanism, taken, f"{Path(state).absolute()} cycle {len(done) + 1}"
             )
-            done.append(_unquoted(partial(_run_cycle, con, len(done) + 1, words)))
+            done.append(_unquoted(partial(_run_cycle, con, len(done) + 1, taken)))
             if charge and release:
                 charge.ledger.publish(release)
             if finished:
                 finished(done[-1])
         return done
+
+
+def _with_users(con: DuckDBPyConnection, words: dict[str, str], user: str) -> dict[str, str]:
+    """Take the values and the user ids of a source into a table of this connection, so that who is charged is who is drawn."""
+    values = f"SELECT {words['column']} AS __ldpsql_value, {quoted(user)} FROM {words['source']}"  # noqa: S608  # quoted
+    _unquoted(lambda: con.execute(f"CREATE OR REPLACE TEMP TABLE {_TAKEN} AS {values}"))
+    return words | {"column": "__ldpsql_value", "source": _TAKEN}
 
 
 def _charged(

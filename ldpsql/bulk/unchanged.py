@@ -1,0 +1,112 @@
+"""What was charged is what is drawn: streams that end in a refusal if their files or their people are not those of before.
+
+A stream is read to its end before its reports are published, so a refusal there leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from ldpsql.errors import SourceRefused
+from ldpsql.ledger.witness import Digest, digest, together
+
+if TYPE_CHECKING:
+    from ldpsql.bulk.sources import Part, Source
+
+Read: TypeAlias = Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
+
+
+def unchanged(files: Sequence[str], read: Read) -> Read:
+    """Return a way to read files that refuses, at the end of the stream, files that are not those of now."""
+    before = _identities(files)
+
+    def checked(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
+        reader = read(wanted, encoded, kept)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield from reader
+            if _identities(files) != before:
+                raise _changed()
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+    return checked
+
+
+def witnessed(source: Source, user: str | None, keep: Collection[str]) -> Source:
+    """Return a source with its user ids, whose streams refuse at their end if their rows are not of the same users.
+
+    Args:
+        source: tables are taken as they are now, in one snapshot for the ids and for what is drawn.
+        user: the column of user ids; without one the source stays as it is.
+        keep: the columns that go out as they are.
+
+    Raises:
+        UnknownName, SourceRefused: where the column is not there, or the source can be read only once.
+
+    """
+    if user is None:
+        return source
+    source.check([user])
+    if source.once:
+        raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
+    parts = [part.snapshot() if part.snapshot else part for part in source.parts]
+    pairs = [_with_users(part, user, keep) for part in parts]
+    users = pa.chunked_array([chunk for _, ids in pairs for chunk in ids.chunks])
+    return replace(source, parts=[part for part, _ in pairs], users=[users])
+
+
+def _with_users(part: Part, user: str, keep: Collection[str]) -> tuple[Part, pa.ChunkedArray]:
+    """Return a part that knows whose it is, and its user ids as they are charged."""
+    ids = _column(part, user, keep)
+    expected = digest(ids)
+    if user in keep:  # in a type of its own, perhaps; a user is charged as the same in any type
+        ids = _column(part, user, ())
+    return replace(part, identity=(*part.identity, *expected), read=_compared(part.read, user, expected)), ids
+
+
+def _column(part: Part, name: str, keep: Collection[str]) -> pa.ChunkedArray:
+    reader = part.read([name], (), keep)
+    kind = reader.schema.field(name).type
+    return pa.chunked_array([batch.column(name) for batch in reader], type=kind)
+
+
+def _compared(read: Read, user: str, expected: Digest) -> Read:
+    """Return a way to read a part together with its user ids, which are compared at the end and go no further."""
+
+    def compared(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
+        reader = read([*wanted, *({user} - set(wanted))], [name for name in encoded if name != user], kept)
+        names = [name for name in reader.schema.names if name in wanted]
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            drawn: Digest = (0, 0, 0)
+            for batch in reader:
+                drawn = together(drawn, digest(batch.column(user)))
+                yield batch.select(names)
+            if drawn != expected:
+                raise _changed()
+
+        return pa.RecordBatchReader.from_batches(pa.schema([reader.schema.field(name) for name in names]), batches())
+
+    return compared
+
+
+def _identities(files: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return what tells files from others that take their places."""
+    try:
+        stats = [os.stat(file) for file in files]
+    except OSError:
+        return []
+    return [(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
+
+
+def _changed() -> SourceRefused:
+    return SourceRefused(
+        "the source changed while it was read, so its reports may be of people who were not charged",
+        "nothing was published; run again with --replace, replace=True, while nobody writes to it",
+    )

@@ -1,0 +1,417 @@
+"""One budget for one dataset, however it is spelled, and the people who are charged are those whose reports are published."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql import Charge, perturb_copy, perturb_table, privic
+from ldpsql.bulk.charging import charged as charged_before
+from ldpsql.bulk.staging import Staging
+from ldpsql.errors import BudgetExceeded, DestinationExists, LedgerUnwritable, NotReleased, PrivacyLeakWarning, SourceRefused
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.datasets import alike, dataset_of
+from ldpsql.ledger.witness import digest, others, together
+
+CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
+COLUMNS = {"city": CITY}
+SAME = [
+    "people",
+    "PEOPLE",
+    "main.people",
+    '"people"',
+    "wh.people",
+    'wh.main."People"',
+    "seen",
+    "SEEN",
+    "none_of_them",
+    "joined",
+]
+
+
+@pytest.fixture
+def con(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBPyConnection]:
+    """Give a database in a file, with a table of 100 people and views that read it."""
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect("wh.duckdb") as con:
+        con.execute("""
+            CREATE TABLE people AS SELECT i AS id, 'Lima' AS city FROM range(100) t(i);
+            CREATE VIEW seen AS FROM people;
+            CREATE VIEW none_of_them AS FROM seen WHERE false;
+            CREATE VIEW joined AS SELECT id, city FROM range(1000) r(id) LEFT JOIN query_table('seen') USING (id);
+            COPY people TO 'people.parquet';
+            CREATE VIEW stored AS FROM 'people.parquet'""")
+        yield con
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "budget.ledger", Policy(epsilon_budget=2))
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "users.ledger", Policy(epsilon_budget=9, privacy_unit="id"))
+
+
+def draw(con: DuckDBPyConnection, dataset: str, destination: str, **options: Any) -> bool:
+    with ldpsql.release(
+        con, dataset, {"city": f"ldp.{CITY.replace('epsilon=', '').replace('domain=', '')}"}, destination, **options
+    ) as r:
+        return r.stored
+
+
+# --- one budget, however it is spelled ---
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_a_table_has_one_budget_however_it_is_spelled(con: DuckDBPyConnection, ledger: Ledger, name: str) -> None:
+    ldpsql.attach(con, ledger=ledger)
+    draw(con, "people", "one")
+    draw(con, name, "two")
+    with pytest.raises(BudgetExceeded):
+        draw(con, name, "three")
+    with pytest.raises(BudgetExceeded):
+        draw(con, "people", "three")
+    ledger.check()
+
+
+@pytest.mark.parametrize("name", [*SAME, "New People", "new people"])
+def test_a_charge_by_hand_and_a_release_share_the_budget(con: DuckDBPyConnection, ledger: Ledger, name: str) -> None:
+    first = "NEW PEOPLE" if "ew" in name else "people"
+    for into, dataset in (("one", first), ("two", name)):
+        perturb_table(con, "people", into, COLUMNS, charge=Charge(ledger, dataset))
+    for dataset in (first, name):
+        with pytest.raises(BudgetExceeded):
+            perturb_copy(con, "people", "three.parquet", COLUMNS, charge=Charge(ledger, dataset))
+    if "ew" not in name:
+        ldpsql.attach(con, ledger=ledger)
+        with pytest.raises(BudgetExceeded):
+            draw(con, "people", "four")
+
+
+@pytest.mark.parametrize(
+    "name", ["./people.parquet", "*.parquet", "link.parquet", '"people.parquet"', "stored", "../{folder}/people.parquet"]
+)
+def test_a_file_has_one_budget_by_any_path(con: DuckDBPyConnection, ledger: Ledger, name: str, tmp_path: Path) -> None:
+    os.symlink("people.parquet", "link.parquet")
+    ldpsql.attach(con, ledger=ledger)
+    draw(con, "people.parquet", "one")
+    draw(con, name.format(folder=tmp_path.name), "two")
+    for again in ("people.parquet", name.format(folder=tmp_path.name)):
+        with pytest.raises(BudgetExceeded):
+            draw(con, again, "three")
+
+
+def test_other_tables_files_and_names_have_budgets_of_their_own(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    con.execute("COPY people TO 'others.parquet'; ATTACH ':memory:' AS lake; CREATE TABLE lake.people AS FROM people")
+    ldpsql.attach(con, ledger=ledger)
+    for name in ("people", "people.parquet", "others.parquet", "lake.people"):
+        draw(con, name, "one")
+        draw(con, name, "two")
+    for name in ("clicks", "visits"):
+        perturb_table(con, "people", name, COLUMNS, charge=Charge(ledger, name))
+
+
+def test_an_alias_is_a_matter_of_spelling(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    con.close()
+    with duckdb.connect() as other:
+        other.execute("ATTACH 'wh.duckdb' AS elsewhere (READ_ONLY)")
+        assert dataset_of(other, "elsewhere.people").name == "wh.main.people"
+
+
+def test_what_an_older_ledger_was_charged_by_another_spelling_still_counts(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    mechanism = ldpsql.registry.registry().mechanism(CITY)
+    for name in ("People", "main.people"):
+        ledger.charge(name, {"city": mechanism}, "long ago")
+    ldpsql.attach(con, ledger=ledger)
+    with pytest.raises(BudgetExceeded):
+        draw(con, "people", "now")
+
+
+def test_a_column_is_in_the_history_once_whatever_it_reads(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    ldpsql.attach(con, ledger=ledger)
+    draw(con, "joined", "one")
+    assert [(row["dataset"], row["column"], row["users"]) for row in ledger.history()] == [("wh.main.joined", "city", 1000)]
+    assert [balance.dataset for balance in ledger.balances()] == ["wh.main.joined", "wh.main.people"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("people", "wh.main.people", True),
+        ("wh.people", "WH.main.People", True),
+        ("lake.people", "wh.main.people", False),
+        ("people", "more_people", False),
+        ("people.parquet", "/data/people.parquet", True),
+        ("/a/people.parquet", "/b/people.parquet", False),
+        ("dataset 1", "dataset 11", False),
+        ('wh.main."a.people"', "people", False),
+    ],
+)
+def test_names_are_alike_if_one_only_says_less(one: str, other: str, same: bool) -> None:
+    assert alike(one, other) is alike(other, one) is same
+
+
+# --- rows that a release has not seen ---
+
+
+def test_a_release_notices_rows_that_it_has_not_seen(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    ldpsql.attach(con, ledger=ledger)
+    assert not draw(con, "people", "reports")
+    assert draw(con, "people", "reports")
+    con.execute(
+        "INSERT INTO people SELECT 1000 + i, 'Oslo' FROM range(100) t(i); CREATE VIEW fresh AS FROM people WHERE id >= 1000"
+    )
+    with pytest.raises(NotReleased, match=r"published for 100 rows, and the dataset has 200 now.*part="):
+        draw(con, "people", "reports")
+    assert not draw(con, "fresh", "reports", part="tuesday")
+    assert not draw(con, "people", "reports", again=True)
+    assert draw(con, "people", "reports")
+
+
+# --- the people who are charged are those who are published ---
+
+
+def changing(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Change something between the charge and the first draw."""
+
+    def then(*args: Any, **options: Any) -> str:
+        token = charged_before(*args, **options)
+        change()
+        return token
+
+    monkeypatch.setattr("ldpsql.bulk.run.charged", then)
+
+
+def copied(con: DuckDBPyConnection, source: Any, charge: Charge) -> int:
+    return perturb_copy(con, source, "out.parquet", COLUMNS, charge=charge).rows
+
+
+def into_a_folder(con: DuckDBPyConnection, source: Any, charge: Charge) -> int:
+    return perturb_copy(con, source, "out", COLUMNS, charge=charge).rows
+
+
+def into_a_table(con: DuckDBPyConnection, source: Any, charge: Charge) -> int:
+    return perturb_table(con, source, "reports", COLUMNS, charge=charge).rows
+
+
+@pytest.mark.parametrize("perturb", [copied, into_a_folder, into_a_table])
+@pytest.mark.parametrize("source", ["people", "seen"])
+def test_rows_that_come_after_the_charge_are_not_drawn(
+    con: DuckDBPyConnection, users: Ledger, monkeypatch: pytest.MonkeyPatch, perturb: Callable[..., int], source: str
+) -> None:
+    changing(monkeypatch, lambda: con.cursor().execute("INSERT INTO people SELECT 1000 + i, 'Oslo' FROM range(50) t(i)"))
+    assert perturb(con, source, Charge(users, "people", user="id")) == 100
+    assert [(row["users"], row["state"]) for row in users.history()] == [(100, "published")]
+
+
+@pytest.mark.parametrize("perturb", [copied, into_a_folder, into_a_table])
+@pytest.mark.parametrize(
+    "charged",
+    [
+        *[(name, by) for name in ("in.parquet", "in.csv", "in*.parquet") for by in ("id", "row")],
+        ("relation", "id"),
+        ("view", "id"),
+    ],
+)
+def test_a_source_that_changes_after_the_charge_is_not_published(
+    con: DuckDBPyConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    perturb: Callable[..., int],
+    charged: tuple[str, str],
+) -> None:
+    source, by = charged
+    ledger, user = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2, privacy_unit=by)), "id" if by == "id" else None
+    end = "csv" if "csv" in source else "parquet"
+    con.execute(f"COPY people TO 'in.{end}'; CREATE OR REPLACE VIEW view AS FROM 'in.{end}'")
+    given: Any = con.cursor().sql("FROM 'in.parquet'") if source == "relation" else source
+
+    def change() -> None:
+        con.cursor().execute(f"COPY (SELECT 5000 + i AS id, 'Oslo' AS city FROM range(100) t(i)) TO 'in2.{end}'")
+        os.replace(f"in2.{end}", f"in.{end}")
+
+    changing(monkeypatch, change)
+    before = set(os.listdir())
+    with pytest.raises(SourceRefused, match="changed while it was read") as caught:
+        perturb(con, given, Charge(ledger, "people", user=user))
+    assert "5000" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert set(os.listdir()) == before | {f"in.{end}"}
+    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reports'").fetchall() == [(0,)]
+    assert [row["state"] for row in ledger.history()] == ["charged"]
+
+
+@pytest.mark.parametrize("kind", ["UUID", "BIGINT", "VARCHAR"])
+def test_user_ids_that_are_kept_are_charged_and_compared_too(con: DuckDBPyConnection, tmp_path: Path, kind: str) -> None:
+    ledger = Ledger.open(tmp_path / "kept.ledger", Policy(epsilon_budget=2, privacy_unit="who"))
+    made = "'00000000-0000-4000-8000-' || lpad(id::VARCHAR, 12, '0')" if kind == "UUID" else "id"
+    con.execute(f"CREATE TABLE visits AS SELECT ({made})::{kind} AS who, city FROM people")
+    for into, keep in (("one", ["who"]), ("two", [])):
+        perturb_table(con, "visits", into, COLUMNS, keep=keep, charge=Charge(ledger, "visits", user="who"))
+    with pytest.raises(BudgetExceeded, match="100 of the users"):  # kept or not, they are the same users
+        perturb_table(con, "visits", "three", COLUMNS, keep=["who"], charge=Charge(ledger, "visits", user="who"))
+
+
+def test_a_run_is_not_resumed_for_other_people(con: DuckDBPyConnection, users: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    charge = Charge(users, "people", user="id")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Staging, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_copy(con, "people", "out", COLUMNS, charge=charge)
+    con.execute("UPDATE people SET id = id + 1000")
+    with pytest.raises(ldpsql.LdpError, match="other inputs"):
+        perturb_copy(con, "people", "out", COLUMNS, charge=charge, resume=True)
+
+
+def test_users_who_come_while_a_release_is_open_keep_it_from_being_published(con: DuckDBPyConnection, users: Ledger) -> None:
+    ldpsql.attach(con, ledger=users)
+    city = {"city": "ldp.krr(1, ['Lima', 'Oslo'])"}
+    with pytest.raises(NotReleased, match="50 users"), ldpsql.release(con, "people", city, "reports"):
+        con.execute("DELETE FROM people WHERE id < 50; INSERT INTO people SELECT 1000 + i, 'Oslo' FROM range(50) t(i)")
+    with ldpsql.release(con, "people", city, "others"):
+        con.execute("DELETE FROM people WHERE id > 60")
+    with ldpsql.release(con, "people", city, "last"):
+        con.execute("DROP TABLE people")
+    assert [row["state"] for row in users.history()] == ["charged", "published", "published"]
+
+
+def test_a_cycle_of_privic_draws_whom_it_charges(
+    con: DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = Policy(epsilon_budget=1, distance_budget=100, privacy_unit="id")
+    ledger = Ledger.open(tmp_path / "cycles.ledger", policy)
+    pl.DataFrame({"cell": [0, 1, 2] * 100, "id": range(300)}).write_parquet("places.parquet")
+    charge = Ledger.charge
+
+    def then(*args: Any, **options: Any) -> Any:
+        release = charge(*args, **options)
+        pl.DataFrame({"cell": [3] * 700, "id": range(1000, 1700)}).write_parquet("places.parquet")
+        return release
+
+    monkeypatch.setattr(Ledger, "charge", then)
+    first = privic.start(1.5, range(6), columns=3)
+    (cycle,) = privic.collect("places.parquet", "run.duckdb", first, cycles=1, charge=Charge(ledger, "people", user="id"))
+    assert cycle.summary.reports == 300
+    with duckdb.connect("run.duckdb") as state:
+        assert state.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE '%source%'").fetchall() == [(0,)]
+
+
+def test_a_digest_adds_up_and_knows_everybody_and_how_often() -> None:
+    people = ["ann", "bob", "bob", "cleo"]
+    assert digest(people) == digest(people[::-1]) == together(digest(people[:1]), digest(people[1:]))
+    assert digest(people) != digest(["ann", "ann", "bob", "cleo"])
+    assert digest([7]) == digest(["7"])
+    assert others(people, ["bob", "ann"]) == 0
+    assert others(people, ["ann", "ann", "dan"]) == 2
+
+
+# --- resuming ---
+
+
+@pytest.mark.parametrize(
+    "later", ["SELECT 1", "ALTER TABLE reports RENAME TO elsewhere", "COMMENT ON COLUMN reports.city IS 'x'"]
+)
+def test_a_run_killed_before_the_ledger_knew_is_not_drawn_a_second_time(
+    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_table(con, "people", "reports", COLUMNS, charge=Charge(ledger, "people"))
+    con.execute(later)
+    run = perturb_table(con, "people", "reports", COLUMNS, charge=Charge(ledger, "people"), resume=True)
+    assert (run.rows, run.resumed) == (0, 1)
+    assert [(row["release"], row["state"]) for row in ledger.history()] == [(run.release, "published")]
+    with pytest.raises(DestinationExists):
+        perturb_table(con, "people", "reports", COLUMNS, charge=Charge(ledger, "people"), resume=True)
+
+
+def test_a_part_killed_before_the_ledger_knew_is_not_appended_twice(
+    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute("CREATE TABLE reports (city VARCHAR); COMMENT ON TABLE reports IS 'mine'")
+
+    def append(day: str) -> int:
+        charge = Charge(ledger, "people", part=day)
+        return perturb_table(con, "people", "reports", COLUMNS, append=True, resume=True, charge=charge).rows
+
+    assert append("monday") == 100
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "publish", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            append("tuesday")
+    assert append("tuesday") == 0
+    assert con.execute("SELECT count(*) FROM reports").fetchall() == [(200,)]
+    ((comment,),) = con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'reports'").fetchall()
+    assert comment.splitlines() == ["mine", *(f"ldpsql release {row['release']}" for row in ledger.history())]
+
+
+# --- the ledger's file and the guard ---
+
+
+def test_a_ledger_under_two_names_is_refused(con: DuckDBPyConnection, ledger: Ledger, tmp_path: Path) -> None:
+    os.link(ledger.path, tmp_path / "second.ledger")
+    for path in (ledger.path, tmp_path / "second.ledger"):
+        with pytest.raises(LedgerUnwritable, match="two names"):
+            Ledger.open(path)
+    (tmp_path / "second.ledger").unlink()
+    os.link(ledger.path, tmp_path / f".{ledger.path.name}.x1y2z3")  # as a process leaves it that is killed while it begins one
+    assert Ledger.open(ledger.path).balances() == []
+    assert not (tmp_path / f".{ledger.path.name}.x1y2z3").exists()
+
+
+def test_a_new_ledger_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        Ledger.open(tmp_path / "new.ledger", Policy(epsilon_budget=1))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"began a new ledger, in which nothing is spent: {tmp_path / 'new.ledger'}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "off",
+    [
+        "CREATE OR REPLACE MACRO ldp._guard() AS NULL::BIGINT",
+        "CREATE OR REPLACE MACRO ldp._guard() AS 'x'",
+        "DROP MACRO ldp._guard",
+        "DETACH ldp",
+    ],
+)
+def test_a_guard_that_is_taken_off_is_restored_with_a_warning(con: DuckDBPyConnection, ledger: Ledger, off: str) -> None:
+    ldpsql.attach(con, ledger=ledger)
+    con.execute(off)
+    with pytest.raises(NotReleased, match="its own ledger"):
+        perturb_table(con, "people", "reports", COLUMNS)
+    with pytest.warns(PrivacyLeakWarning, match="taken off"):
+        ldpsql.attach(con)
+    with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
+        con.execute("SELECT ldp.perturb('Lima', ldp.krr(1, ['Lima', 'Oslo']))")
+    draw(con, "people", "reports")
+    ((mark,),) = con.execute("SELECT function_name FROM duckdb_functions() WHERE function_name LIKE '%ldp_guarded%'").fetchall()
+    with pytest.raises(duckdb.CatalogException):
+        con.execute(f"DROP FUNCTION system.main.{mark}")
+
+
+def test_other_instances_and_catalogs_are_not_guarded_by_a_mark(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    ldpsql.attach(con, ledger=ledger)
+    ldpsql.attach(con, name="other")
+    con.execute("SELECT other.perturb('Lima', other.krr(1, ['Lima', 'Oslo']))")
+    with ldpsql.connect() as elsewhere:
+        elsewhere.execute("SELECT ldp.perturb('Lima', ldp.krr(1, ['Lima', 'Oslo']))")
