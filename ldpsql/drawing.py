@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from threading import Lock
 
 from duckdb import DuckDBPyConnection
 
@@ -35,6 +36,7 @@ class Drawing:
         self._drawing = frozenset(_scalars())
         self._running = frozenset({_RUNS_TEXT, _RUNS_PLANS})
         self._macros: list[tuple[str, Statement]] = []
+        self._lock = Lock()
 
     @classmethod
     def of_registry(cls) -> Drawing:
@@ -60,8 +62,8 @@ class Drawing:
         return [(f"{schema}.{name}", definition) for database, schema, name, definition in rows if database not in ours]
 
     def of(self, sql: str) -> Draws:
-        """Return what the statements of a text draw."""
-        return max(map(self.draws, statements(sql)), default=Draws.NOTHING)
+        """Return what the statements of a text draw when they are run; to create a macro draws nothing."""
+        return max((self.draws(statement) for statement in statements(sql) if not statement.macro), default=Draws.NOTHING)
 
     def draws(self, statement: Statement) -> Draws:
         """Return what a statement draws, by itself, through macros, or in a string that it runs as SQL."""
@@ -76,11 +78,12 @@ class Drawing:
 
     def _add(self, macros: list[tuple[str, Statement]]) -> None:
         """Add macros, and find out which now draw or run text."""
-        self._macros += macros
-        while new := {name for name, body in self._macros if self._hides(body)} - self._running:
-            self._running |= new
-        while new := {name for name, body in self._macros if self._calls(body) & self._drawing} - self._drawing:
-            self._drawing |= new
+        with self._lock:
+            self._macros += macros
+            while new := {name for name, body in self._macros if self._hides(body)} - self._running:
+                self._running |= new
+            while new := {name for name, body in self._macros if self._calls(body) & self._drawing} - self._drawing:
+                self._drawing |= new
 
     def _calls(self, statement: Statement) -> frozenset[str]:
         """Return what a statement calls, also in strings that it runs as SQL."""
