@@ -14,6 +14,7 @@ import pyarrow as pa
 from ldpsql.boundary import internal
 from ldpsql.errors import Interrupted, LdpError, UnknownName
 
+MARK = "_ldpsql_made_this"  # a macro that tells our catalog from a database of the user's
 R = TypeVar("R")
 _SCALAR = re.compile(r"\b__ldp_")
 _CATALOG = re.compile(r"\bldp\.")
@@ -25,12 +26,19 @@ class Scalar:
     """A module-level Arrow function: one Arrow column an argument, of any type, to one column of type ``returns``.
 
     ``volatile`` is for functions that draw: DuckDB then calls them for every row and never folds or merges two calls.
+    ``draws_again=False`` is for those that are volatile but draw no new report when they are called again.
     """
 
     name: str
     function: Callable[..., Any]
     returns: str
     volatile: bool = False
+    draws_again: bool = True
+
+    @property
+    def draws(self) -> bool:
+        """Return whether every call draws a new report."""
+        return self.volatile and self.draws_again
 
     def names(self) -> list[str]:
         """Return the one name it takes."""

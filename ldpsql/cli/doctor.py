@@ -11,7 +11,7 @@ import typer
 
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
-_PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydantic", "typer")
+_PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydantic", "sqlglot", "typer")
 _EXTRA = re.compile(r"([\w.-]+).*; extra == ['\"](\w+)['\"]")
 _FOR_DEVELOPERS = ("dev", "peers")
 
