@@ -53,11 +53,12 @@ class KeyValueEstimates:
         low, high = (np.clip(padding * end, 0.0, 1.0) for end in self.shown.drawn_interval(n, z))
         frequency = padding * self.drawn
         mean_low, mean_high = self.shown.mean_interval(n, z)
+        off = self.mechanism.rounding()
         shares = [frequency, padding * self.shown.drawn_error(n, self.drawn)]
         shares += [np.minimum(low, frequency), np.maximum(high, frequency)]
         error = self.shown.mean_error(n, self.drawn, self.means)
-        ends = np.minimum(mean_low, self.means), np.maximum(mean_high, self.means)
-        values = [middle + half * self.means, half * error, *(middle + half * end for end in ends)]
+        ends = np.minimum(mean_low, self.means) - off, np.maximum(mean_high, self.means) + off
+        values = [middle + half * self.means, half * error, *(middle + half * np.clip(end, -1.0, 1.0) for end in ends)]
         return np.stack([*shares, *values], axis=-1)[:, : len(self.mechanism.keys)]
 
     def __getitem__(self, group: int) -> KeyValueEstimate:
