@@ -16,9 +16,10 @@ import numpy as np
 
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimation import Estimates
+from ldpsql.estimator import simplex_projection
 from ldpsql.operators import Floats
 from ldpsql.scale import between, scale_of, within
-from ldpsql.score_intervals import deviations
+from ldpsql.score_intervals import cut, deviations
 from ldpsql.uncertainty import likeliest
 
 
@@ -164,14 +165,18 @@ def _linear(found: Estimates, c: Floats) -> Measure:
 def _cut(measure: Measure, least: float, most: float) -> Measure:
     """Cut intervals to what the number can be, all of it where the error is infinite, and widen them to hold the estimate."""
     known = np.isfinite(measure.std_error)
-    low = np.where(known, np.clip(measure.low, least, most), least)
-    high = np.where(known, np.clip(measure.high, least, most), most)
+    low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
+    low, high = np.where(known, low, least), np.where(known, high, most)
     return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
 
 
 def _normalised(theta: Floats) -> Floats:
-    """Return shares that sum to one: an inversion of set reports does so only in expectation."""
-    return theta / theta.sum(axis=-1, keepdims=True)
+    """Return shares that sum to one: an inversion of set reports does so only in expectation.
+
+    Where all of its shares together are not above zero, they are those of the nearest distribution.
+    """
+    total = theta.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))
 
 
 def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
