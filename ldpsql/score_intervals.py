@@ -42,8 +42,8 @@ def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrin
 def cut(low: Floats, high: Floats, reach: Floats, least: float = 0.0, most: float = 1.0) -> tuple[Floats, Floats]:
     """Return the ends of intervals cut to what a number can be; ``reach`` is how far they go to either side, or infinite.
 
-    Unlucky noise may take all of an interval beyond the bounds. Cut to a point it would seem certain, so half of its reach stays
-    within them: never less than what remains of intervals around numbers that lie half a reach beyond.
+    Unlucky noise may take all of an interval beyond the bounds. Cut to a point it would seem certain, so half of its reach
+    stays within them: what remains of an interval around a number that lies half a reach beyond.
     """
     kept = np.maximum(high - low, 2 * np.where(np.isfinite(reach), reach, 0.0)) / 4
     return np.clip(np.minimum(low, most - kept), least, most), np.clip(np.maximum(high, least + kept), least, most)

@@ -16,10 +16,10 @@ CREATE OR REPLACE MACRO ldp._in_unit
 -- bin. Text and back, as only bins have such a distance, and other values need not be numbers.
 CREATE OR REPLACE MACRO ldp._reaching(value, distance) AS
     CASE WHEN distance = 0 THEN value ELSE cast_to_type((try_cast(value::VARCHAR AS DOUBLE) + distance)::VARCHAR, value) END;
-CREATE OR REPLACE MACRO ldp._at(vals, found) AS list_transform([found], lambda f: CASE WHEN f IS NOT NULL THEN {
-    'estimate': vals[struct_extract(f, 'estimate')::BIGINT + 1], 'std_error': struct_extract(f, 'std_error'),
-    'low': ldp._reaching(vals[struct_extract(f, 'low')::BIGINT + 1], -struct_extract(f, 'rounding')),
-    'high': ldp._reaching(vals[struct_extract(f, 'high')::BIGINT + 1], struct_extract(f, 'rounding'))} END)[1];
+CREATE OR REPLACE MACRO ldp._at(vals, found) AS list_transform([{'vals': vals, 'f': found}], lambda r: CASE WHEN r['f'] IS NOT NULL THEN {
+    'estimate': r['vals'][r['f']['estimate']::BIGINT + 1], 'std_error': r['f']['std_error'],
+    'low': ldp._reaching(r['vals'][r['f']['low']::BIGINT + 1], -r['f']['rounding']),
+    'high': ldp._reaching(r['vals'][r['f']['high']::BIGINT + 1], r['f']['rounding'])} END)[1];
 
 CREATE OR REPLACE MACRO ldp.mean_counts(counts, m, estimator := 'ibu') AS
     ldp._in_unit((m)."domain", __ldp_measure(counts, __ldp_functional('mean', ldp._plan(estimator, m))));
