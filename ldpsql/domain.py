@@ -29,6 +29,8 @@ class Domain:
     [1, 1, 0]
     """
 
+    rounding: float = 0.0  # how far a number may lie from the value that stands for it
+
     def __init__(self, values: pa.Array) -> None:
         self.values = values
         self._in_type: dict[pa.DataType, tuple[pa.Array, pa.Array | None]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.columns import family, shown_type
 from ldpsql.domain import Domain
@@ -12,6 +13,7 @@ from ldpsql.mechanism import Mechanism
 from ldpsql.metric import Grid
 from ldpsql.operators import Floats
 from ldpsql.privacy import MetricLdp
+from ldpsql.ranges import Bins, Bounds, Steps
 
 _DAY = 86_400.0
 
@@ -32,6 +34,26 @@ def scale_of(values: Domain) -> Floats:
         there = pa.timestamp("us", tz=values.values.type.tz)
         return np.asarray(values.values.cast(there, safe=False).cast(pa.int64()).to_numpy() / 1e6)
     raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
+
+
+def between(values: Domain, low: float | None, high: float | None) -> Bounds:
+    """Return which values stand only for numbers from ``low`` to ``high``, and which may stand for one of these.
+
+    They are the same values, except for bins that an end cuts. Ends are on the scale of `scale_of`; None is without end.
+
+    Raises:
+        InvalidDomain: where the values have no order.
+
+    """
+    if isinstance(values, Bins | Steps):
+        return values.between(-np.inf if low is None else low, np.inf if high is None else high)
+    inside = within(scale_of(values), low, high)
+    return inside, inside
+
+
+def within(scale: Floats, low: float | None, high: float | None) -> NDArray[np.bool_]:
+    """Return which numbers lie from ``low`` to ``high``, both included; None is without end."""
+    return (scale >= (-np.inf if low is None else low)) & (scale <= (np.inf if high is None else high))
 
 
 def check_ordered(mechanism: Mechanism) -> None:

@@ -29,7 +29,7 @@ from ldpsql.privacy import Epsilon
 from ldpsql.sql import text_literal
 
 _DIGITS = Context(prec=60)
-_NUMBER = re.compile(r"[+-]?[0-9]{1,17}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?([0-9]{1,17}(\.[0-9]{1,20})?|\.[0-9]{1,20})(e[+-]?[0-9]{1,3})?", re.ASCII)  # DuckDB writes .5
 
 
 def number(given: Any) -> Fraction:

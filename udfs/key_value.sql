@@ -1,12 +1,14 @@
 -- `estimator` is 'unbiased' or any estimator, with its options: 'ibu', 'em_mr(minimum=10)'.
 CREATE OR REPLACE MACRO ldp._key_value_plan(estimator, m, confidence) AS
     __ldp_key_value_plan(estimator, __ldp_mechanism(m), confidence::VARCHAR);
-CREATE OR REPLACE MACRO ldp._keyed(keys, found) AS list_transform(found, lambda s, i: struct_concat({'key': keys[i]}, s));
-CREATE OR REPLACE MACRO ldp._densities(keys, found) AS list_transform(
-    found, lambda d: {
-        'key': keys[struct_extract(d, 'position')::BIGINT], 'value': struct_extract(d, 'value'), 'share': struct_extract(d, 'share')
-    }
-);
+CREATE OR REPLACE MACRO ldp._keyed(keys, found) AS
+    list_transform(ldp._beside(keys, found), lambda p: struct_concat({'key': p[1]}, p[2]));
+CREATE OR REPLACE MACRO ldp._densities(keys, found) AS list_transform([{'keys': keys, 'found': found}], lambda r: CASE
+    WHEN r['found'] IS NOT NULL THEN list_transform(
+        list_zip(list_select(r['keys'], list_transform(r['found'], lambda d: d['position']::BIGINT)), r['found']),
+        lambda p: {'key': p[1], 'value': p[2]['value'], 'share': p[2]['share']}
+    )
+END)[1];
 
 CREATE OR REPLACE MACRO ldp.key_value(report, m, estimator := 'unbiased', confidence := NULL, keep := true) AS ldp._keyed(
     (m)."domain",

@@ -8,8 +8,8 @@ CREATE OR REPLACE MACRO ldp.privic_start
 -- The mechanism travels inside the list, not as a capture of the lambda, so that it may be a subquery.
 CREATE OR REPLACE MACRO ldp._step(m, found) AS list_transform([{'m': m, 'found': found}], lambda s:
     CASE WHEN s['found'] IS NOT NULL THEN struct_concat(
-        struct_update(s['found'], theta := list_transform(s['found']['theta'],
-            lambda share, i: {'value': s['m']['domain'][i], 'estimate': share})),
+        struct_update(s['found'], theta := list_transform(list_zip(s['m']['domain'], s['found']['theta']),
+            lambda p: {'value': p[1], 'estimate': p[2]})),
         struct_pack("next" := struct_update(s['m'], "prior" := s['found']['theta'])))
     END
 )[1];
