@@ -244,4 +244,7 @@ def bind(cls: type[Spec], arguments: list[Any], named: Mapping[str, Any]) -> Spe
     if len(arguments) > len(names) or set(names[: len(arguments)]) & set(named):
         raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
     values = {**dict(zip(names, arguments, strict=False)), **named}
-    return cls(**{key: value for key, value in values.items() if value is not None})
+    spec = cls(**{key: value for key, value in values.items() if value is not None})
+    if values.get("epsilon") is not None and getattr(spec, "epsilon", None) != Epsilon.parse(values["epsilon"]):
+        raise InvalidSpec(f"{cls.name} changes the epsilon that it is given", "declare epsilon: EpsilonField in its class")
+    return spec

@@ -331,6 +331,7 @@ def test_report_and_plan_draw(project: Path) -> None:
 def test_enable_and_disable_keep_the_comments_of_the_settings(project: Path) -> None:
     told = (project / "ldpsql.toml").read_text(encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "LDPSQL_PLUGINS"}
+    environment["LDPSQL_CONFIG"] = str(project / "own.toml")
 
     def plugins(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [COMMAND, "plugins", *arguments]
