@@ -31,6 +31,7 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
     own["reports"] = mechanism.sql_reports
     if not trusted:
         check_sql(name, [p.name for p in parameters], [*own.values()], [*defaults.values()])
+        own = {key: f"({text}\n)" for key, text in own.items()}  # as it was read, with a comment at its end or without
     arguments = [f"{quoted(p.name)} := {defaults[p.name]}" if p.name in defaults else quoted(p.name) for p in parameters]
     fields = {"mechanism": f"'{name}'"} | {p.name: _expression(p) for p in parameters} | own
     return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(arguments)}) AS {struct_text(fields)};"
