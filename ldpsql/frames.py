@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql.bulk.counts import Counts, partial_counts
 from ldpsql.columns import plain
 from ldpsql.counting import column_likelihood, counted_likelihood
-from ldpsql.errors import InvalidParameter, WrongType
+from ldpsql.errors import NOT_PERTURBED, InvalidParameter, WrongType
 from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator
 from ldpsql.likelihood import Likelihood
@@ -77,7 +77,10 @@ def key_value(reports: Column, mechanism: Mechanism | str, estimator: Estimator 
 
 @guarded
 def _perturb(column: Column, mechanism: Mechanism | str) -> pa.Array | pl.Series:
-    reports = certify(registry().mechanism(mechanism)).perturb(_arrow(column))
+    try:
+        reports = certify(registry().mechanism(mechanism)).perturb(_arrow(column))
+    except NOT_PERTURBED as error:
+        raise error.of_column(column.name) if isinstance(column, pl.Series) and column.name else error from None
     return pl.Series(column.name, reports) if isinstance(column, pl.Series) else reports
 
 

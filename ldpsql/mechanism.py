@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field
 from ldpsql.certificate import Certificate, certificate
 from ldpsql.channels import Channel, Codes, Drawn, KeepOrWindow, OrthogonalHash, SetChannel, Sets, TableChannel, copied
 from ldpsql.domain import Domain, DomainField
-from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PluginError, PrivacyLeakWarning
+from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
 from ldpsql.identity import Key, Same, refuse_overrides, stored
 from ldpsql.owned import own_alphabet, own_claim, own_epsilon, own_fraction, own_layout, own_values
 from ldpsql.privacy import ApproximateLdp, Claim, Epsilon, PureLdp
@@ -192,10 +192,7 @@ def _parts(mechanism: Mechanism) -> tuple[Claim, Channel, Domain, Alphabet, tupl
     except LdpError:
         raise
     except Exception as error:  # a plugin may raise anything; no raw value is in reach of it here
-        raise PluginError(
-            f"the mechanism {mechanism.name} raised {type(error).__name__} instead of giving its channel",
-            "ldpsql.testing.check_mechanism shows where",
-        ) from error
+        raise raised_by("mechanism", mechanism.name, mechanism, error) from error
 
 
 def _limits(mechanism: Mechanism) -> tuple[Epsilon | None, Fraction | None]:

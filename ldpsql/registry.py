@@ -230,7 +230,7 @@ def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str,
     if isinstance(given, base):
         return given
     if isinstance(given, str):
-        name, arguments, named = read_call(given)
+        name, arguments, named = read_call(given, base.kind)
     elif isinstance(given, Mapping) and isinstance(given.get(base.kind), str):
         name, arguments, named = given[base.kind], [], {k: v for k, v in given.items() if k != base.kind}
     else:

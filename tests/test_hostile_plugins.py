@@ -19,7 +19,19 @@ import pytest
 from pydantic import model_validator
 
 import ldpsql
-from ldpsql import CategoricalMechanism, Channel, Domain, KeepOrSpread, Mechanism, certify, discovery, hookimpl
+from ldpsql import (
+    CategoricalMechanism,
+    Channel,
+    Domain,
+    Estimator,
+    Fit,
+    KeepOrSpread,
+    Likelihood,
+    Mechanism,
+    certify,
+    discovery,
+    hookimpl,
+)
 from ldpsql.certificate import certificate
 from ldpsql.channels import DenseChannel, PrivateHash, Weights
 from ldpsql.channels.alias import AliasTables
@@ -72,7 +84,7 @@ USED = {
     "claims a smaller epsilon": ("return KeepOrSpread.within(len(self.domain), Epsilon.parse('3').exp_below())", NotPrivate),
     "returns a channel of another size": ("return KeepOrSpread.within(9, self.epsilon.exp_below())", ldpsql.LdpError),
     "returns no channel": ("return 'secret'", ldpsql.LdpError),
-    "raises": ("raise RuntimeError('late')", PluginError),
+    "raises": ("raise RuntimeError('secret')", PluginError),
 }
 
 
@@ -415,3 +427,30 @@ def test_a_scalar_that_takes_a_place_by_other_letters_breaks_its_plugin() -> Non
         added(functions=(Scalar("__ldp_own", len, "INTEGER"), Macros("-- mine\nCREATE MACRO ldp.own(x) AS x")))[1].status
         == "ok"
     )
+
+
+def test_a_mechanism_that_raises_is_named_with_its_file_and_line(module: Path) -> None:
+    text = HEAD.replace(
+        "return KeepOrSpread.within(len(self.domain), self.epsilon.exp_below())", "raise RuntimeError('secret')"
+    )
+    module.write_text(text + OFFER)
+    line = text.splitlines().index("        raise RuntimeError('secret')") + 1
+    with pytest.raises(PluginError, match=rf"mechanism quiet raised RuntimeError at {module.name}, line {line},") as caught:
+        ldpsql.perturb(["a"], Registry.load().mechanism("quiet(1, ['a', 'b'])"))
+    assert "secret" not in str(caught.value)
+
+
+class Failing(Estimator):
+    """An estimator of a third party."""
+
+    name = "failing"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        raise ZeroDivisionError(f"secret {likelihood}")
+
+
+def test_an_estimator_that_raises_is_named_with_its_file_and_line() -> None:
+    expected = rf"estimator failing raised ZeroDivisionError at {Path(__file__).name}, line \d+,"
+    with pytest.raises(PluginError, match=expected) as caught:
+        ldpsql.estimate(["a", "b"], "krr(1, ['a', 'b'])", Failing())
+    assert "secret" not in str(caught.value)

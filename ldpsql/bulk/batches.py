@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldpsql.errors import InvalidParameter, SourceRefused, UnknownName, WrongType
+from ldpsql.errors import NOT_PERTURBED, InvalidParameter, SourceRefused, UnknownName, WrongType
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import type_of
@@ -77,7 +77,7 @@ class Plan:
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
         arrays = {name: batch.column(name) for name in schema.names}
-        drawn = {name: _drawn(known, arrays[name]) for name, known in self.mechanisms.items()}
+        drawn = {name: _drawn(known, arrays[name], name) for name, known in self.mechanisms.items()}
         return pa.RecordBatch.from_arrays([drawn.get(name, array) for name, array in arrays.items()], schema=schema)
 
 
@@ -102,8 +102,11 @@ def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool
 
 
 @guarded
-def _drawn(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
-    return mechanism.perturb(column)
+def _drawn(mechanism: CertifiedMechanism, column: pa.Array, name: str) -> pa.Array:
+    try:
+        return mechanism.perturb(column)
+    except NOT_PERTURBED as error:
+        raise error.of_column(name) from None
 
 
 def stream(given: Any) -> pa.RecordBatchReader:

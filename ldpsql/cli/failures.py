@@ -24,6 +24,7 @@ _TELLABLE = (
     duckdb.OutOfMemoryException,
 )
 _OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+: \[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
+_MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _WITHOUT_CANDIDATES = re.compile(r"\s*Candidate bindings:.*")  # in a CSV file without names, the first person's values
 
 
@@ -51,12 +52,23 @@ def failure(error: BaseException) -> Failure:
         told = f"{error.strerror or 'a file cannot be used'}: {error.filename}" if error.filename else message
         return Failure("LDP902", told, "is the path right, and may it be read and written?", 1)
     if isinstance(error, _TELLABLE):
-        hint = "DuckDB's own words about the statement; ldpsql doctor tells whether a plugin is missing"
+        hint = _about_a_plugin(message) or "DuckDB's own words about the statement"
         return Failure("LDP903", _WITHOUT_CANDIDATES.sub("", message), hint, 1)
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Exception").removesuffix("Error")).lower()
     source = "DuckDB" if isinstance(error, duckdb.Error) else "a library"
     hint = "its message may show raw values; run the statement in DuckDB itself to read it"
     return Failure("LDP901", f"{source} stopped with an error of the kind '{kind}'", hint, 1)
+
+
+def _about_a_plugin(message: str) -> str:
+    """Return what to do if the function that does not exist is one of a plugin that is not used; else nothing."""
+    from ldpsql.registry import registry  # only after a failure
+
+    missing = _MISSING.search(message)
+    unused = [
+        plugin for plugin in registry().plugins if missing and plugin.status != "ok" and plugin.name == missing[1].lower()
+    ]
+    return f"the plugin '{unused[0].name}' is {unused[0].status}: {unused[0].reason}" if unused else ""
 
 
 def _tree(cls: type[LdpError]) -> list[type[LdpError]]:
