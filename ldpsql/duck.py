@@ -149,8 +149,9 @@ def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
 def _create_all(cursor: DuckDBPyConnection, catalog: str) -> None:
     """Create the functions of all plugins; one of a third party that DuckDB refuses is marked broken."""
     functions, known = registry().functions(), _python_scalars(cursor)
-    for kind in (Scalar, Macros):  # macros of one plugin may call scalars of another
-        for plugin, offered in functions:
+    last = sorted(functions, key=lambda one: one[0].built_in)  # whatever the macros of others replace, ours come after them
+    for kind, ordered in ((Scalar, functions), (Macros, last)):  # macros of one plugin may call scalars of another
+        for plugin, offered in ordered:
             try:
                 _create(cursor, [f for f in offered if isinstance(f, kind)], known, catalog)
             except duckdb.Error as error:

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from ldpsql.counting import Described, column_likelihood, operator_of
 from ldpsql.domain import Domain
-from ldpsql.errors import NoReports, NotReports
+from ldpsql.errors import LdpError, NoReports, NotReports, raised_by
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Floats
+from ldpsql.owned import of_core
 from ldpsql.reports import impossible
 from ldpsql.solver.uniqueness import identified, unique
 from ldpsql.uncertainty import FALSE_ALARM, Intervals, best_fit, goodness_of_fit, intervals, suspicious
@@ -192,13 +193,23 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
 
     """
     check_possible(likelihood)
-    fit = estimator.fit(likelihood)
+    fit = _fit(estimator, likelihood)
     if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
             "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates all the same",
         )
     return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
+
+
+def _fit(estimator: Estimator, likelihood: Likelihood) -> Fit:
+    """Return the fit; an estimator of a third party that fails is named."""
+    try:
+        return estimator.fit(likelihood)
+    except Exception as error:
+        if isinstance(error, LdpError) or of_core(type(estimator)):
+            raise
+        raise raised_by("estimator", estimator.name, estimator, error) from None
 
 
 def check_possible(likelihood: Likelihood) -> None:

@@ -16,6 +16,7 @@ from ldpsql.columns import family
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimator import Estimator
 from ldpsql.functionals import Functional
+from ldpsql.identity import Key
 from ldpsql.mechanism import Mechanism
 from ldpsql.mixed import Mixed, Repeated
 from ldpsql.region import Region
@@ -30,16 +31,17 @@ class Handles(Generic[H]):
 
     def __init__(self) -> None:
         self._things: list[H] = []
-        self._numbers: dict[H, int] = {}
+        self._numbers: dict[Key, int] = {}
         self._lock = Lock()
 
     def number(self, thing: H) -> int:
         """Return the handle of a thing."""
+        key = Key(thing)
         with self._lock:
-            if thing not in self._numbers:
+            if key not in self._numbers:
                 self._things.append(thing)
-                self._numbers[thing] = len(self._things) - 1
-            return self._numbers[thing]
+                self._numbers[key] = len(self._things) - 1
+            return self._numbers[key]
 
     def thing(self, number: int | None) -> H:
         """Return what a handle stands for."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ldpsql.boundary import withheld
 from ldpsql.channels import Codes
 from ldpsql.columns import plain, shown_type
-from ldpsql.domain import MISSING, OUTSIDE, Domain
+from ldpsql.domain import MISSING, OUTSIDE, Domain, in_rows
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 
 MAX_VALUES = 20_000
@@ -55,14 +55,14 @@ class Numbers(Domain, ABC):
         if direct is not None:
             return direct
         if null_code is None and column.null_count:
-            raise MissingValue(*MISSING)
+            raise MissingValue(*in_rows(MISSING, column.is_null().to_numpy(zero_copy_only=False)))
         at, inside = self._places(doubles(column))
         if not column.null_count and inside.all():
             return at.astype(np.int32)
         missing = column.is_null().to_numpy(zero_copy_only=False)
         inside |= missing
         if outside_code is None and not inside.all():
-            raise OutsideDomain(OUTSIDE[0], self._remedy)
+            raise OutsideDomain(*in_rows((OUTSIDE[0], self._remedy), ~inside))
         codes = np.where(inside, at, 0).astype(np.int32)
         return np.select([missing, ~inside], [np.int32(null_code or 0), np.int32(outside_code or 0)], codes)
 

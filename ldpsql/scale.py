@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ldpsql.columns import family, shown_type
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidDomain, WrongType
-from ldpsql.mechanism import Mechanism
+from ldpsql.mechanism import Mechanism, certify
 from ldpsql.metric import Grid
 from ldpsql.operators import Floats
 from ldpsql.privacy import MetricLdp
@@ -63,11 +63,12 @@ def check_ordered(mechanism: Mechanism) -> None:
         InvalidDomain: for these, and for values without an order.
 
     """
-    claim = mechanism.claim()
+    certified = certify(mechanism)
+    claim = certified.certificate.claim
     metric = claim.metric if isinstance(claim, MetricLdp) else None
     if isinstance(metric, Grid) and min(metric.columns, metric.rows) > 1:
         raise InvalidDomain("the cells of a grid have no order", "this needs values on a line")
-    scale_of(mechanism.values())
+    scale_of(certified.values)
 
 
 def bound_of(bound: pa.Scalar, values: Domain) -> float | None:

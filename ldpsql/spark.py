@@ -98,8 +98,8 @@ def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> 
 
 def _drawing(mechanism: Mechanism, kind: pa.DataType) -> object:
     def draw(column: pa.Array) -> pa.Array:
-        plan = Plan.of({"x": mechanism}, ())
-        batch = pa.record_batch([column], ["x"])
+        plan = Plan.of({"values": mechanism}, ())
+        batch = pa.record_batch([column], ["values"])
         return plan.perturb(batch, plan.schema(batch.schema)).column(0).cast(kind)
 
     draw.__annotations__ = {"column": pa.Array, "return": pa.Array}  # Spark reads them, and takes no text

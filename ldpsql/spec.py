@@ -198,7 +198,10 @@ def sql_literal(value: object) -> str:
     return text_literal(str(value))
 
 
-def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+_EXAMPLES = {"mechanism": "krr(epsilon=1, domain=['a', 'b'])", "estimator": "ibu(max_iterations=1000)"}
+
+
+def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[str, Any]]:
     """Read ``name(value, parameter=value, ...)``, with ``=`` or ``:=`` and literal values only; nothing is evaluated.
 
     Literals are Python's, and SQL's true, false and NULL.
@@ -207,7 +210,7 @@ def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         InvalidSpec: for any other text.
 
     """
-    example = "for example krr(epsilon=1, domain=['a', 'b']), without ldp. before it"
+    example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
     try:
         node = ast.parse(_as_python(text.strip()), mode="eval").body
         if isinstance(node, ast.Name):
@@ -244,4 +247,7 @@ def bind(cls: type[Spec], arguments: list[Any], named: Mapping[str, Any]) -> Spe
     if len(arguments) > len(names) or set(names[: len(arguments)]) & set(named):
         raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
     values = {**dict(zip(names, arguments, strict=False)), **named}
-    return cls(**{key: value for key, value in values.items() if value is not None})
+    spec = cls(**{key: value for key, value in values.items() if value is not None})
+    if values.get("epsilon") is not None and getattr(spec, "epsilon", None) != Epsilon.parse(values["epsilon"]):
+        raise InvalidSpec(f"{cls.name} changes the epsilon that it is given", "declare epsilon: EpsilonField in its class")
+    return spec

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ldpsql.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
 from ldpsql.boundary import withheld, withheld_stream
 from ldpsql.bulk.parquet import BATCH_ROWS
-from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
+from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import type_of
@@ -104,8 +104,8 @@ class Plan:
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
         arrays = {name: batch.column(name) for name in schema.names}
-        drawn = {name: known.perturb(arrays[name]) for name, known in self.mechanisms.items()}
-        return pa.RecordBatch.from_arrays([drawn.get(name, array) for name, array in arrays.items()], schema=schema)
+        reports = {name: drawn(known, arrays[name], name) for name, known in self.mechanisms.items()}
+        return pa.RecordBatch.from_arrays([reports.get(name, array) for name, array in arrays.items()], schema=schema)
 
 
 def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool = True) -> None:
@@ -126,6 +126,14 @@ def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool
             raise UnknownName("column", name, there if tellable else (), "the first line of a CSV file must name the columns")
         if there.count(name) > 1:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
+
+
+def drawn(mechanism: CertifiedMechanism, column: pa.Array, name: object) -> pa.Array:
+    """Return a report for each value; a refusal names the column, if it has a name."""
+    try:
+        return mechanism.perturb(column)
+    except NOT_PERTURBED as error:
+        raise error.of_column(name) if isinstance(name, str) and name else error from None
 
 
 def stream(frame: Any, wanted: Collection[str]) -> pa.RecordBatchReader:

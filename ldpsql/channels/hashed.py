@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.galois import Field
 from ldpsql.channels.keep_or_spread import KeepOrSpread
+from ldpsql.errors import InvalidParameter
 from ldpsql.randomness import Words, random_words
 
 _BLOCK = 1 << 22  # cells of a support table at a time
@@ -37,10 +38,19 @@ def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
 
 @dataclass(frozen=True)
 class HashChannel(SetChannel):
-    """A report is a seed and y, the hash of the value under it through ``response``; the set is what hashes to y."""
+    """A report is a seed and y, the hash of the value under it through ``response``; the set is what hashes to y.
+
+    Raises:
+        InvalidParameter: unless there are at least two values, and the response is k-RR.
+
+    """
 
     size: int
     response: KeepOrSpread
+
+    def __post_init__(self) -> None:
+        if type(self.size) is not int or self.size < 2 or type(self.response) is not KeepOrSpread:
+            raise InvalidParameter("a hash needs at least two values and a keep-or-spread response")
 
     @property
     def inputs(self) -> int:
@@ -105,6 +115,7 @@ class OrthogonalHash(HashChannel):
     """
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         Field.of(self.response.size)
 
     @cached_property

@@ -6,12 +6,15 @@ words of `ldpsql.wording`; of all others only the kind is said.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
 from ldpsql.wording import ours, speakable, withheld_message
+
+_MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 
 
 class Failure(NamedTuple):
@@ -54,8 +57,19 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     message = speakable(error, typed)
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
-    hint = "DuckDB's own words about the statement; ldpsql doctor tells whether a plugin is missing"
+    hint = _about_a_plugin(str(error)) or "DuckDB's own words about the statement"
     return Failure("LDP903", message, hint, 1)
+
+
+def _about_a_plugin(message: str) -> str:
+    """Return what to do if the function that does not exist is one of a plugin that is not used; else nothing."""
+    from ldpsql.registry import registry  # only after a failure
+
+    missing = _MISSING.search(message)
+    unused = [
+        plugin for plugin in registry().plugins if missing and plugin.status != "ok" and plugin.name == missing[1].lower()
+    ]
+    return f"the plugin '{unused[0].name}' is {unused[0].status}: {unused[0].reason}" if unused else ""
 
 
 def _tree(cls: type[LdpError]) -> list[type[LdpError]]:
