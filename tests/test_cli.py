@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import duckdb
@@ -397,7 +398,6 @@ def test_an_interrupt_leaves_with_130(endless: str) -> None:
 def test_doctor_sees_a_package_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     from ldpsql.cli import doctor  # noqa: PLC0415
 
-    there = doctor.version
-    monkeypatch.setattr(doctor, "version", lambda name: "1.4.3" if name == "duckdb" else there(name))
+    monkeypatch.setattr("ldpsql.cli.doctor.version", lambda name: "1.4.3" if name == "duckdb" else version(name))
     with pytest.raises(RuntimeError, match=r"duckdb 1\.4\.3 is older than 2\.0"):
         doctor._packages()
