@@ -33,7 +33,7 @@ test: $(STAMP)  ## all tests, on all cores
 
 $(DBT_STAMP): pyproject.toml constraints-dbt.txt
 	$(PYTHON) -m venv $(DBT)
-	$(DBT)/bin/python -m pip install --quiet --constraint constraints-dbt.txt --editable '.[dbt]' pytest
+	$(DBT)/bin/python -m pip install --quiet --constraint constraints-dbt.txt --editable '.[dbt]' pytest pytest-timeout
 	touch $(DBT_STAMP)
 
 test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own
@@ -74,7 +74,7 @@ docs: $(STAMP)  ## write the tables of README.md anew from the registry
 
 $(BENCH_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest
+	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest pytest-timeout
 	touch $(BENCH_STAMP)
 
 bench: $(BENCH_STAMP)  ## speed, as ratios against the plain engine and the published libraries in the same run
