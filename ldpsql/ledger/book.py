@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ldpsql.errors import InvalidParameter, LedgerDamaged, PolicyMismatch
+from ldpsql.errors import InvalidParameter, PolicyMismatch
 from ldpsql.ledger import statements
 from ldpsql.ledger.entries import (
     Release,
     body,
     charged,
+    check_earlier,
     clock,
     found,
     identity_of,
@@ -28,10 +29,11 @@ from ldpsql.ledger.entries import (
     write_charge,
     write_release,
 )
-from ldpsql.ledger.file import create, reading, writing
+from ldpsql.ledger.file import create, reading, snapshot, writing
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
-from ldpsql.ledger.spending import account_of, ask, spend
+from ldpsql.ledger.seals import enter
+from ldpsql.ledger.spending import Asked, account_of, spend
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanism import Mechanism
 from ldpsql.sql import guarded
@@ -58,7 +60,7 @@ class Ledger:
         path = Path(path)
         if wanted is not None and not path.exists():
             create(path, body(wanted), clock())
-        with reading(path) as db:
+        with reading(path) as db, snapshot(db):
             kept, _ = policy_of(db)
         if wanted is not None and wanted != kept:
             raise PolicyMismatch(
@@ -114,24 +116,26 @@ class Ledger:
 
         """
         with reading(self.path) as db:
-            policy, salt = policy_of(db)
+            with snapshot(db):
+                policy, salt = policy_of(db)
             people = self._people(policy, users, salt)
             lines = lines_of(policy, columns)
             counted = None if users is None else people
             identity = identity_of(policy, counted, (dataset, part, destination), columns)
-            ask(db, people)
+            asked = Asked.of(people)
             with writing(db):
                 if policy_of(db)[0] != policy:  # somebody adopted another one just now
                     raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
                 earlier = known(db, identity)
                 if earlier and ((earlier.stored and not again) or (resume and not earlier.stored)):
+                    check_earlier(db, earlier, identity)
                     return earlier
                 now = now_of(db)
                 token = write_release(db, now, identity, (dataset, part, destination), counted)
                 whole = ("", "") if users is not None else (dataset, part)
                 for line in lines:
                     account = account_of(db, (policy.privacy_unit, *whole, line.group, line.cost.currency))
-                    spend(db, account, line.cost, policy, now)
+                    spend(db, account, asked, line.cost, policy, now=now)
                     write_charge(db, token, line, account)
         return Release(token, dataset, part, destination, "charged")
 
@@ -152,10 +156,9 @@ class Ledger:
 
         """
         with reading(self.path) as db, writing(db):
-            found(db, release.token)
-            db.execute(
-                "UPDATE release SET published_at = coalesce(published_at, ?) WHERE token = ?", [now_of(db), release.token]
-            )
+            if not found(db, release.token).stored:
+                db.execute("UPDATE release SET published_at = ? WHERE token = ?", [now_of(db), release.token])
+                enter(db, release.token, "published")
             return found(db, release.token)
 
     @contextmanager
@@ -176,34 +179,33 @@ class Ledger:
             UnknownRelease: where the ledger is older than the data, or another one.
 
         """
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             return found(db, token)
 
     def balances(self) -> list[Balance]:
         """Return what is spent and what is left, for each group of columns."""
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             return statements.balances(db)
 
     def history(self) -> list[dict[str, Any]]:
         """Return every column of every release, oldest first: when, what, where, how much for one report, state."""
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             return statements.history(db)
 
     def policies(self) -> list[dict[str, Any]]:
         """Return the policies, oldest first; the last is in force."""
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             return statements.policies(db)
 
     def check(self) -> None:
-        """Check the file, and that what accounts have spent is the sum of what releases were charged.
+        """Check the file, that every row is as it was written, and that accounts have spent what releases were charged.
 
         Raises:
             LedgerDamaged: where something is wrong.
 
         """
-        with reading(self.path) as db:
-            if not statements.adds_up(db):
-                raise LedgerDamaged("the ledger does not add up", "restore it from a backup, and release nothing before")
+        with reading(self.path) as db, snapshot(db):
+            statements.check(db)
 
 
 @guarded
