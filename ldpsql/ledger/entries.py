@@ -7,12 +7,13 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from hashlib import blake2b
 
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy
+from ldpsql.ledger.seals import check_entries, damaged, enter
 from ldpsql.mechanism import Mechanism, certify
 
 
@@ -68,10 +69,13 @@ def clock() -> int:
 
 def now_of(db: sqlite3.Connection) -> int:
     """Return the time in microseconds; it never goes back, whatever the clock does."""
-    (latest,) = db.execute(
-        "SELECT max(at) FROM (SELECT max(at) AS at FROM release UNION ALL SELECT max(at) FROM policy)"
-    ).fetchone()
+    (latest,) = db.execute("SELECT at FROM head").fetchone()
     return max(clock(), latest)
+
+
+def is_ahead(now: int) -> bool:
+    """Tell whether the ledger's time is an hour later than the clock's; machines that share a ledger differ by less."""
+    return now > clock() + 3600 * 10**6
 
 
 def lines_of(policy: Policy, columns: Mapping[str, Mechanism]) -> list[Line]:
@@ -113,6 +117,19 @@ def known(db: sqlite3.Connection, identity: str) -> Release | None:
     return Release(*row) if row else None
 
 
+def check_earlier(db: sqlite3.Connection, release: Release, identity: str) -> None:
+    """Check that an earlier release, for which nothing will be charged, is what was written down.
+
+    Raises:
+        LedgerDamaged: if it is not.
+
+    """
+    check_entries(db)
+    same = f"{_RELEASE} NOT INDEXED WHERE token = ? AND identity = ?"
+    if db.execute(same, [release.token, identity]).fetchall() != [astuple(release)]:
+        raise damaged("releases")
+
+
 def found(db: sqlite3.Connection, token: str) -> Release:
     """Return the release of a token."""
     row = db.execute(f"{_RELEASE} WHERE token = ?", [token]).fetchone()
@@ -149,6 +166,7 @@ def write_release(
            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
         [token, identity, now, *named, users, reports],
     )
+    enter(db, token, "charged")
     return token
 
 
