@@ -15,6 +15,7 @@ from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy
 from ldpsql.ledger.seals import check_entries, damaged, enter
 from ldpsql.mechanism import Mechanism, certify
+from ldpsql.owned import of_core
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,15 @@ def identity_of(policy: Policy, people: People | None, named: tuple[str, str, st
         "unit": policy.privacy_unit,
         "people": people.digest() if people else None,
         "named": named,
-        "columns": {column: mechanism.to_json() for column, mechanism in columns.items()},
+        "columns": {column: _written(mechanism) for column, mechanism in columns.items()},
     }
     return blake2b(json.dumps(told, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+
+
+def _written(mechanism: Mechanism) -> str | list[str]:
+    """Return a mechanism as JSON; one of somebody else with its claim too, for it may write two epsilons in the same way."""
+    text = mechanism.to_json()
+    return text if of_core(type(mechanism)) else [text, str(certify(mechanism).certificate.claim)]
 
 
 STATE = "CASE WHEN published_at IS NULL THEN 'charged' ELSE 'published' END"
