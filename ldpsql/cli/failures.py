@@ -25,6 +25,16 @@ _TELLABLE = (
 )
 _OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+: \[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
 _WITHOUT_CANDIDATES = re.compile(r"\s*Candidate bindings:.*")  # in a CSV file without names, the first person's values
+_EXPLAINED = {  # words of DuckDB that say nothing of what to do, and no value
+    "unordered_map::at": (
+        "DuckDB cannot run this statement",
+        "DuckDB 2.0 fails where a function that draws stands in LATERAL beside a column from outside: draw in the SELECT list",
+    ),
+    'The "structure" argument in function "from_json" must be a constant expression': (
+        "a mechanism is given as text by a column or a subquery",
+        "make it there with its constructor, such as ldp.krr(1, ['a', 'b']), or write the text into the call",
+    ),
+}
 
 
 class Failure(NamedTuple):
@@ -50,6 +60,14 @@ def failure(error: BaseException) -> Failure:
     if isinstance(error, OSError):
         told = f"{error.strerror or 'a file cannot be used'}: {error.filename}" if error.filename else message
         return Failure("LDP902", told, "is the path right, and may it be read and written?", 1)
+    return _of_duckdb(error, message)
+
+
+def _of_duckdb(error: BaseException, message: str) -> Failure:
+    """Return what may be told of an exception of DuckDB or of a library."""
+    explained = next((told for words, told in _EXPLAINED.items() if words in message), None)
+    if isinstance(error, duckdb.Error) and explained:
+        return Failure("LDP903", *explained, 1)
     if isinstance(error, _TELLABLE):
         hint = "DuckDB's own words about the statement; ldpsql doctor tells whether a plugin is missing"
         return Failure("LDP903", _WITHOUT_CANDIDATES.sub("", message), hint, 1)
