@@ -51,7 +51,8 @@ class KeyValueEstimates:
         padding, middle = self.mechanism.padding, (self.mechanism.low + self.mechanism.high) / 2
         half = (self.mechanism.high - self.mechanism.low) / 2
         frequency, frequency_error = padding * self.drawn, padding * self.shown.drawn_error(n, self.drawn)
-        low, high = cut(*(padding * end for end in self.shown.drawn_interval(n, z)), z * frequency_error)
+        low, high = self.shown.drawn_interval(n, z)
+        low, high = cut(padding * low, padding * high, z * frequency_error)
         mean_low, mean_high = self.shown.mean_interval(n, z)
         off = self.mechanism.rounding()
         shares = [frequency, frequency_error, np.minimum(low, frequency), np.maximum(high, frequency)]
