@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.counting import Described, column_likelihood, operator_of
+from ldpsql.deadline import soonest, until
 from ldpsql.domain import Domain
-from ldpsql.errors import LdpError, NoReports, NotReports, raised_by
+from ldpsql.errors import LdpError, NoReports, NotReports, OutOfTime, raised_by
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
@@ -18,7 +20,7 @@ from ldpsql.operators import Floats
 from ldpsql.owned import of_core
 from ldpsql.reports import impossible
 from ldpsql.solver.uniqueness import identified, unique
-from ldpsql.uncertainty import FALSE_ALARM, Intervals, best_fit, goodness_of_fit, intervals, suspicious
+from ldpsql.uncertainty import FALSE_ALARM, Intervals, best_fit, goodness_of_fit, intervals, no_intervals, suspicious
 
 _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
 
@@ -53,11 +55,14 @@ class Estimates:
     estimator: Estimator
     likelihood: Likelihood
     fit: Fit
+    end: float | None = None  # when there is no more time
 
     @cached_property
     def intervals(self) -> Intervals:
-        """Standard errors and intervals of all shares."""
-        return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
+        """Standard errors and intervals of all shares; infinite where there was no time for them."""
+        with until(self.end), suppress(OutOfTime):
+            return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
+        return no_intervals(self.fit.theta)
 
     def __getitem__(self, group: int) -> Estimate:
         return Estimate(self, group)
@@ -127,7 +132,8 @@ class Estimate:
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
-        misfit, log_p = goodness_of_fit(model)
+        with until(self.of.end):
+            misfit, log_p = goodness_of_fit(model)
         variance = float((self.std_error**2).sum())
         return Diagnosis(
             reports=round(float(model.n[0])),
@@ -193,13 +199,16 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
 
     """
     check_possible(likelihood)
-    fit = _fit(estimator, likelihood)
-    if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
+    end = soonest(getattr(estimator, "deadline", None))
+    with until(end):
+        fit = _fit(estimator, likelihood)
+        misfit = estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any()
+    if misfit:
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
             "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates all the same",
         )
-    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
+    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit, end)
 
 
 def _fit(estimator: Estimator, likelihood: Likelihood) -> Fit:
@@ -233,4 +242,5 @@ def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, es
         NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
 
     """
-    return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]
+    with until(soonest(getattr(estimator, "deadline", None))):
+        return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]
