@@ -17,6 +17,8 @@ from ldpsql.sql import guarded
 def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
     """Perturb columns of a stream of record batches, batch by batch; a batch is drawn when it is read.
 
+    Rows stay in the order of the stream. If that depends on the values, shuffle them, or use `perturb_copy`.
+
     Args:
         batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame.
         columns: the mechanism of each column; its reports take its place and name.
