@@ -20,9 +20,22 @@ from ldpsql.operators import Floats
 from ldpsql.owned import of_core
 from ldpsql.reports import impossible
 from ldpsql.solver.uniqueness import identified, unique
-from ldpsql.uncertainty import FALSE_ALARM, Intervals, best_fit, goodness_of_fit, intervals, no_intervals, suspicious
+from ldpsql.uncertainty import (
+    FALSE_ALARM,
+    Intervals,
+    best_fit,
+    error_text,
+    goodness_of_fit,
+    intervals,
+    no_intervals,
+    suspicious,
+)
 
 _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
+_UNKNOWN = (
+    "{remedy}; but the reports do not tell {unknown} of {values} values from others, so the errors of their shares, and of "
+    "means, quantiles and ranges that depend on these, are infinite: use fewer bins or a larger epsilon"
+)
 
 
 @dataclass(frozen=True)
@@ -141,7 +154,7 @@ class Estimate:
             log_likelihood=float(model.log_likelihood(theta)[0]),
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
-            remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._status.remedy,
+            remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy,
             chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
             reason=fit.reasons[self.group] if fit.reasons else "asked for",
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
@@ -162,7 +175,7 @@ class Estimate:
         told = self.diagnosis
         head = f"{self.of.estimator.name} of {told.reports} reports under {self.of.source.name}: {told.status}"
         rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
-        return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error:.4f}" for value, share, error in rows)])
+        return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error_text(error)}" for value, share, error in rows)])
 
     def _repr_html_(self) -> str:
         from ldpsql.notebook import html  # noqa: PLC0415  # only a notebook needs it
@@ -177,6 +190,14 @@ class Estimate:
     @property
     def _theta(self) -> Floats:
         return self.of.fit.theta[self.group : self.group + 1]
+
+    @property
+    def _remedy(self) -> str:
+        """What to do about the status, and about shares whose error is infinite."""
+        unknown = int(np.isinf(self.std_error).sum())
+        if not unknown or self._status is Status.OUT_OF_TIME:
+            return self._status.remedy
+        return _UNKNOWN.format(unknown=unknown, values=len(self.std_error), remedy=self._status.remedy)
 
     @property
     def _status(self) -> Status:
