@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection, Error
 
-from ldpsql.counting import operator_of
+from ldpsql.counting import _operator
 from ldpsql.deadline import check, soonest, until
 from ldpsql.errors import OutOfTime
 from ldpsql.estimation import estimate_counts
@@ -22,7 +22,7 @@ FIVE_THOUSAND = "ldp.olh(1, range(5000))"
 @pytest.mark.parametrize("call", ["ldp.ibu(r, {m}, deadline := 0.2)", "ldp.mean(r, {m}, estimator := 'ibu(deadline=0.2)')"])
 def test_a_deadline_holds_while_the_operator_is_built(con: DuckDBPyConnection, call: str) -> None:
     con.execute(f"CREATE TABLE few AS SELECT ldp.perturb(i, {FIVE_THOUSAND}) AS r FROM range(10) t(i)")
-    operator_of.cache_clear()
+    _operator.cache_clear()
     before = monotonic()
     with pytest.raises(Error, match="LDP407"):  # it took 40 seconds
         con.execute(f"SELECT {call.format(m=FIVE_THOUSAND)} FROM few")

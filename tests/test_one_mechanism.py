@@ -97,6 +97,6 @@ def test_the_command_line_says_what_to_write_instead(con: DuckDBPyConnection, sq
     con.execute("CREATE TABLE people AS SELECT 'Lima' AS city")
     with pytest.raises(duckdb.Error) as caught:
         con.execute(sql).fetchall()
-    explained = failure(caught.value)
+    explained = failure(caught.value, sql)
     assert explained.code == "LDP903"
     assert hint in explained.hint
