@@ -286,6 +286,15 @@ class NotApplicable(DataError):
     code = "LDP406"
 
 
+class OutOfTime(DataError):
+    """The deadline of an estimator passed before there was anything to estimate from."""
+
+    code = "LDP407"
+
+    def __init__(self) -> None:
+        super().__init__("the deadline passed while the channel was prepared", "raise deadline, or use fewer values")
+
+
 class ConnectionRefused(LdpError):
     """The functions could not be attached to this connection."""
 

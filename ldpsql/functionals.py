@@ -10,11 +10,13 @@ makes of the mean, the variance, the quantile or the share; it is nothing for va
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ldpsql.errors import InvalidParameter
+from ldpsql.deadline import until
+from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimation import Estimates
 from ldpsql.estimator import simplex_projection
 from ldpsql.operators import Floats
@@ -188,9 +190,12 @@ def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
     """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
     likelihood = found.likelihood
-    theta = likeliest(likelihood, found.fit)
-    centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
-    return centre, np.sqrt(np.maximum(variance, 0.0))
+    with until(found.end), suppress(OutOfTime):
+        theta = likeliest(likelihood, found.fit)
+        centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
+        return centre, np.sqrt(np.maximum(variance, 0.0))
+    centre = np.einsum("gx,gxm->gm", found.fit.theta, np.broadcast_to(c, (len(found.fit.theta), *c.shape[-2:])))
+    return centre, np.full_like(centre, np.inf)  # there was no time for more
 
 
 def _first(holds: np.ndarray) -> np.ndarray:

@@ -35,6 +35,9 @@ def perturb(
 ) -> DataFrame:
     """Perturb columns of a frame into Parquet files, once, and return the frame of what was written.
 
+    Rows stay in the order and the partitions of the frame, so one file may hold the reports of one value. If they depend on the
+    values, pass ``frame.orderBy(rand())``: the raw rows are shuffled, with Spark's generator, before anything is drawn.
+
     Args:
         frame: any frame; only the columns that are named are read.
         columns: the mechanism of each column; its reports take its place and name.

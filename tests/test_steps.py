@@ -17,6 +17,7 @@ from ldpsql.errors import InvalidParameter, OutsideDomain
 from ldpsql.estimation import Estimates, estimate_counts
 from ldpsql.functionals import Mean, Quantile, RangeShare, Variance
 from ldpsql.handles import MECHANISMS
+from ldpsql.notebook import html
 from ldpsql.pairs.estimation import ROW
 from ldpsql.ranges import Bins, Steps
 from ldpsql.registry import registry
@@ -141,6 +142,16 @@ def test_the_interval_of_a_quantile_reaches_to_the_edges_of_its_bins(con: DuckDB
     assert (row[0]["estimate"], row[0]["low"], row[0]["high"]) == (37.5, 25.0, 50.0)
     found = estimates("laplace(8, 0, 100, bins=4)", 1000, 1)
     assert Quantile(0.5).measure(found).rounding == 12.5
+
+
+def test_pages_show_no_infinite_error_and_the_diagnosis_says_why_there_is_one() -> None:
+    found = estimates("piecewise(1, 0, 100, bins=128)", 20_000, 1)[0]
+    assert np.isinf(found.std_error).any()
+    assert "inf" not in repr(found).replace("inference", "")
+    assert "unknown" in repr(found)
+    assert "inf<" not in html(found)
+    assert "infinite" in found.diagnosis.remedy
+    assert "fewer bins" in found.diagnosis.remedy
 
 
 @pytest.mark.parametrize("spec", ["pckv_pm(1, {keys}, bins=4)", "pckv_grr(1, {keys}, steps=4)", "pckv_ue(1, {keys}, steps=4)"])

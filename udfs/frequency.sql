@@ -24,21 +24,21 @@ CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([{'vals': 
     WHEN r['found'] IS NOT NULL THEN struct_update(r['found'], identified := ldp._rows(r['vals'], r['found']['identified']))
 END)[1];
 CREATE OR REPLACE MACRO ldp.diagnose(report, m, keep := true, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis((m)."domain", __ldp_diagnose(
+    ldp._diagnosis(ldp._domain(m), __ldp_diagnose(
         histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), ldp._plan(estimator, m)
     ));
 CREATE OR REPLACE MACRO ldp.diagnose_counts(counts, m, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis((m)."domain", __ldp_diagnose(counts, ldp._plan(estimator, m)));
+    ldp._diagnosis(ldp._domain(m), __ldp_diagnose(counts, ldp._plan(estimator, m)));
 
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
 -- Keys may have any name, such as counts.
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
-    SELECT unnest(ldp._rows((m)."domain", __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
+    SELECT unnest(ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
     FROM (SELECT histogram(report) AS counts FROM query_table(reports));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
     SELECT * EXCLUDE ("ldp counts"),
-           unnest(ldp._rows((m)."domain", __ldp_estimate("ldp counts", ldp._plan(estimator, m))), recursive := true),
+           unnest(ldp._rows(ldp._domain(m), __ldp_estimate("ldp counts", ldp._plan(estimator, m))), recursive := true),
            list_sum(map_values("ldp counts"))::BIGINT AS n
     FROM (SELECT keys, histogram(report) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
 

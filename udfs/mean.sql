@@ -22,11 +22,11 @@ CREATE OR REPLACE MACRO ldp._at(vals, found) AS list_transform([{'vals': vals, '
     'high': ldp._reaching(r['vals'][r['f']['high']::BIGINT + 1], r['f']['rounding'])} END)[1];
 
 CREATE OR REPLACE MACRO ldp.mean_counts(counts, m, estimator := 'ibu') AS
-    ldp._in_unit((m)."domain", __ldp_measure(counts, __ldp_functional('mean', ldp._plan(estimator, m))));
+    ldp._in_unit(ldp._domain(m), __ldp_measure(counts, __ldp_functional('mean', ldp._plan(estimator, m))));
 CREATE OR REPLACE MACRO ldp.variance_counts(counts, m, estimator := 'ibu') AS
     __ldp_measure(counts, __ldp_functional('variance', ldp._plan(estimator, m)));
 CREATE OR REPLACE MACRO ldp.quantile_counts(counts, m, q, estimator := 'ibu') AS
-    ldp._at((m)."domain", __ldp_measure_positions(counts, __ldp_functional('quantile', ldp._plan(estimator, m), q)));
+    ldp._at(ldp._domain(m), __ldp_measure_positions(counts, __ldp_functional('quantile', ldp._plan(estimator, m), q)));
 CREATE OR REPLACE MACRO ldp.range_share_counts(counts, m, low, high, estimator := 'ibu') AS
     __ldp_measure(counts, __ldp_functional('range_share', ldp._plan(estimator, m), low, high));
 

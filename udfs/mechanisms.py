@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from ldpsql import hookimpl
 from ldpsql.columns import plain
-from ldpsql.handles import MECHANISMS, read_mechanism
+from ldpsql.handles import MECHANISMS, numbers, read_mechanism
 from ldpsql.registry import Registry
 from ldpsql.sql import Macros, Scalar, guarded
 
@@ -14,7 +14,7 @@ from ldpsql.sql import Macros, Scalar, guarded
 @guarded
 def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each mechanism, given as the STRUCT that a constructor makes."""
-    return pa.array([MECHANISMS.number(read_mechanism(spec)) for spec in plain(specs)], pa.int64())
+    return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
 
 
 @hookimpl

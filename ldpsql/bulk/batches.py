@@ -20,6 +20,8 @@ from ldpsql.reports import type_of
 def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
     """Perturb columns of a stream of record batches, batch by batch; a batch is drawn when it is read.
 
+    Rows stay in the order of the stream. If that depends on the values, shuffle them, or use `perturb_copy`.
+
     Args:
         batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame; or a pandas
             frame, where NaN is NULL.

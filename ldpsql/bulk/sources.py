@@ -79,6 +79,20 @@ class Source:
         """
         check_columns(columns, self.names, tellable=self.kind not in ("csv", "json"))
 
+    def check_folders(self, columns: Iterable[str]) -> None:
+        """See that no column is the name of folders ``column=value/``: the files of one value come one after the other.
+
+        Raises:
+            SourceRefused: if one is.
+
+        """
+        folders = {name.split("=")[0] for file in self.files for name in Path(file).parent.parts if "=" in name}
+        if self.kind != "arrow" and folders & set(columns):
+            raise SourceRefused(
+                "a column that is to be perturbed is the name of the folders of the source, which hold its values",
+                "read them into a table first: CREATE TABLE people AS FROM 'folder/**/*.parquet'",
+            )
+
 
 def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> Source:
     """Return the source that a table name, a path, or an Arrow stream stands for.

@@ -192,8 +192,9 @@ class OrthogonalHash(HashChannel):
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which values hash to y under the function."""
         seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
-        values = np.arange(self.size)
-        return np.stack([self._hash(seeds, np.full(len(drawn), x)) == y for x in values], axis=1)
+        distinct, place = np.unique(seeds, return_inverse=True)
+        hashes = self._hash(np.repeat(distinct, self.size), np.tile(np.arange(self.size), len(distinct)))
+        return np.asarray(hashes.reshape(-1, self.size)[place.ravel()] == y[:, None])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw a function, then respond with the hash: two words each."""

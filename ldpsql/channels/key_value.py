@@ -151,5 +151,5 @@ class KeyValue(Channel):
         # The weight of +, floor(at 2^64 / steps), can be 2^64 itself: compare with one less, and give the lowest value none.
         at = at.astype(np.uint64)
         whole, rest = divmod(TOTAL, self.steps)
-        weight = at * np.uint64(whole) + at * np.uint64(rest) // np.uint64(self.steps)
+        weight = at * np.uint64(whole % TOTAL) + at * np.uint64(rest) // np.uint64(self.steps)
         return ~((at > 0) & (second <= weight - np.uint64(1))) & 1

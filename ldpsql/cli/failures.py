@@ -15,6 +15,16 @@ from ldpsql.errors import Interrupted, LdpError
 from ldpsql.wording import ours, speakable, withheld_message
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
+_EXPLAINED = {  # words of DuckDB that say nothing of what to do, and no value
+    "unordered_map::at": (
+        "DuckDB cannot run this statement",
+        "DuckDB 2.0 fails where a function that draws stands in LATERAL beside a column from outside: draw in the SELECT list",
+    ),
+    'The "structure" argument in function "from_json" must be a constant expression': (
+        "a mechanism is given as text by a column or a subquery",
+        "make it there with its constructor, such as ldp.krr(1, ['a', 'b']), or write the text into the call",
+    ),
+}
 
 
 class Failure(NamedTuple):
@@ -54,6 +64,8 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     if quoted := ours(error):
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
         return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
+    if explained := next((words for text, words in _EXPLAINED.items() if text in str(error)), None):
+        return Failure("LDP903", *explained, 1)
     message = speakable(error, typed)
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)

@@ -24,6 +24,7 @@ from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import Shown, channel_of, shown
 from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.score_intervals import cut, deviations
+from ldpsql.uncertainty import error_text
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 MOST_LOST = 0.5
@@ -137,7 +138,7 @@ class KeyValueEstimate:
         head = f"{self.of.symbols.estimator.name} of {int(self.of.symbols.likelihood.n[self.group])} key-value reports"
         numbers = self.of.rows()[self.group]
         lines = [
-            f"  {key:<16} {row[0]:8.4f} +- {row[1]:.4f}   mean {row[4]:.4g} +- {row[5]:.2g}"
+            f"  {key:<16} {row[0]:8.4f} +- {row[1]:.4f}   mean {row[4]:.4g} +- {error_text(row[5], '.2g')}"
             for key, row in zip(self.of.mechanism.keys.texts, numbers, strict=True)
         ]
         return "\n".join([head, *lines])
