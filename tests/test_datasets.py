@@ -111,6 +111,48 @@ def test_a_file_has_one_budget_by_any_path(con: DuckDBPyConnection, ledger: Ledg
             draw(con, again, "three")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["~/people.parquet", "file://{folder}/people.parquet", '"my view"', "over", "s.same", "by_macro", "computed", "found"],
+)
+def test_no_view_macro_or_url_gives_a_file_a_second_budget(
+    con: DuckDBPyConnection, ledger: Ledger, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / ".hidden").mkdir()
+    con.execute(f"""
+        SET GLOBAL home_directory = '{tmp_path}';
+        COPY people TO 'other.parquet'; COPY people TO '.hidden/inside.parquet';
+        CREATE VIEW "my view" AS FROM 'people.parquet'; CREATE VIEW over AS FROM "my view";
+        CREATE SCHEMA s; CREATE VIEW same AS FROM 'other.parquet'; CREATE VIEW s.same AS FROM 'people.parquet';
+        CREATE MACRO path() AS 'people.parquet'; CREATE VIEW by_macro AS FROM read_parquet(path());
+        CREATE VIEW computed AS FROM read_parquet('peo' || 'ple.parquet'); SET GLOBAL file_search_path = '.,{tmp_path}/.hidden';
+        CREATE VIEW found AS FROM 'inside.parquet'""")
+    file = f"{tmp_path}/.hidden/*.parquet" if name == "found" else "people.parquet"
+    ldpsql.attach(con, ledger=ledger)
+    draw(con, file, "one")
+    draw(con, name.format(folder=tmp_path), "two")
+    for again in (file, name.format(folder=tmp_path)):
+        with pytest.raises(BudgetExceeded):
+            draw(con, again, "three")
+
+
+def test_patterns_find_hidden_files_as_duckdb_does(con: DuckDBPyConnection) -> None:
+    con.execute("COPY people TO '.people.parquet'")
+    (count,) = con.execute("SELECT count(DISTINCT filename) FROM read_parquet('*.parquet', filename := true)").fetchall()
+    files = [name for name in dataset_of(con.cursor(), "*.parquet").charged if Path(name).is_file()]
+    assert (len(files),) == count == (2,)
+
+
+def test_a_database_that_is_read_as_a_file_shares_the_budget_of_its_tables(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    perturb_table(con, "people", "one", COLUMNS, charge=Charge(ledger, "people"))
+    con.close()
+    with duckdb.connect() as other:
+        other.execute("CREATE VIEW seen AS FROM read_duckdb('wh.duckdb', table_name := 'people')")
+        perturb_table(other, "seen", "two", COLUMNS, charge=Charge(ledger, "seen"))
+        with pytest.raises(BudgetExceeded):
+            perturb_table(other, "seen", "three", COLUMNS, charge=Charge(ledger, "seen"))
+
+
 def test_other_tables_files_and_names_have_budgets_of_their_own(con: DuckDBPyConnection, ledger: Ledger) -> None:
     con.execute("COPY people TO 'others.parquet'; ATTACH ':memory:' AS lake; CREATE TABLE lake.people AS FROM people")
     ldpsql.attach(con, ledger=ledger)
