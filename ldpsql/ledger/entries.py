@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from hashlib import blake2b
+from typing import Any
 
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.people import People
@@ -107,7 +108,7 @@ def identity_of(policy: Policy, people: People | None, named: tuple[str, str, st
     return blake2b(json.dumps(told, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
-def _written(mechanism: Mechanism) -> str | list[str]:
+def _written(mechanism: Mechanism) -> dict[str, Any] | list[Any]:
     """Return a mechanism as JSON; one of somebody else with its claim too, for it may write two epsilons in the same way."""
     text = mechanism.to_json()
     return text if of_core(type(mechanism)) else [text, str(certify(mechanism).certificate.claim)]
@@ -175,6 +176,12 @@ def write_release(
     )
     enter(db, token, "charged")
     return token
+
+
+def was_drawn(db: sqlite3.Connection, token: str) -> bool:
+    """Whether the reports of a release were about to be published."""
+    query = "SELECT count(*) FROM entry WHERE state = 'drawn' AND release = (SELECT id FROM release WHERE token = ?)"
+    return bool(db.execute(query, [token]).fetchone()[0])
 
 
 def write_charge(db: sqlite3.Connection, token: str, line: Line, account: int) -> None:
