@@ -17,6 +17,10 @@ class PrivacyLeakWarning(UserWarning):
     """What was asked for is done, but it protects nobody as it stands."""
 
 
+class UnmarkedReports(UserWarning):
+    """Reports were estimated, and nothing says which mechanism drew them."""
+
+
 class LdpError(Exception):
     """Base of all errors of ldpsql: ``code``, ``message``, ``hint`` and the exit code of the command line."""
 
@@ -261,6 +265,12 @@ class NotApplicable(DataError):
     """The estimator does not apply to reports of this mechanism."""
 
     code = "LDP406"
+
+
+class OtherMechanism(DataError):
+    """Another mechanism drew the reports than the one that is to estimate them."""
+
+    code = "LDP408"
 
 
 class ConnectionRefused(LdpError):

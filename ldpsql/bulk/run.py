@@ -18,11 +18,12 @@ from duckdb import DuckDBPyConnection
 from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.charging import Charge, charged, written_release
+from ldpsql.bulk.fingerprints import Marking, mechanisms_of
 from ldpsql.bulk.forms import Form, write_table
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
-from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name, write_token
+from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.bulk.unchanged import witnessed
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.interrupting import stops_with_connection
@@ -164,6 +165,7 @@ def perturb_table(
 
     Raises:
         DestinationExists, DestinationRefused: where the reports cannot go there.
+        OtherMechanism: if they would be appended to reports of another mechanism.
         SourceRefused: where the source is not there or cannot be read.
         UnknownName: where it has no such column.
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
@@ -187,8 +189,11 @@ def perturb_table(
         raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
     check_writable(con, verb, plan.columns)
+    marking = Marking(con, name, mechanisms_of(plan.mechanisms))
+    if append:
+        marking.check()
     token = charged(con, charge, found, plan, where, again=replace, resume=resume and not there)
-    meter, then = Meter(found.rows, progress), partial(write_token, name=name, token=token)
+    meter, then = Meter(found.rows, progress), partial(marking.write, token=token, appended=append and there)
     meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb, then))
     if charge:
         charge.ledger.publish(charge.ledger.release_of(token))
