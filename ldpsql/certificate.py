@@ -13,9 +13,10 @@ from math import inf
 
 import numpy as np
 
-from ldpsql.channels import STRUCTURES, TOTAL, Channel, TableChannel, Weights, Witness
+from ldpsql.channels import TOTAL, Channel, TableChannel, Weights, Witness, structure
 from ldpsql.errors import NotPrivate
 from ldpsql.metric import Line
+from ldpsql.owned import own_claim
 from ldpsql.privacy import ApproximateLdp, Claim, MetricLdp, PureLdp, log_ratio
 
 # Natural logarithms of weights up to 2**64 err by less than 2e-14, exponents in doubles below 64 by about as much.
@@ -53,17 +54,20 @@ def certificate(channel: Channel, claim: Claim) -> Certificate:
     """Compare a channel with a claim, in whole numbers.
 
     Raises:
-        NotPrivate: where some report is likelier by more than the claim allows, or rules some value out.
+        NotPrivate: where some report is likelier by more than the claim allows, or rules some value out; where channel or
+            claim are not exactly those of the core, or the tables that are drawn from do not give back the weights.
 
     """
-    if type(channel) not in STRUCTURES:  # a subclass could draw something else than it shows
-        raise NotPrivate("a channel must have one of the structures of the core", "see ldpsql.channels")
-    return _checked(claim, channel)
+    structure(channel)
+    if not channel.draws_its_weights():
+        raise NotPrivate("the tables that the channel is drawn from do not give back its weights", "leave them to the core")
+    return _checked(own_claim(claim), channel)
 
 
 @singledispatch
-def _checked(claim: Claim, channel: Channel) -> Certificate:  # noqa: ARG001  # the kinds of claims follow
-    raise NotPrivate("a claim must be one of the core's", "see ldpsql.privacy")
+def _checked(claim: Claim, channel: Channel) -> Certificate:
+    """Compare a channel with a claim of one kind."""
+    raise NotImplementedError(type(claim), type(channel))
 
 
 @_checked.register
@@ -99,9 +103,10 @@ def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
     logs, distances = np.log(kept.astype(np.float64)), claim.metric.matrix()
     best = (-inf, 0, 1)
     for x in range(len(kept)):
+        others = np.arange(len(kept)) != x  # also at distance 0: such values must not be told apart
         highest = (logs[x] - logs).max(axis=1)  # over the reports
         steepness = np.divide(highest, distances[x], out=np.full(len(kept), -inf), where=distances[x] > 0)
-        for near in np.flatnonzero((highest > float(claim.epsilon) * distances[x] - _LOG_DOUBT) & (distances[x] > 0)):
+        for near in np.flatnonzero((highest > float(claim.epsilon) * distances[x] - _LOG_DOUBT) & others):
             limit = claim.limit(x, int(near))
             for y in np.flatnonzero(logs[x] - logs[near] > float(claim.epsilon) * distances[x, near] - _LOG_DOUBT):
                 if int(kept[x, y]) * limit.denominator > limit.numerator * int(kept[near, y]):

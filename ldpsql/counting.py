@@ -16,17 +16,21 @@ from ldpsql.distinct import distinct
 from ldpsql.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports
 from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import Mechanism, certify
+from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.operators import Floats, Operator, collapsed, observed, operator, packed
 from ldpsql.reports import NumberedReports, SetReports, impossible
 
 MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 
 
-@lru_cache(maxsize=256)
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; the last 256 are kept."""
-    return operator(certify(mechanism).channel.estimated)
+    return _operator(certify(mechanism))
+
+
+@lru_cache(maxsize=256)
+def _operator(certified: CertifiedMechanism) -> Operator:
+    return operator(certified.channel.estimated)
 
 
 class Described(Protocol):

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from ldpsql.settings import Settings
+from ldpsql.settings import Settings, short_name
 
 _BUILT_IN = ("ldpsql.plugins", "ldpsql.udfs")
 PATIENCE = 30.0  # seconds for the import of somebody's plugin
@@ -57,25 +57,37 @@ def installed(told: Settings) -> Iterator[tuple[str, Plugin]]:
     points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
     for point in points:
         yield point.value, _described(point, allowed)
-    for name in sorted(allowed - {"*", *(p.name for p in points), *(p.dist.name for p in points if p.dist)}):
-        yield "", Plugin(name, "-", "-", "not installed", "it is allowed, but no such plugin is installed")
+    for name in sorted(allowed - {"*", *(short_name(package_of(point)) for point in points)}):
+        yield "", Plugin(name, "-", "-", "not installed", "it is allowed, but no package of this name has a plugin")
 
 
 def _described(point: EntryPoint, allowed: frozenset[str]) -> Plugin:
     version = point.dist.version if point.dist else ""
-    package = point.dist.name if point.dist else point.value
-    if allowed & {"*", point.name, package}:
+    package = package_of(point)
+    if "*" in allowed or short_name(package) in allowed:
         return Plugin(point.name, package, version, "ok")
-    reason = f"allow it: LDPSQL_PLUGINS={point.name}, or in ldpsql.toml"
-    return Plugin(point.name, package, version, "not enabled", reason)
+    return Plugin(point.name, package, version, "not enabled", f"allow its package: ldpsql plugins enable {package}")
+
+
+def package_of(point: EntryPoint) -> str:
+    """Return the name of the package that an entry point belongs to."""
+    return point.dist.name if point.dist else point.value
+
+
+def packages_of(name: str) -> list[str]:
+    """Return the packages that this names, or that have a plugin of this name."""
+    points = entry_points(group="ldpsql")
+    return sorted({package_of(p) for p in points if name == p.name or short_name(name) == short_name(package_of(p))})
 
 
 def _allowed(told: Settings) -> frozenset[str]:
-    """Return the installed plugins that may be loaded: those that LDPSQL_PLUGINS names, else those of the settings."""
+    """Return the packages whose plugins may be loaded: those that LDPSQL_PLUGINS names, else those of the settings.
+
+    The name of an entry point does not count: any package may give its own the name that another one is trusted by.
+    """
     named = os.environ.get("LDPSQL_PLUGINS")
-    if named is None:
-        return told.allow or frozenset()
-    return frozenset(name.strip() for name in named.split(",")) - {"", "0"}
+    names = told.allow or frozenset() if named is None else frozenset(name.strip() for name in named.split(",")) - {"", "0"}
+    return frozenset(short_name(name) for name in names)
 
 
 def imported(module: str) -> object:

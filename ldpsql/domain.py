@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.arrays import column_of
@@ -28,6 +29,8 @@ class Domain:
     >>> Domain.of(["Lima", "Oslo"]).codes(pa.array(["Oslo", "Oslo", "Lima"])).tolist()
     [1, 1, 0]
     """
+
+    rounding: float = 0.0  # how far a number may lie from the value that stands for it
 
     def __init__(self, values: pa.Array) -> None:
         self.values = values
@@ -180,9 +183,9 @@ class Domain:
             missing = column.is_null().to_numpy(zero_copy_only=False)
             outside = at.is_null().to_numpy(zero_copy_only=False) & ~missing
             if null_code is None and missing.any():
-                raise MissingValue(*MISSING)
+                raise MissingValue(*in_rows(MISSING, missing))
             if outside_code is None and outside.any():
-                raise OutsideDomain(*OUTSIDE)
+                raise OutsideDomain(*in_rows(OUTSIDE, outside))
             known = at.fill_null(0).to_numpy(zero_copy_only=False)
             return np.select([missing, outside], [np.int32(null_code or 0), np.int32(outside_code or 0)], known)
         return at.to_numpy(zero_copy_only=False)
@@ -193,6 +196,11 @@ OUTSIDE = (
     "a value to be perturbed is outside the declared domain",
     "add it, or write outside := 'as:VALUE' in the mechanism",
 )
+
+
+def in_rows(refusal: tuple[str, str], rows: NDArray[np.bool_]) -> tuple[str, str]:
+    """Return message and hint of a refusal with the number of rows that it is about, among those read together."""
+    return f"{refusal[0]}: {int(rows.sum()):,} of {len(rows):,} rows read together", refusal[1]
 
 
 def _to_arrow(given: object) -> pa.Array:

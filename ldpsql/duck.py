@@ -20,10 +20,9 @@ from ldpsql.ledger.guard import GUARDS, Guard, guard_number
 from ldpsql.ledger.marks import mark, marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.registry import registry
-from ldpsql.sql import Macros, Scalar, quoted
+from ldpsql.sql import MARK, Macros, Scalar, quoted
 
 _ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
-_MARK = "_ldpsql_made_this"
 C = TypeVar("C")
 
 
@@ -63,8 +62,8 @@ def attach(
         key: the key of permanent reports, for ``ldp.perturb_once``; `ldpsql.Key.create` makes one.
 
     Warns:
-        PrivacyLeakWarning: for views and generated columns that perturb (see `ldpsql.lint.lint`), and if somebody took the
-            ledger off.
+        PrivacyLeakWarning: for views and others that perturb whenever they are used (see `ldpsql.lint.lint`), and if somebody
+            took the ledger off.
 
     Raises:
         BadSettings: where a named mechanism cannot be read.
@@ -104,7 +103,7 @@ def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
     """Attach the catalog, unless it is there; a macro in it tells it from a database of the user's."""
-    if _has_macro(cursor, name, _MARK):
+    if _has_macro(cursor, name, MARK):
         return
     taken = """SELECT lower(database_name) FROM duckdb_databases() UNION ALL
                SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
@@ -114,7 +113,7 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
             "rename it, or in Python give the functions another: ldpsql.attach(con, name='dp')",
         )
     cursor.execute(f"ATTACH ':memory:' AS {quoted(name)} (READ_WRITE)")
-    cursor.execute(f"CREATE MACRO {quoted(name)}.{_MARK}() AS true")
+    cursor.execute(f"CREATE MACRO {quoted(name)}.{MARK}() AS true")
 
 
 def _has_macro(cursor: DuckDBPyConnection, catalog: str, macro: str) -> bool:
@@ -150,8 +149,9 @@ def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
 def _create_all(cursor: DuckDBPyConnection, catalog: str) -> None:
     """Create the functions of all plugins; one of a third party that DuckDB refuses is marked broken."""
     functions, known = registry().functions(), _python_scalars(cursor)
-    for kind in (Scalar, Macros):  # macros of one plugin may call scalars of another
-        for plugin, offered in functions:
+    last = sorted(functions, key=lambda one: one[0].built_in)  # whatever the macros of others replace, ours come after them
+    for kind, ordered in ((Scalar, functions), (Macros, last)):  # macros of one plugin may call scalars of another
+        for plugin, offered in ordered:
             try:
                 _create(cursor, [f for f in offered if isinstance(f, kind)], known, catalog)
             except duckdb.Error as error:

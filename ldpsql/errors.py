@@ -7,7 +7,10 @@ value: people's data must not reach a log through a message.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, ClassVar
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,6 +107,17 @@ class PluginError(LdpError):
     exit_code = 4
 
 
+def raised_by(kind: str, name: str, thing: object, error: Exception) -> PluginError:
+    """Return the refusal of a mechanism or an estimator that raised something, with the last line of its own file.
+
+    What the exception says is left out: it may hold a value.
+    """
+    own, frames = getattr(sys.modules.get(type(thing).__module__), "__file__", None), traceback.extract_tb(error.__traceback__)
+    at = next((frame for frame in reversed(frames) if frame.filename == own), frames[-1] if frames else None)
+    where = f" at {Path(at.filename).name}, line {at.lineno}," if at else ""
+    return PluginError(f"the {kind} {name} raised {type(error).__name__}{where} instead of giving its result", "mend it there")
+
+
 class NameClash(PluginError):
     """Two plugins offer the same name."""
 
@@ -115,6 +129,12 @@ class PrivacyError(LdpError):
 
     code = "LDP300"
     exit_code = 3
+
+    def of_column(self, name: str) -> Self:
+        """Return the error with the name of the column that it is about."""
+        self.message = f"column '{name}': {self.message}"
+        self.args = (self.message,)
+        return self
 
 
 class NotPrivate(PrivacyError):
@@ -139,6 +159,9 @@ class WrongType(PrivacyError):
     """A column does not have the type of the domain."""
 
     code = "LDP304"
+
+
+NOT_PERTURBED = (OutsideDomain, MissingValue, WrongType)
 
 
 class NotReports(PrivacyError):
@@ -265,6 +288,15 @@ class NotApplicable(DataError):
     """The estimator does not apply to reports of this mechanism."""
 
     code = "LDP406"
+
+
+class OutOfTime(DataError):
+    """The deadline of an estimator passed before there was anything to estimate from."""
+
+    code = "LDP407"
+
+    def __init__(self) -> None:
+        super().__init__("the deadline passed while the channel was prepared", "raise deadline, or use fewer values")
 
 
 class OtherMechanism(DataError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,17 +10,32 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.counting import Described, column_likelihood, operator_of
+from ldpsql.deadline import soonest, until
 from ldpsql.domain import Domain
-from ldpsql.errors import NoReports, NotReports
+from ldpsql.errors import LdpError, NoReports, NotReports, OutOfTime, raised_by
 from ldpsql.estimator import Estimator, Fit, Status, simplex_projection
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Floats
+from ldpsql.owned import of_core
 from ldpsql.reports import impossible
 from ldpsql.solver.uniqueness import identified, unique
-from ldpsql.uncertainty import FALSE_ALARM, Intervals, best_fit, goodness_of_fit, intervals, suspicious
+from ldpsql.uncertainty import (
+    FALSE_ALARM,
+    Intervals,
+    best_fit,
+    error_text,
+    goodness_of_fit,
+    intervals,
+    no_intervals,
+    suspicious,
+)
 
 _MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
+_UNKNOWN = (
+    "{remedy}; but the reports do not tell {unknown} of {values} values from others, so the errors of their shares, and of "
+    "means, quantiles and ranges that depend on these, are infinite: use fewer bins or a larger epsilon"
+)
 
 
 @dataclass(frozen=True)
@@ -52,11 +68,14 @@ class Estimates:
     estimator: Estimator
     likelihood: Likelihood
     fit: Fit
+    end: float | None = None  # when there is no more time
 
     @cached_property
     def intervals(self) -> Intervals:
-        """Standard errors and intervals of all shares."""
-        return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
+        """Standard errors and intervals of all shares; infinite where there was no time for them."""
+        with until(self.end), suppress(OutOfTime):
+            return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
+        return no_intervals(self.fit.theta)
 
     def __getitem__(self, group: int) -> Estimate:
         return Estimate(self, group)
@@ -126,7 +145,8 @@ class Estimate:
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
-        misfit, log_p = goodness_of_fit(model)
+        with until(self.of.end):
+            misfit, log_p = goodness_of_fit(model)
         variance = float((self.std_error**2).sum())
         return Diagnosis(
             reports=round(float(model.n[0])),
@@ -134,7 +154,7 @@ class Estimate:
             log_likelihood=float(model.log_likelihood(theta)[0]),
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
-            remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._status.remedy,
+            remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy,
             chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
             reason=fit.reasons[self.group] if fit.reasons else "asked for",
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
@@ -155,7 +175,7 @@ class Estimate:
         told = self.diagnosis
         head = f"{self.of.estimator.name} of {told.reports} reports under {self.of.source.name}: {told.status}"
         rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
-        return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error:.4f}" for value, share, error in rows)])
+        return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error_text(error)}" for value, share, error in rows)])
 
     def _repr_html_(self) -> str:
         from ldpsql.notebook import html  # noqa: PLC0415  # only a notebook needs it
@@ -170,6 +190,14 @@ class Estimate:
     @property
     def _theta(self) -> Floats:
         return self.of.fit.theta[self.group : self.group + 1]
+
+    @property
+    def _remedy(self) -> str:
+        """What to do about the status, and about shares whose error is infinite."""
+        unknown = int(np.isinf(self.std_error).sum())
+        if not unknown or self._status is Status.OUT_OF_TIME:
+            return self._status.remedy
+        return _UNKNOWN.format(unknown=unknown, values=len(self.std_error), remedy=self._status.remedy)
 
     @property
     def _status(self) -> Status:
@@ -192,13 +220,26 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
 
     """
     check_possible(likelihood)
-    fit = estimator.fit(likelihood)
-    if estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any():
+    end = soonest(getattr(estimator, "deadline", None))
+    with until(end):
+        fit = _fit(estimator, likelihood)
+        misfit = estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any()
+    if misfit:
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
             "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates all the same",
         )
-    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit)
+    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit, end)
+
+
+def _fit(estimator: Estimator, likelihood: Likelihood) -> Fit:
+    """Return the fit; an estimator of a third party that fails is named."""
+    try:
+        return estimator.fit(likelihood)
+    except Exception as error:
+        if isinstance(error, LdpError) or of_core(type(estimator)):
+            raise
+        raise raised_by("estimator", estimator.name, estimator, error) from None
 
 
 def check_possible(likelihood: Likelihood) -> None:
@@ -222,4 +263,5 @@ def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, es
         NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
 
     """
-    return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]
+    with until(soonest(getattr(estimator, "deadline", None))):
+        return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]

@@ -41,13 +41,15 @@ CREATE OR REPLACE MACRO NAME__rows(vals, theta, s, n, lift, spread, z) AS list_t
     list_transform([NAME__nearest(theta)], lambda inside: list_transform(vals, lambda v, i:
         list_transform([spread + lift * inside[i]], lambda p:
         list_transform([s[i] + z * z / (2 * n)], lambda middle:
-        list_transform([z * sqrt(s[i] * (1 - s[i]) / n + (z / (2 * n)) ** 2)], lambda reach: {
+        list_transform([z * sqrt(s[i] * (1 - s[i]) / n + (z / (2 * n)) ** 2)], lambda reach:
+        list_transform([sqrt(greatest(p * (1 - p), 0.0::DOUBLE) / n) / lift], lambda error:
+        list_transform([greatest(reach / (1 + z * z / n) / lift, z * error) / 2], lambda kept: {  -- of an interval beyond [0, 1]
             'value': v,
             'estimate': theta[i],
-            'std_error': sqrt(greatest(p * (1 - p), 0.0::DOUBLE) / n) / lift,
-            'low': least(greatest(least(((middle - reach) / (1 + z * z / n) - spread) / lift, 1), 0), theta[i]),
-            'high': greatest(greatest(least(((middle + reach) / (1 + z * z / n) - spread) / lift, 1), 0), theta[i])
-        })[1])[1])[1]))[1])[1];
+            'std_error': error,
+            'low': least(greatest(least(((middle - reach) / (1 + z * z / n) - spread) / lift, 1 - kept), 0), theta[i]),
+            'high': greatest(least(greatest(((middle + reach) / (1 + z * z / n) - spread) / lift, kept), 1), theta[i])
+        })[1])[1])[1])[1])[1]))[1])[1];
 
 -- Steps of the iterative Bayesian update from the uniform distribution; rows and columns of the channel, shares s of the reports.
 CREATE OR REPLACE MACRO NAME__stepped(channel_rows, channel_columns, s, steps) AS list_reduce(

@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanism import Mechanism
 from ldpsql.metric import Distances, Grid, Line, Metric
 from ldpsql.privacy import Claim, MetricLdp, PureLdp
-from ldpsql.ranges import Bins, Whole
+from ldpsql.ranges import Bins, Steps, Whole, steps_to_bins
 from ldpsql.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
 
 MAX_CELLS = 4096
 ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
+
+
+# What SQL computes of an interval: the numbers of `steps_to_bins`, in the same order.
+_LOW, _HIGH, _STEP, _BINS = (f'try_cast("{name}" AS DOUBLE)' for name in ("low", "high", "step", "bins"))
+_COUNT = f"(round(({_HIGH} - {_LOW}) / {_STEP}) + 1::DOUBLE)"
+_EACH = f"ceil({_COUNT} / {_BINS})"
+_STEPPED = f"range(try_cast(ceil({_COUNT} / {_EACH}) AS BIGINT))"
 
 
 class NumberMechanism(Mechanism):
@@ -57,19 +64,33 @@ class IntervalMechanism(NumberMechanism):
     """A mechanism over an interval cut into bins, reporting bin numbers: an implementation adds ``name`` and `channel`."""
 
     sql_domain = (
-        'list_transform(range(try_cast("bins" AS BIGINT)), '
-        'lambda i: try_cast("low" AS DOUBLE) + (i::DOUBLE + 0.5::DOUBLE) * '
-        '(try_cast("high" AS DOUBLE) - try_cast("low" AS DOUBLE)) / try_cast("bins" AS DOUBLE))'
+        f'CASE WHEN "step" IS NULL THEN list_transform(range(try_cast("bins" AS BIGINT)), '
+        f"lambda i: {_LOW} + (i::DOUBLE + 0.5::DOUBLE) * ({_HIGH} - {_LOW}) / {_BINS}) "
+        f"ELSE list_transform({_STEPPED}, "
+        f"lambda i: {_LOW} + (i::DOUBLE * {_EACH} + ({_EACH} - 1::DOUBLE) / 2::DOUBLE) * {_STEP}) END"
     )
-    sql_reports: ClassVar[str] = 'range(try_cast("bins" AS BIGINT))'
+    added: ClassVar[tuple[str, ...]] = ("step",)
+    sql_reports: ClassVar[str] = f'CASE WHEN "step" IS NULL THEN range(try_cast("bins" AS BIGINT)) ELSE {_STEPPED} END'
     epsilon: EpsilonField = Field(description="privacy parameter: no report is likelier by more than e^epsilon")
     low: NumberField = Field(description="smallest value")
     high: NumberField = Field(description="largest value")
     bins: Annotated[WholeField, Field(ge=2, le=4096)] = Field(1024, description="number of bins, of values and of reports")
+    step: Annotated[NumberField, Field(gt=0)] | None = Field(
+        None, description="distance of one value to the next, 1 for whole numbers: bins are centred on them; NULL: any number"
+    )
+
+    @model_validator(mode="after")
+    def _fit_bins(self) -> Self:
+        """Return the mechanism with as many bins as its steps fill."""
+        if self.step is not None:
+            self.__dict__["bins"] = steps_to_bins(self.low, self.high, self.step, self.bins)[1]
+        return self
 
     def values(self) -> Domain:
         """Return the centres of the bins."""
-        return Bins(self.low, self.high, self.bins, clip=self.outside == "clip")
+        if self.step is None:
+            return Bins(self.low, self.high, self.bins, clip=self.outside == "clip")
+        return Steps(self.low, self.high, self.step, self.bins, clip=self.outside == "clip")
 
     def alphabet(self) -> Domain:
         """Return the numbers of the bins, from 0."""

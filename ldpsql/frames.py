@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ldpsql.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.boundary import withheld
+from ldpsql.bulk.batches import drawn
 from ldpsql.bulk.counts import Counts, partial_counts
 from ldpsql.bulk.fingerprints import compare, of_frame
 from ldpsql.counting import column_likelihood, counted_likelihood
@@ -53,7 +54,7 @@ def perturb(column: Column, mechanism: Mechanism | str) -> Any:
         MissingValue, OutsideDomain, WrongType: where a value cannot be perturbed; then nothing is.
 
     """
-    reports = certify(registry().mechanism(mechanism)).perturb(column_of(column))
+    reports = drawn(certify(registry().mechanism(mechanism)), column_of(column), getattr(column, "name", None))
     if isinstance(column, pl.Series):
         return pl.Series(column.name, reports)
     return like_series(reports, column) if is_pandas_series(column) else reports

@@ -2,20 +2,26 @@
 
 Each is c'theta for some numbers c of the values, at least in its first derivative, so that its error follows from the errors of
 the shares (the delta method). As for the shares, the estimate is that of the estimator, the interval that of the debiased one.
+
+A bin counts as its centre. What that can cost is `Domain.rounding` for each number, and every interval is wider by what it
+makes of the mean, the variance, the quantile or the share; it is nothing for values that are bins of their own.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ldpsql.errors import InvalidParameter
+from ldpsql.deadline import until
+from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimation import Estimates
+from ldpsql.estimator import simplex_projection
 from ldpsql.operators import Floats
-from ldpsql.scale import scale_of
-from ldpsql.score_intervals import deviations
+from ldpsql.scale import between, scale_of, within
+from ldpsql.score_intervals import cut, deviations
 from ldpsql.uncertainty import likeliest
 
 
@@ -23,13 +29,15 @@ from ldpsql.uncertainty import likeliest
 class Measure:
     """Estimates of one number, their standard errors and intervals, each of shape (groups,).
 
-    For quantiles estimate, low and high are positions in the domain.
+    For quantiles estimate, low and high are positions in the domain: the interval is from ``rounding`` below the one value to
+    ``rounding`` above the other.
     """
 
     estimate: Floats
     std_error: Floats
     low: Floats
     high: Floats
+    rounding: float = 0.0
 
     def scaled(self, unit: float, zero: float = 0.0) -> Measure:
         """Return the same on another scale: of ``zero + unit`` times each number."""
@@ -57,8 +65,8 @@ class Mean(Functional):
         """Return the mean of every group."""
         scale = scale_of(found.source.values)
         least, width = float(scale.min()), float(np.ptp(scale))
-        told = _linear(found, (scale - least) / width)
-        return told.scaled(width, least)
+        mean, off = _linear(found, (scale - least) / width).scaled(width, least), found.source.values.rounding
+        return replace(mean, low=mean.low - off, high=mean.high + off)
 
 
 @dataclass(frozen=True)
@@ -78,19 +86,20 @@ class RangeShare(Functional):
             raise InvalidParameter("a range must not end before it begins", "range_share(report, m, low, high)")
 
     def measure(self, found: Estimates) -> Measure:
-        """Return the share of the range in every group."""
-        scale = scale_of(found.source.values)
-        inside = np.ones(len(scale), dtype=np.bool_)
-        if self.low is not None:
-            inside &= scale >= self.low
-        if self.high is not None:
-            inside &= scale <= self.high
-        return _linear(found, inside.astype(np.float64))
+        """Return the share of the range in every group; of a bin that an end cuts, all or nothing may lie in the range."""
+        values = found.source.values
+        certain, possible = between(values, self.low, self.high)
+        centred = certain | possible & within(scale_of(values), self.low, self.high)
+        share = _linear(found, centred.astype(np.float64))
+        if (certain == possible).all():
+            return share
+        least, most = (_linear(found, inside.astype(np.float64)) for inside in (certain, possible))
+        return replace(share, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
 @dataclass(frozen=True)
 class Variance(Functional):
-    """The variance of the values, in their unit squared (days for dates, seconds for times); of bins, that of their centres."""
+    """The variance of the values, in their unit squared (days for dates, seconds for times)."""
 
     def measure(self, found: Estimates) -> Measure:
         """Return the variance of every group: its derivative is (x - mean)^2, up to a constant."""
@@ -103,7 +112,10 @@ class Variance(Functional):
         centre, error = _debiased(found, (x - mean) ** 2)
         reach = deviations(found.estimator.confidence) * error
         told = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
-        return _cut(told, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
+        spread = _cut(told, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
+        off = found.source.values.rounding  # standard deviations are at most as far apart as the numbers
+        low, high = np.sqrt(np.maximum(spread.low, 0.0)), np.sqrt(spread.high)
+        return replace(spread, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else spread
 
 
 @dataclass(frozen=True)
@@ -141,7 +153,7 @@ class Quantile(Functional):
         high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
         half = (scale[rising[high]] - scale[rising[low]]) / (2 * z)
         value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
-        return Measure(value, half, least, most)
+        return Measure(value, half, least, most, found.source.values.rounding)
 
 
 def _linear(found: Estimates, c: Floats) -> Measure:
@@ -155,14 +167,18 @@ def _linear(found: Estimates, c: Floats) -> Measure:
 def _cut(measure: Measure, least: float, most: float) -> Measure:
     """Cut intervals to what the number can be, all of it where the error is infinite, and widen them to hold the estimate."""
     known = np.isfinite(measure.std_error)
-    low = np.where(known, np.clip(measure.low, least, most), least)
-    high = np.where(known, np.clip(measure.high, least, most), most)
+    low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
+    low, high = np.where(known, low, least), np.where(known, high, most)
     return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
 
 
 def _normalised(theta: Floats) -> Floats:
-    """Return shares that sum to one: an inversion of set reports does so only in expectation."""
-    return theta / theta.sum(axis=-1, keepdims=True)
+    """Return shares that sum to one: an inversion of set reports does so only in expectation.
+
+    Where all of its shares together are not above zero, they are those of the nearest distribution.
+    """
+    total = theta.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))
 
 
 def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
@@ -174,9 +190,12 @@ def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
     """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
     likelihood = found.likelihood
-    theta = likeliest(likelihood, found.fit)
-    centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
-    return centre, np.sqrt(np.maximum(variance, 0.0))
+    with until(found.end), suppress(OutOfTime):
+        theta = likeliest(likelihood, found.fit)
+        centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
+        return centre, np.sqrt(np.maximum(variance, 0.0))
+    centre = np.einsum("gx,gxm->gm", found.fit.theta, np.broadcast_to(c, (len(found.fit.theta), *c.shape[-2:])))
+    return centre, np.full_like(centre, np.inf)  # there was no time for more
 
 
 def _first(holds: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ldpsql.columns import plain
 from ldpsql.counting import Source, likelihoods, possible, whole_numbers
+from ldpsql.deadline import soonest, until
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.estimation import Estimates, estimate_likelihood
 from ldpsql.estimator import Estimator
@@ -44,8 +45,14 @@ class Groups:
     def estimates(self, source: Mechanism | Source, estimator: Estimator) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
         """Yield rows and their estimates; rows without a report are left out."""
         refuse_pairs(source)
-        for rows, likelihood in self.likelihoods(source):
-            yield rows, estimate_likelihood(source, likelihood, estimator)
+        end, parts = soonest(getattr(estimator, "deadline", None)), self.likelihoods(source)
+        while True:
+            with until(end):  # operators are built on the way
+                part = next(parts, None)
+                if part is None:
+                    return
+                found = estimate_likelihood(source, part[1], estimator)
+            yield part[0], found
 
     def likelihoods(self, source: Mechanism | Source) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
         """Yield rows and their likelihoods; rows without a report are left out."""

@@ -6,7 +6,7 @@ carries eight bytes instead of a domain. Handles live as long as the process: a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from ldpsql.columns import family
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimator import Estimator
 from ldpsql.functionals import Functional
+from ldpsql.identity import Key
 from ldpsql.mechanism import Mechanism
 from ldpsql.mixed import Mixed, Repeated
 from ldpsql.region import Region
@@ -30,16 +31,17 @@ class Handles(Generic[H]):
 
     def __init__(self) -> None:
         self._things: list[H] = []
-        self._numbers: dict[H, int] = {}
+        self._numbers: dict[Key, int] = {}
         self._lock = Lock()
 
     def number(self, thing: H) -> int:
         """Return the handle of a thing."""
+        key = Key(thing)
         with self._lock:
-            if thing not in self._numbers:
+            if key not in self._numbers:
                 self._things.append(thing)
-                self._numbers[thing] = len(self._things) - 1
-            return self._numbers[thing]
+                self._numbers[key] = len(self._things) - 1
+            return self._numbers[key]
 
     def thing(self, number: int | None) -> H:
         """Return what a handle stands for."""
@@ -56,14 +58,28 @@ PLANS: Handles[Plan] = Handles()
 GRIDS: Handles[Region] = Handles()
 
 
+def numbers(column: pa.Array, number: Callable[[pa.Scalar], int]) -> list[int]:
+    """Return a number for each row; neighbours that are equal, as after a join, are read once."""
+    rows = len(column)
+    if rows and column.slice(1).equals(column.slice(0, rows - 1)):
+        return [number(column[0])] * rows
+    half = rows // 2
+    return numbers(column.slice(0, half), number) + numbers(column.slice(half), number) if rows else []
+
+
 def read_mechanism(spec: pa.Scalar) -> Mechanism:
-    """Read a mechanism from the STRUCT that its SQL constructor makes.
+    """Read a mechanism from the STRUCT that its SQL constructor makes, from its text, or its name in the settings.
 
     Raises:
         InvalidSpec, UnknownName, and what the mechanism itself refuses: where it is none. A name may come from a column, so it
             is not in the message.
 
     """
+    if isinstance(spec, pa.DictionaryScalar):  # an ENUM
+        spec = spec.value
+    if isinstance(spec, pa.StringScalar) and spec.is_valid:
+        with names_withheld():
+            return registry().mechanism(spec.as_py())
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
         raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
     given: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -18,6 +18,7 @@ from ldpsql.solver.limits import Limits
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -53,6 +54,20 @@ def stopped_with(con: DuckDBPyConnection, working: DuckDBPyConnection) -> Iterat
         yield block
     finally:
         _BLOCKS.remove(block)
+
+
+def until_stopped(con: DuckDBPyConnection, batches: Iterable[T]) -> Iterator[T]:
+    """Give what there is until the connection is interrupted: for work in which no statement runs that DuckDB could stop.
+
+    Raises:
+        Interrupted: once it is.
+
+    """
+    with stopped_with(con, con) as block:
+        for batch in batches:
+            if block.stopped:
+                raise Interrupted
+            yield batch
 
 
 def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:

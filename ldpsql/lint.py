@@ -1,25 +1,28 @@
-"""What in a database would draw a person's report anew at every read: views and generated columns that perturb."""
+"""What in a database draws new reports whenever it is used: views, generated columns, checks, macros, prepared statements."""
 
 from __future__ import annotations
 
-import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import duckdb
 from duckdb import DuckDBPyConnection
 
+from ldpsql.drawing import UNKNOWN, Drawing, Draws
 from ldpsql.errors import PrivacyLeakWarning
-from ldpsql.registry import registry
-from ldpsql.sql import Scalar
 
-_NO_CODE = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
-_CALLED = re.compile(r'(?:"((?:[^"]|"")+)"|(\w+))\s*\(')
 _DEFINED = """
     SELECT 'view', schema_name || '.' || view_name, sql FROM duckdb_views() WHERE NOT internal
     UNION ALL
-    SELECT 'generated column of table', schema_name || '.' || table_name, sql FROM duckdb_tables()
-    WHERE NOT internal AND sql LIKE '%GENERATED ALWAYS AS%'"""
-_DRAWS_NOTHING_NEW = ("__ldp_once", "__ldp_budget")  # volatile for other reasons
+    SELECT 'generated column of table', schema_name || '.' || table_name, generation_expression FROM duckdb_columns()
+    WHERE NOT internal AND is_generated
+    UNION ALL
+    SELECT 'check constraint of table', schema_name || '.' || table_name, expression FROM duckdb_constraints()
+    WHERE constraint_type = 'CHECK'"""
+_PREPARED = "SELECT 'prepared statement', name, statement FROM duckdb_prepared_statements()"
+_DRAWN_AT = {"check constraint of table": "insert", "macro": "call", "prepared statement": "execution"}
+_PERTURB_ONCE = "perturb once, INTO a table or a file"
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,24 @@ class Finding:
 
 
 def lint(con: DuckDBPyConnection) -> list[Finding]:
-    """Return the views and generated columns of a connection that perturb; also through macros of the user's."""
-    with con.cursor() as cursor:
-        found = cursor.execute(_DEFINED).fetchall()
-        drawing = _drawing_macros(cursor) if found else set()
-    return [
-        Finding(kind, name, "it perturbs, so every read draws new reports", "perturb once, INTO a table or a file")
-        for kind, name, sql in found
-        if drawing & _calls(sql)
-    ]
+    """Return what perturbs whenever it is used: views, columns, checks, macros and prepared statements of stored rows.
+
+    Temporary ones belong to this connection. If a result of it is still open, or its transaction has failed, they cannot be
+    read; that is then a finding as well.
+    """
+    try:
+        return _lint(con)
+    except (duckdb.ResourceInUseException, duckdb.TransactionException):
+        with con.cursor() as cursor:
+            return [*_lint(cursor), _UNREAD]
+
+
+_UNREAD = Finding(
+    "connection",
+    "itself",
+    "it has an open result or a failed transaction, so its temporary views and its prepared statements were not read",
+    "fetch the result or roll back, and attach again",
+)
 
 
 def warn(con: DuckDBPyConnection) -> None:
@@ -51,26 +63,31 @@ def warn(con: DuckDBPyConnection) -> None:
         warnings.warn(text, PrivacyLeakWarning, stacklevel=3)
 
 
-def _drawing_macros(cursor: DuckDBPyConnection) -> set[str]:
-    """Return the names of all functions that draw, by themselves or through others."""
-    drawing = {
-        function.name
-        for _, offered in registry().functions()
-        for function in offered
-        if isinstance(function, Scalar) and function.volatile and not function.name.startswith(_DRAWS_NOTHING_NEW)
-    }
-    macros = cursor.execute(
-        """SELECT lower(function_name), macro_definition FROM duckdb_functions()
-           WHERE macro_definition IS NOT NULL AND NOT internal"""
-    ).fetchall()
-    called = [(name, _calls(definition)) for name, definition in macros]
-    while True:
-        more = {name for name, calls in called if calls & drawing} - drawing
-        if not more:
-            return drawing
-        drawing |= more
+def _lint(con: DuckDBPyConnection) -> list[Finding]:
+    """Return what this connection sees."""
+    drawing = Drawing()
+    macros = [("macro", name, definition) for name, definition in drawing.read(con)]
+    defined = _reported(con.sql(_DEFINED).fetchall(), drawing, (Draws.REPORTS, Draws.UNKNOWN))
+    called = _reported([*macros, *con.sql(_PREPARED).fetchall()], drawing, (Draws.REPORTS,))
+    return [*defined, *(finding for finding, sql in called.items() if _reads_stored(sql))]
 
 
-def _calls(sql: str) -> set[str]:
-    """Return the names of the functions that a statement calls."""
-    return {(quoted or plain).lower() for quoted, plain in _CALLED.findall(_NO_CODE.sub(" ", sql))}
+def _reads_stored(sql: str) -> bool:
+    """Return whether a query reads tables, views or files."""
+    from ldpsql.structure import reads_stored  # noqa: PLC0415  # loads the parser
+
+    return reads_stored(sql)
+
+
+def _reported(rows: Iterable[tuple[str, str, str]], drawing: Drawing, reported: tuple[Draws, ...]) -> dict[Finding, str]:
+    """Return findings for those of these objects that draw, each with its SQL."""
+    drawn = ((kind, name, sql, drawing.of(sql)) for kind, name, sql in rows)
+    return {redrawn(kind, name, draws): sql for kind, name, sql, draws in drawn if draws in reported}
+
+
+def redrawn(kind: str, name: str, draws: Draws) -> Finding:
+    """Return the finding for something that draws whenever it is used."""
+    if draws is Draws.UNKNOWN:
+        return Finding(kind, name, UNKNOWN, "write the SQL itself")
+    what = "it perturbs stored rows" if kind in ("macro", "prepared statement") else "it perturbs"
+    return Finding(kind, name, f"{what}, so every {_DRAWN_AT.get(kind, 'read')} draws new reports", _PERTURB_ONCE)

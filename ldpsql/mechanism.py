@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar
 
@@ -20,10 +21,12 @@ from pydantic import BeforeValidator, Field
 
 from ldpsql.boundary import withheld
 from ldpsql.certificate import Certificate, certificate
-from ldpsql.channels import Channel, Drawn, KeepOrWindow, OrthogonalHash, SetChannel, TableChannel
+from ldpsql.channels import Channel, Codes, Drawn, KeepOrWindow, OrthogonalHash, SetChannel, Sets, TableChannel, copied
 from ldpsql.domain import Domain, DomainField
-from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PluginError, PrivacyLeakWarning
-from ldpsql.privacy import Claim, Epsilon, PureLdp
+from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
+from ldpsql.identity import Key, Same, refuse_overrides, stored
+from ldpsql.owned import own_alphabet, own_claim, own_epsilon, own_fraction, own_layout, own_values
+from ldpsql.privacy import ApproximateLdp, Claim, Epsilon, PureLdp
 from ldpsql.randomness import Words, random_words
 from ldpsql.reports import Alphabet, SetReports, WordReports
 from ldpsql.spec import EpsilonField, Spec
@@ -96,15 +99,19 @@ class CategoricalMechanism(Mechanism):
         return PureLdp(self.epsilon)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CertifiedMechanism:
-    """A mechanism with the channel that was built from it, its certificate, and its rules resolved to positions."""
+    """A mechanism with copies of what it returned, the certificate, and its rules resolved to positions.
+
+    All but ``mechanism`` is of the core: nothing of the mechanism runs when it draws or reads reports.
+    """
 
     mechanism: Mechanism
     channel: Channel
     certificate: Certificate
     values: Domain
     reports: Alphabet
+    layout: tuple[int, ...]
     null_code: int | None
     outside_code: int | None
 
@@ -119,11 +126,6 @@ class CertifiedMechanism:
         return self.certificate.epsilon
 
     @cached_property
-    def layout(self) -> tuple[int, ...]:
-        """Which values are neighbours."""
-        return self.mechanism.layout()
-
-    @cached_property
     def named(self) -> NDArray[np.int64] | None:
         """The value that each report is the name of, where the reports are the values of the domain."""
         return np.arange(len(self.values)) if self.reports == self.values else None
@@ -133,6 +135,7 @@ class CertifiedMechanism:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
         if len(column) <= _BLOCK:
             codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
+            _check_codes(codes, self.channel.inputs)
             return self.channel.draw(codes, words)
         return np.concatenate([self.draw(column.slice(start, _BLOCK), words) for start in range(0, len(column), _BLOCK)])
 
@@ -148,35 +151,70 @@ class CertifiedMechanism:
         return self.reports.to_arrow(drawn)
 
 
-@lru_cache(maxsize=256)
 def certify(mechanism: Mechanism) -> CertifiedMechanism:
     """Build the channel of a mechanism and certify it; the last 256 are kept.
 
     Raises:
-        NotPrivate: where the channel does not keep the claim.
+        NotPrivate: where the channel does not keep the claim, or something is not exactly of a type of the core.
         InvalidParameter: where channel, domain, alphabet and rules do not belong together.
+        PluginError: where the mechanism raises something else.
 
     """
-    try:
-        channel, values, reports = mechanism.channel(), mechanism.values(), mechanism.alphabet()
-    except LdpError:
-        raise
-    except Exception as error:  # a plugin may raise anything; no raw value is in reach of it here
-        raise PluginError(
-            f"the mechanism {mechanism.name} raised {type(error).__name__} instead of giving its channel",
-            "ldpsql.testing.check_mechanism shows where",
-        ) from error
-    claim, told = mechanism.claim(), getattr(mechanism, "epsilon", None)
-    if isinstance(told, Epsilon) and claim.epsilon > told:
-        raise NotPrivate(f"{mechanism.name} claims more than the epsilon it was given", "the claim is what users rely on")
+    return _certified_object(Same(mechanism))
+
+
+@lru_cache(maxsize=256)
+def _certified_object(same: Same) -> CertifiedMechanism:
+    refuse_overrides(type(same.thing))
+    return _certified(Key(same.thing))
+
+
+@lru_cache(maxsize=256)
+def _certified(key: Key) -> CertifiedMechanism:
+    """Take over what the mechanism returns, each part once, and certify that: nobody else holds it."""
+    mechanism: Mechanism = key.thing
+    limits = _limits(mechanism)  # before any code of the mechanism runs
+    claim, channel, values, reports, layout = _parts(mechanism)
+    _check_limits(mechanism, claim, limits)
     proof = certificate(channel, claim)
     if channel.inputs != len(values) or not _belongs(reports, channel):
         raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its domain and alphabet")
     if isinstance(claim, PureLdp) and claim.epsilon.value > _PROTECTS_LITTLE:  # once a mechanism: the result is kept
         protects = f"{mechanism.name} with epsilon {claim.epsilon} protects very little: reports are nearly the values"
-        warnings.warn(protects, PrivacyLeakWarning, stacklevel=2)
+        warnings.warn(protects, PrivacyLeakWarning, stacklevel=4)
     null_code, outside_code = (_position(values, rule) for rule in (mechanism.nulls, mechanism.outside))
-    return CertifiedMechanism(mechanism, channel, proof, values, reports, null_code, outside_code)
+    return CertifiedMechanism(mechanism, channel, proof, values, reports, layout, null_code, outside_code)
+
+
+def _parts(mechanism: Mechanism) -> tuple[Claim, Channel, Domain, Alphabet, tuple[int, ...]]:
+    """Return copies of claim, channel, values, alphabet and layout."""
+    try:
+        claim, channel = own_claim(mechanism.claim()), copied(mechanism.channel())
+        values, reports = own_values(mechanism.values()), own_alphabet(mechanism.alphabet())
+        return claim, channel, values, reports, own_layout(mechanism.layout(), len(values))
+    except LdpError:
+        raise
+    except Exception as error:  # a plugin may raise anything; no raw value is in reach of it here
+        raise raised_by("mechanism", mechanism.name, mechanism, error) from error
+
+
+def _limits(mechanism: Mechanism) -> tuple[Epsilon | None, Fraction | None]:
+    """Return copies of the epsilon and the delta that the mechanism was given."""
+    given = stored(mechanism)
+    epsilon, delta = given.get("epsilon"), given.get("delta")
+    return None if epsilon is None else own_epsilon(epsilon), None if delta is None else own_fraction(delta)
+
+
+def _check_limits(mechanism: Mechanism, claim: Claim, limits: tuple[Epsilon | None, Fraction | None]) -> None:
+    """Refuse a claim that is larger, or of a weaker kind, than what the user gave."""
+    epsilon, delta = limits
+    hint = "the claim is what users rely on"
+    if epsilon is not None and claim.epsilon > epsilon:
+        raise NotPrivate(f"{mechanism.name} claims more than the epsilon it was given", hint)
+    if isinstance(claim, ApproximateLdp) and (delta is None or claim.delta > delta):
+        raise NotPrivate(f"{mechanism.name} claims a delta that it was not given", "declare delta: ShareField")
+    if issubclass(type(mechanism), CategoricalMechanism) and type(claim) is not PureLdp:
+        raise NotPrivate(f"{mechanism.name} is categorical and does not claim epsilon-LDP", hint)
 
 
 def _belongs(reports: Alphabet, channel: Channel) -> bool:
@@ -187,6 +225,18 @@ def _belongs(reports: Alphabet, channel: Channel) -> bool:
     if isinstance(reports, WordReports):
         return isinstance(channel, SetChannel)
     return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow) and channel.outputs == len(reports)
+
+
+def _check_codes(codes: Codes | Sets, size: int) -> None:
+    """Refuse a position that the channel does not have: it would be drawn from memory that was not certified.
+
+    Raises:
+        InternalError: if there is one.
+
+    """
+    at = codes.keys if isinstance(codes, Sets) else codes
+    if len(at) and int(at.view(np.uint32).max()) >= size:  # a negative one becomes a large one
+        raise InternalError("a domain gave a position that it does not have", "please report the type of the column")
 
 
 def _position(values: Domain, rule: str | None) -> int | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ldpsql.estimation import Estimate
+from ldpsql.uncertainty import error_text
 
 MAX_ROWS = 200
 _WIDTH = 240
@@ -18,7 +19,7 @@ def html(found: Estimate) -> str:
     scale = _WIDTH / max(float(found.high.max()), 1e-12)
     cells = zip(found.values.texts[:MAX_ROWS], found.estimate, found.std_error, found.low, found.high, strict=False)
     rows = "".join(
-        f"<tr><td>{escape(value)}</td><td>{share:.4f}</td><td>{error:.4f}</td><td>{low:.4f}</td><td>{high:.4f}</td>"
+        f"<tr><td>{escape(value)}</td><td>{share:.4f}</td><td>{error_text(error)}</td><td>{low:.4f}</td><td>{high:.4f}</td>"
         f"<td>{_bar(share * scale, low * scale, high * scale)}</td></tr>"
         for value, share, error, low, high in cells
     )

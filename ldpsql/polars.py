@@ -2,6 +2,8 @@
 
 Perturb once, into a file or a frame: a lazy frame that perturbs draws again at every ``collect``. One expression object that
 is used twice in a query is one draw (Polars computes equal expressions once); two calls of ``perturb`` are two.
+
+An expression cannot shuffle: if the order of the rows depends on the values, ``.sample(fraction=1, shuffle=True)`` the frame.
 """
 
 from __future__ import annotations

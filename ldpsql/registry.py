@@ -6,7 +6,7 @@ A plugin that cannot be used is listed with the reason and changes nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -15,9 +15,11 @@ import pluggy
 from pluggy import PluginValidationError
 
 from ldpsql import discovery, hookspecs, settings
+from ldpsql.constructors import constructor
 from ldpsql.discovery import Plugin
 from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
 from ldpsql.estimator import Estimator
+from ldpsql.identity import refuse_overrides
 from ldpsql.mechanism import Mechanism
 from ldpsql.spec import Spec, bind, read_call
 from ldpsql.sql import Macros, Scalar
@@ -34,6 +36,7 @@ class Registry:
     def __init__(self) -> None:
         self.mechanisms: dict[str, type[Mechanism]] = {}
         self.estimators: dict[str, type[Estimator]] = {}
+        self.constructors: dict[str, str] = {}  # of mechanisms, in SQL, as they were when they were added
         self.commands: dict[str, Callable[..., Any]] = {}  # of third parties, by the words that call them
         self.plugins: list[Plugin] = []
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
@@ -68,6 +71,8 @@ class Registry:
     def _name(self, mechanisms: Mapping[str, Any]) -> None:
         if taken := mechanisms.keys() & self.mechanisms.keys():
             raise BadSettings(f"ldpsql.toml names a mechanism '{min(taken)}', as a plugin does", "choose another name there")
+        if not all(name.isidentifier() for name in mechanisms):  # another might stand for a mechanism that somebody writes out
+            raise BadSettings("a mechanism in ldpsql.toml needs a name of letters, digits and _", "for example city")
         self.named = mechanisms
 
     def add_module(self, module: str, plugin: Plugin) -> None:
@@ -102,6 +107,7 @@ class Registry:
         for name in [name for name, owner in self._owners.items() if owner == plugin.name]:
             del self._owners[name]
             self.mechanisms.pop(name, None)
+            self.constructors.pop(name, None)
             self.estimators.pop(name, None)
         if self._manager.has_plugin(plugin.name):
             self._manager.unregister(name=plugin.name)
@@ -114,7 +120,9 @@ class Registry:
         if clash:
             raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
         commands = self._commands_of(plugin)
+        made = {name: constructor(name, kind, trusted=plugin.built_in) for name, kind in mechanisms.items()}
         self.mechanisms |= mechanisms
+        self.constructors |= made
         self.estimators |= estimators
         self.commands |= commands
         offers: dict[str, Iterable[str]] = {"mechanism": mechanisms, "estimator": estimators, "command": commands}
@@ -139,7 +147,7 @@ class Registry:
         new: dict[str, type[S]] = {}
         for offered in self._offered(plugin, hook):
             name = getattr(offered, "name", None)
-            if not (isinstance(offered, type) and issubclass(offered, base) and isinstance(name, str)):
+            if not (isinstance(offered, type) and issubclass(offered, base) and type(name) is str):
                 raise PluginError(f"{hook} must return classes derived from {base.__name__}, each with a name")
             if not _NAME.fullmatch(name) or getattr(offered, "__abstractmethods__", None):
                 raise PluginError(f"{base.kind} {name!r} needs a lower-case name and all methods of {base.__name__}")
@@ -149,6 +157,7 @@ class Registry:
                 if taken in self._owners or taken in self._sql_names:
                     owner = self._owners.get(taken) or self._sql_names[taken]
                     raise NameClash(f"the name '{taken}' is offered by both {owner} and {plugin.name}")
+            refuse_overrides(offered)
             offered.signature()  # raises here, where its plugin is known, if a parameter is beyond description
             new[name] = offered
         return new
@@ -173,17 +182,23 @@ class Registry:
     def _functions_of(self, plugin: Plugin) -> list[Scalar | Macros]:
         try:
             offered = list(self._offered(plugin, "ldpsql_functions", known=self))
-            if not all(isinstance(function, Scalar | Macros) for function in offered):
+            if not all(type(function) in (Scalar, Macros) for function in offered):
                 raise PluginError("ldpsql_functions must return Scalar and Macros")
-            names = [name for function in offered for name in function.names()]
-            for name in names:
-                owner = self._owners.get(name) or self._sql_names.get(name, plugin.name)
-                if owner != plugin.name and not plugin.built_in:
-                    raise NameClash(f"the SQL name '{name}' is offered by both {owner} and {plugin.name}")
+            if not plugin.built_in:
+                self._check_functions(plugin, offered)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # a plugin may raise anything
             self.refuse(plugin, error.message if isinstance(error, LdpError) else str(error))
             return []
         return offered
+
+    def _check_functions(self, plugin: Plugin, offered: Sequence[Scalar | Macros]) -> None:
+        """Refuse functions of a third party that take the place of others, or do more than create functions."""
+        for function in offered:
+            function.check()
+            for name in (name.lower() for name in function.names()):  # SQL does not tell upper from lower case
+                owner = self._owners.get(name) or self._sql_names.get(name, plugin.name)
+                if owner != plugin.name:
+                    raise NameClash(f"the SQL name '{name}' is offered by both {owner} and {plugin.name}")
 
     def owner(self, name: str) -> str:
         """Return the plugin that offers a mechanism or an estimator."""
@@ -215,7 +230,7 @@ def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str,
     if isinstance(given, base):
         return given
     if isinstance(given, str):
-        name, arguments, named = read_call(given)
+        name, arguments, named = read_call(given, base.kind)
     elif isinstance(given, Mapping) and isinstance(given.get(base.kind), str):
         name, arguments, named = given[base.kind], [], {k: v for k, v in given.items() if k != base.kind}
     else:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.columns import family, shown_type
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidDomain, WrongType
-from ldpsql.mechanism import Mechanism
+from ldpsql.mechanism import Mechanism, certify
 from ldpsql.metric import Grid
 from ldpsql.operators import Floats
 from ldpsql.privacy import MetricLdp
+from ldpsql.ranges import Bins, Bounds, Steps
 
 _DAY = 86_400.0
 
@@ -34,6 +36,26 @@ def scale_of(values: Domain) -> Floats:
     raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
 
 
+def between(values: Domain, low: float | None, high: float | None) -> Bounds:
+    """Return which values stand only for numbers from ``low`` to ``high``, and which may stand for one of these.
+
+    They are the same values, except for bins that an end cuts. Ends are on the scale of `scale_of`; None is without end.
+
+    Raises:
+        InvalidDomain: where the values have no order.
+
+    """
+    if isinstance(values, Bins | Steps):
+        return values.between(-np.inf if low is None else low, np.inf if high is None else high)
+    inside = within(scale_of(values), low, high)
+    return inside, inside
+
+
+def within(scale: Floats, low: float | None, high: float | None) -> NDArray[np.bool_]:
+    """Return which numbers lie from ``low`` to ``high``, both included; None is without end."""
+    return (scale >= (-np.inf if low is None else low)) & (scale <= (np.inf if high is None else high))
+
+
 def check_ordered(mechanism: Mechanism) -> None:
     """Refuse the cells of a grid, which are numbered but not ordered.
 
@@ -41,11 +63,12 @@ def check_ordered(mechanism: Mechanism) -> None:
         InvalidDomain: for these, and for values without an order.
 
     """
-    claim = mechanism.claim()
+    certified = certify(mechanism)
+    claim = certified.certificate.claim
     metric = claim.metric if isinstance(claim, MetricLdp) else None
     if isinstance(metric, Grid) and min(metric.columns, metric.rows) > 1:
         raise InvalidDomain("the cells of a grid have no order", "this needs values on a line")
-    scale_of(mechanism.values())
+    scale_of(certified.values)
 
 
 def bound_of(bound: pa.Scalar, values: Domain) -> float | None:

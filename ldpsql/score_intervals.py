@@ -37,3 +37,13 @@ def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrin
     lead, half = 1.0 + shrink, centre + shrink * (own - other) / 2.0
     reach = np.sqrt(np.maximum(half**2 - lead * (centre**2 - shrink * other), 0.0))
     return (half - reach) / lead, (half + reach) / lead
+
+
+def cut(low: Floats, high: Floats, reach: Floats, least: float = 0.0, most: float = 1.0) -> tuple[Floats, Floats]:
+    """Return the ends of intervals cut to what a number can be; ``reach`` is how far they go to either side, or infinite.
+
+    Unlucky noise may take all of an interval beyond the bounds. Cut to a point it would seem certain, so half of its reach
+    stays within them: what remains of an interval around a number that lies half a reach beyond.
+    """
+    kept = np.maximum(high - low, 2 * np.where(np.isfinite(reach), reach, 0.0)) / 4
+    return np.clip(np.minimum(low, most - kept), least, most), np.clip(np.maximum(high, least + kept), least, most)

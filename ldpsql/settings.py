@@ -1,6 +1,7 @@
 """Settings: the project's ``ldpsql.toml``, found upward from here, goes before the user's; the environment before both.
 
-Four sections are known. ``[plugins] allow = ["coin"]`` lists the installed plugins that may be loaded (LDPSQL_PLUGINS);
+Four sections are known. ``[plugins] allow = ["coin"]`` lists the packages whose plugins may be loaded (LDPSQL_PLUGINS): a
+project's file may come with a download, so it allows only those that the user's own file allows too, and turns off the others;
 ``[mechanisms] city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"`` names a mechanism, which is then ``city`` in Python and on the
 command line and ``ldp.m.city()`` in SQL; ``[defaults] format = "json"`` is for the command line (LDPSQL_FORMAT); ``[ledger]``
 has the path of the ledger (LDPSQL_LEDGER), the key of permanent reports (LDPSQL_KEY), and the ledger's policy.
@@ -9,6 +10,7 @@ has the path of the ledger (LDPSQL_LEDGER), the key of permanent reports (LDPSQL
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ _EXAMPLE = 'for example [plugins] and below it allow = ["name"]'
 
 @dataclass(frozen=True)
 class Settings:
-    """What the settings files say; ``allow`` is None where no file speaks of plugins."""
+    """What the settings files say; ``allow`` is None if the user's own file allows no plugins."""
 
     project: Path | None = None
     user: Path | None = None
@@ -43,14 +45,27 @@ def load() -> Settings:
 
     """
     project, user = project_file(), user_file()
-    layers = [_read(path) for path in (user, project) if path is not None and path.is_file()]
+    own, shared = (_read(path) if path is not None and path.is_file() else {} for path in (user, project))
     merged: dict[str, dict[str, Any]] = {name: {} for name in _KNOWN}
-    for layer in layers:
+    for layer in (own, shared):
         for section, entries in layer.items():
             merged[section] |= entries
-    allow = merged["plugins"].get("allow")
-    allowed = None if allow is None else frozenset(allow)
+    allowed = _consented(own.get("plugins", {}).get("allow"), shared.get("plugins", {}).get("allow"))
     return Settings(project, user, allowed, merged["mechanisms"], merged["defaults"], merged["ledger"])
+
+
+def _consented(own: list[str] | None, shared: list[str] | None) -> frozenset[str] | None:
+    """Return what the user's own file allows, as far as the project's file allows it too where it speaks of plugins."""
+    if own is None or shared is None or "*" in shared:
+        return None if own is None else frozenset(own)
+    if "*" in own:
+        return frozenset(shared)
+    return frozenset(name for name in own if short_name(name) in {short_name(other) for other in shared})
+
+
+def short_name(package: str) -> str:
+    """Return the name by which the allow-list means a package: as packages are compared, without ``ldpsql-`` before it."""
+    return re.sub(r"[-_.]+", "-", package).lower().removeprefix("ldpsql-")
 
 
 def project_file() -> Path | None:

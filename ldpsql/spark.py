@@ -38,6 +38,9 @@ def perturb(
 ) -> DataFrame:
     """Perturb columns of a frame into Parquet files, once, and return the frame of what was written.
 
+    Rows stay in the order and the partitions of the frame, so one file may hold the reports of one value. If they depend on the
+    values, pass ``frame.orderBy(rand())``: the raw rows are shuffled, with Spark's generator, before anything is drawn.
+
     Args:
         frame: any frame; only the columns that are named are read.
         columns: the mechanism of each column; its reports take its place and name.
@@ -103,8 +106,8 @@ def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> 
 
 def _drawing(mechanism: Mechanism, kind: pa.DataType) -> object:
     def draw(column: pa.Array) -> pa.Array:
-        plan = Plan.of({"x": mechanism}, ())
-        batch = pa.record_batch([column], ["x"])
+        plan = Plan.of({"values": mechanism}, ())
+        batch = pa.record_batch([column], ["values"])
         return plan.perturb(batch, plan.schema(batch.schema)).column(0).cast(kind)
 
     draw.__annotations__ = {"column": pa.Array, "return": pa.Array}  # Spark reads them, and takes no text

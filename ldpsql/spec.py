@@ -29,7 +29,7 @@ from ldpsql.privacy import Epsilon
 from ldpsql.sql import text_literal
 
 _DIGITS = Context(prec=60)
-_NUMBER = re.compile(r"[+-]?[0-9]{1,17}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?([0-9]{1,17}(\.[0-9]{1,20})?|\.[0-9]{1,20})(e[+-]?[0-9]{1,3})?", re.ASCII)  # DuckDB writes .5
 
 
 def number(given: Any) -> Fraction:
@@ -100,6 +100,7 @@ class Spec(BaseModel):
 
     kind: ClassVar[str] = "plugin"
     name: ClassVar[str]
+    added: ClassVar[tuple[str, ...]] = ()  # parameters of a later version: they come last, so that positions keep their meaning
 
     @cached_property
     def _hash(self) -> int:
@@ -141,7 +142,8 @@ class Spec(BaseModel):
         depth = {
             name: i for i, base in reversed(list(enumerate(cls.__mro__))) for name in vars(base).get("__annotations__", {})
         }
-        options = sorted((item for item in fields if not item[1].is_required()), key=lambda item: depth[item[0]])
+        optional = (item for item in fields if not item[1].is_required())
+        options = sorted(optional, key=lambda item: (item[0] in cls.added, depth[item[0]]))
         return needed + [_parameter(name, field) for name, field in options]
 
     @classmethod
@@ -198,7 +200,10 @@ def sql_literal(value: object) -> str:
     return text_literal(str(value))
 
 
-def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+_EXAMPLES = {"mechanism": "krr(epsilon=1, domain=['a', 'b'])", "estimator": "ibu(max_iterations=1000)"}
+
+
+def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[str, Any]]:
     """Read ``name(value, parameter=value, ...)``, with ``=`` or ``:=`` and literal values only; nothing is evaluated.
 
     Literals are Python's, and SQL's true, false and NULL.
@@ -207,7 +212,7 @@ def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         InvalidSpec: for any other text.
 
     """
-    example = "for example krr(epsilon=1, domain=['a', 'b']), without ldp. before it"
+    example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
     try:
         node = ast.parse(_as_python(text.strip()), mode="eval").body
         if isinstance(node, ast.Name):
@@ -244,4 +249,7 @@ def bind(cls: type[Spec], arguments: list[Any], named: Mapping[str, Any]) -> Spe
     if len(arguments) > len(names) or set(names[: len(arguments)]) & set(named):
         raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
     values = {**dict(zip(names, arguments, strict=False)), **named}
-    return cls(**{key: value for key, value in values.items() if value is not None})
+    spec = cls(**{key: value for key, value in values.items() if value is not None})
+    if values.get("epsilon") is not None and getattr(spec, "epsilon", None) != Epsilon.parse(values["epsilon"]):
+        raise InvalidSpec(f"{cls.name} changes the epsilon that it is given", "declare epsilon: EpsilonField in its class")
+    return spec

@@ -12,12 +12,18 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ldpsql.boundary import internal
-from ldpsql.errors import Interrupted, LdpError, UnknownName
+from ldpsql.errors import Interrupted, LdpError, PluginError, UnknownName
 
+MARK = "_ldpsql_made_this"  # a macro that tells our catalog from a database of the user's
 R = TypeVar("R")
 _SCALAR = re.compile(r"\b__ldp_")
 _CATALOG = re.compile(r"\bldp\.")
 _CREATED = re.compile(r'CREATE\s+(?:OR\s+REPLACE\s+)?(?:MACRO|FUNCTION)\s+ldp\."?(\w+)', re.IGNORECASE)
+
+_ONLY_MACROS = re.compile(
+    r'(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:MACRO|FUNCTION)|COMMENT\s+ON\s+MACRO)\s+ldp\."?[^\W_]\w*"?[\s(]',
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -25,16 +31,33 @@ class Scalar:
     """A module-level Arrow function: one Arrow column an argument, of any type, to one column of type ``returns``.
 
     ``volatile`` is for functions that draw: DuckDB then calls them for every row and never folds or merges two calls.
+    ``draws_again=False`` is for those that are volatile but draw no new report when they are called again.
     """
 
     name: str
     function: Callable[..., Any]
     returns: str
     volatile: bool = False
+    draws_again: bool = True
+
+    @property
+    def draws(self) -> bool:
+        """Return whether every call draws a new report."""
+        return self.volatile and self.draws_again
 
     def names(self) -> list[str]:
         """Return the one name it takes."""
         return [self.name]
+
+    def check(self) -> None:
+        """Refuse a name that is not a plain one.
+
+        Raises:
+            PluginError: if it is not.
+
+        """
+        if type(self.name) is not str or not self.name.isidentifier():
+            raise PluginError("a Scalar needs a plain name", "letters, digits and _")
 
 
 @dataclass(frozen=True)
@@ -52,10 +75,32 @@ class Macros:
         """Return the names of the macros that the text creates."""
         return _CREATED.findall(self.text)
 
+    def check(self) -> None:
+        """Refuse text that does more than create macros and comment on them, or whose names begin with _.
+
+        Raises:
+            PluginError: if it does. Those with _ are ldpsql's own, such as the guard of a ledger.
+
+        """
+        if type(self.text) is not str or not all(_ONLY_MACROS.match(statement) for statement in _statements(self.text)):
+            raise PluginError(
+                "Macros may only hold CREATE MACRO ldp.NAME(...) and COMMENT ON MACRO ldp.NAME", "NAME must not begin with _"
+            )
+
     def statements(self, catalog: str) -> str:
         """Return the text for a catalog of this name."""
         # Python functions live in system.main; unqualified, a macro of the user's of that name would take their place.
         return _SCALAR.sub("system.main.__ldp_", _CATALOG.sub(lambda _: f"{quoted(catalog)}.", self.text))
+
+
+def _statements(text: str) -> list[str]:
+    """Return the statements of a text as DuckDB tells them apart; a text that it cannot read is refused when it is run."""
+    import duckdb  # noqa: PLC0415  # only where a third party offers macros
+
+    try:
+        return [statement.query for statement in duckdb.extract_statements(text)]
+    except duckdb.Error:
+        return []
 
 
 def quoted(name: str) -> str:

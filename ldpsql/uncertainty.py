@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.deadline import check
 from ldpsql.estimator import Fit, Status, simplex_projection
 from ldpsql.fit import log_fit_p_value
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats
-from ldpsql.score_intervals import deviations
+from ldpsql.score_intervals import cut, deviations
 from ldpsql.solver.limits import Limits
 from ldpsql.solver.mle import maximum_likelihood
 
@@ -28,18 +29,30 @@ class Intervals:
 
 
 def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
-    """Return the errors and intervals of every share, intervals cut to [0, 1] and widened to hold the estimate.
+    """Return the errors and intervals of every share, intervals `cut` to [0, 1] and widened to hold the estimate.
 
     Of an inversion they are its own, `Operator.inverted_interval`. Otherwise they are those of the debiased estimate one step
     from the maximum of the likelihood, `Operator.interval`, whatever the estimate is: see `Estimator`.
     """
+    check()
     z = deviations(confidence)
     op, theta = likelihood.operator, fit.theta
     if all(status is Status.INVERSION for status in fit.status):
         error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
     else:
         error, low, high = op.interval(likelihood.shares, likelihood.n, likeliest(likelihood, fit), z)
-    return Intervals(error, np.minimum(np.clip(low, 0, 1), theta), np.maximum(np.clip(high, 0, 1), theta))
+    low, high = cut(low, high, z * error)
+    return Intervals(error, np.minimum(low, theta), np.maximum(high, theta))
+
+
+def no_intervals(theta: Floats) -> Intervals:
+    """Return infinite errors, and intervals that hold all that a share can be."""
+    return Intervals(np.full_like(theta, np.inf), np.minimum(theta, 0.0), np.maximum(theta, 1.0))
+
+
+def error_text(error: float, form: str = ".4f") -> str:
+    """Return a standard error as pages show it: 'unknown' where the reports do not tell, which is infinite in numbers."""
+    return format(error, form) if np.isfinite(error) else "unknown"
 
 
 def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import duckdb
@@ -105,7 +106,7 @@ def test_sql_keeps_a_database(tmp_path: Path) -> None:
 def test_a_refusal_inside_sql_has_the_exit_code_of_its_kind_and_shows_no_raw_value() -> None:
     done = run("sql", "-c", "SELECT ldp.perturb('canary-7f3a', ldp.krr(1, ['a', 'b']))")
     assert done.returncode == 3
-    assert done.stderr.startswith("error[LDP302]: a value to be perturbed is outside the declared domain\nhint: ")
+    assert done.stderr.startswith("error[LDP302]: a value to be perturbed is outside the declared domain: ")
     assert "canary" not in done.stderr + done.stdout
     assert run("sql", "-c", "SELECT ldp.ibu('z', ldp.krr(1, ['a', 'b']))").returncode == 5
     assert run("sql", "-c", "SELEC 1").returncode == 1
@@ -331,6 +332,7 @@ def test_report_and_plan_draw(project: Path) -> None:
 def test_enable_and_disable_keep_the_comments_of_the_settings(project: Path) -> None:
     told = (project / "ldpsql.toml").read_text(encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "LDPSQL_PLUGINS"}
+    environment["LDPSQL_CONFIG"] = str(project / "own.toml")
 
     def plugins(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [COMMAND, "plugins", *arguments]
@@ -391,3 +393,11 @@ def test_an_interrupt_leaves_with_130(endless: str) -> None:
         finally:
             one.kill()
     assert (one.returncode, said) == (130, "error: interrupted\n")
+
+
+def test_doctor_sees_a_package_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ldpsql.cli import doctor  # noqa: PLC0415
+
+    monkeypatch.setattr("ldpsql.cli.doctor.version", lambda name: "1.4.3" if name == "duckdb" else version(name))
+    with pytest.raises(RuntimeError, match=r"duckdb 1\.4\.3 is older than 2\.0"):
+        doctor._packages()

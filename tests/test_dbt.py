@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -97,6 +98,96 @@ def test_a_model_that_would_draw_anew_at_every_read_stops_the_project(project: P
     if materialized == "view":
         (project / "models" / "leaky.sql").write_text("-- ldp.perturb(x, m) is only spoken of here\nselect 1 as x")
         assert dbt(project, "run", "--select", "leaky").returncode == 0
+
+
+PEOPLE = "from {{ ref('people') }}"
+ONCE = "materialized='incremental', unique_key='person_id', full_refresh=false"
+MACROS = """
+{% macro noisy(c) %}ldp.perturb({{ c }}, ldp.m.city()){% endmacro %}
+{% macro noisier(c) %}{{ noisy(c) }}{% endmacro %}
+{% macro into_a_table() %}create or replace table hooked as select {{ noisy("'Lima'") }} as city{% endmacro %}
+"""
+FUNCTIONS = [
+    "create or replace macro db_noisy(x) as ldp.perturb(x, ldp.m.city())",
+    "create or replace macro db_noisier(x) as db_noisy(x)",
+]
+
+
+def having(options: str, sql: str) -> str:
+    return f"{{{{ config({options}) }}}} {sql}"
+
+
+NOISY = f"select person_id, db_noisy(city) as city {PEOPLE}"
+# What is said of each model, and its text.
+REDRAWN = {
+    "dashes (table)": f"select '--' as d, ldp.perturb(city, ldp.m.city()) as city {PEOPLE}",
+    "dbt_macros (table)": f"select {{{{ noisier('city') }}}} as city {PEOPLE}",
+    "database_macros (table)": f"select db_noisier(city) as city {PEOPLE}",
+    "a_string (table)": "from query('select ldp.perturb(city, ldp.m.city()) as city from people')",
+    "keyless (incremental without unique_key)": having("materialized='incremental'", NOISY),
+    "refreshed (incremental without full_refresh=false)": having("materialized='incremental', unique_key='person_id'", NOISY),
+    "in_a_file (external)": having("materialized='external'", NOISY),
+    "hooked (in a hook)": having(f'{ONCE}, post_hook="create table h as select db_noisy(1)"', "select 1 as person_id"),
+}
+SOUND = {
+    "kept": having(ONCE, f"select person_id, {{{{ noisy('city') }}}} as city {PEOPLE} order by random()"),
+    "on_purpose": having("meta={'ldp': {'redraw': true}}", f"{NOISY} order by random()"),
+    "only_spoken_of": "select 'ldp.perturb(city, m)' as city /* ldp.perturb(city, m) */ -- ldp.perturb(city, m)",
+}
+HIDDEN = "{% set f = 'per' ~ 'turb' %}"
+
+
+def without_ledger(project: Path, models: dict[str, str]) -> None:
+    """Make a project of these models, whose macros and hooks perturb."""
+    settings = (project / "ldpsql.toml").read_text(encoding="utf-8")
+    (project / "ldpsql.toml").write_text(settings.partition("# Every materialisation")[0])
+    for file in [*(project / "models").iterdir(), *(project / "tests").iterdir()]:
+        file.unlink()
+    for name, text in models.items():
+        (project / "models" / f"{name.partition(' ')[0]}.sql").write_text(text)
+    (project / "macros").mkdir()
+    (project / "macros" / "macros.sql").write_text(MACROS)
+    with (project / "dbt_project.yml").open("a") as hooks:
+        hooks.write(f"\non-run-start: {json.dumps(FUNCTIONS)}\n")
+
+
+def test_whatever_dbt_would_draw_again_stops_the_project(project: Path) -> None:
+    without_ledger(project, REDRAWN | SOUND)
+    python = "def model(dbt, session):\n    return session.sql('''select ldp.perturb('Lima', ldp.m.city()) as city''')\n"
+    (project / "models" / "python.py").write_text(python)
+    (project / "tests" / "drawn.sql").write_text(f"select 1 {PEOPLE} where db_noisy(city) is null")
+    (project / "snapshots").mkdir()
+    snapshot = "config(unique_key='person_id', strategy='check', check_cols=['city'])"
+    (project / "snapshots" / "snapped.sql").write_text(
+        f"{{% snapshot snapped %}}{{{{ {snapshot} }}}} select person_id, db_noisy(city) as city {PEOPLE}{{% endsnapshot %}}"
+    )
+    with (project / "dbt_project.yml").open("a") as file:
+        file.write("on-run-end: [\"insert into hooked select db_noisy('Lima')\"]\n")
+    others = ["drawn (test)", "people-on-run-end-0 (operation)", "python (table)", "snapped (snapshot)"]
+    redrawn = ", ".join(sorted([*REDRAWN, *others]))
+    assert f"[LDP309] these perturb again whenever dbt runs them: {redrawn}. Hint:" in dbt(project, "build").stdout
+    assert not (project / "people.duckdb").exists() or rows(project, "SELECT * FROM duckdb_tables()") == []
+
+
+def test_what_jinja_puts_together_is_read_before_it_runs(project: Path) -> None:
+    select = f"select person_id, ldp.{{{{ f }}}}(city, ldp.m.city()) as city {PEOPLE}"
+    hidden = {
+        "hidden": f"{HIDDEN}{select}",
+        "hook": having(f"{ONCE}, post_hook='{{{{ into_a_table() }}}}'", "select 1 as person_id, db_noisy('Lima') as city"),
+        "sorted_like_people": having(ONCE, f"{HIDDEN}{select}"),
+    }
+    without_ledger(project, hidden | SOUND)
+    (project / "tests" / "hidden_test.sql").write_text(f"{HIDDEN}select * from ({select}) where city is null")
+    assert dbt(project, "seed").returncode == 0
+    ran = dbt(project, "run")
+    assert "[LDP309] these perturb again whenever dbt runs them: hidden (table)." in ran.stdout
+    assert "[LDP309] a hook of hook perturbs whenever dbt runs it." in ran.stdout
+    assert "ldpsql adapter: sorted_like_people: it stores reports in the order of the rows" in ran.stdout
+    assert "ERROR=2" in ran.stdout
+    assert not any(f"{name}: it stores reports" in ran.stdout for name in SOUND)
+    assert rows(project, "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'h%'") == []
+    assert "whenever dbt runs them: hidden_test (test)." in dbt(project, "test").stdout
+    assert "[LDP309] dbt show perturbs at every run" in dbt(project, "show", "--select", "kept").stdout
 
 
 def test_a_wrong_profile_or_mechanism_is_one_line(project: Path) -> None:

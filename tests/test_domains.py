@@ -121,3 +121,17 @@ def test_messages_hold_no_raw_value() -> None:
             ldpsql.perturb(column, Krr(epsilon=1, domain=["a", "b"]))
         assert canary not in str(caught.value)
         assert canary not in repr(caught.value.__dict__)
+
+
+@pytest.mark.parametrize(("held", "code"), [("elsewhere", "LDP302"), (None, "LDP303")])
+def test_a_refused_column_is_named_with_the_number_of_rows(held: str | None, code: str) -> None:
+    values = pl.Series("city", ["Lima", held, "Oslo", held])
+    with pytest.raises(LdpError, match=r"column 'city': .*: 2 of 4 rows read together") as caught:
+        ldpsql.perturb(values, "krr(1, ['Lima', 'Oslo'])")
+    assert caught.value.code == code
+    assert "elsewhere" not in str(caught.value)
+    batches = pa.table({"city": values.to_list()})
+    with pytest.raises(LdpError, match=r"column 'city': .*: 2 of 4 rows read together"):
+        list(ldpsql.perturb_batches(batches, {"city": "krr(1, ['Lima', 'Oslo'])"}))
+    with pytest.raises(LdpError, match="column 'city': the column has type int64"):
+        ldpsql.perturb(pl.Series("city", [1]), "krr(1, ['Lima', 'Oslo'])")

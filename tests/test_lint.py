@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
 import warnings
 from pathlib import Path
 
 import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
+from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.errors import PrivacyLeakWarning
+from ldpsql.cli.app import app
+from ldpsql.drawing import Drawing, Draws
+from ldpsql.errors import PrivacyLeakWarning, SourceRefused
 from ldpsql.lint import lint
 from ldpsql.mechanism import certify
 from ldpsql.registry import registry
+from ldpsql.scripts import lint_files
+from ldpsql.sql import Scalar
+from ldpsql.tokens import statements
 
 REDRAWS = {
     "plain": "CREATE VIEW v AS SELECT ldp.perturb(city, city()) FROM people",
@@ -24,6 +32,18 @@ REDRAWS = {
         CREATE MACRO noisier(x) AS TABLE SELECT noisy(x); CREATE VIEW v AS FROM noisier('Lima')""",
     "below": "CREATE VIEW v AS WITH r AS (SELECT ldp.perturb(city, city()) AS c FROM people) SELECT ldp.ibu(c, city()) FROM r",
     "generated": "CREATE TABLE v (city VARCHAR, report VARCHAR GENERATED ALWAYS AS (ldp.perturb(city, city())))",
+    "check": "CREATE TABLE v (city VARCHAR CHECK (ldp.perturb(city, city()) = 'Lima'))",
+    "temporary": "CREATE TEMP VIEW v AS SELECT ldp.perturb(city, city()) FROM people",
+    "through a temporary macro": """CREATE TEMP MACRO noisy(x) AS ldp.perturb(x, city());
+        CREATE TEMP VIEW v AS SELECT noisy(city) FROM people""",
+    "query of a string": "CREATE VIEW v AS FROM query('SELECT ldp.perturb(city, city()) FROM people')",
+    "query in a query": """CREATE VIEW v AS FROM query('FROM query(''SELECT ldp.perturb(city, city()) FROM people'')')""",
+    "query of no constant": "CREATE VIEW v AS FROM query('SELECT ldp.per' || 'turb(city, city()) FROM people')",
+    "query in a macro": """CREATE MACRO run(s) AS TABLE FROM query(s);
+        CREATE VIEW v AS FROM run('SELECT ldp.perturb(city, city()) FROM people')""",
+    "dashes in a string": "CREATE VIEW v AS SELECT '--' AS d, ldp.perturb(city, city()) FROM people",
+    "macro of a table": "CREATE MACRO v() AS TABLE SELECT ldp.perturb(city, city()) FROM people",
+    "temporary macro of a table": "CREATE TEMP MACRO v() AS (SELECT ldp.perturb(max(city), city()) FROM people)",
 }
 SOUND = {
     "estimate": "CREATE VIEW v AS SELECT ldp.ibu(city, city()) FROM people",
@@ -32,7 +52,51 @@ SOUND = {
     "text": "CREATE VIEW v AS SELECT 'ldp.perturb(city)' AS c, city AS perturb FROM people",
     "table": "CREATE TABLE v AS SELECT ldp.perturb(city, city()) AS city FROM people",
     "generated": "CREATE TABLE v (city VARCHAR, short VARCHAR GENERATED ALWAYS AS (lower(city)))",
+    "default, drawn once": "CREATE TABLE v (city VARCHAR DEFAULT (ldp.perturb('Lima', city())))",
+    "macro of its arguments": "CREATE MACRO v(x) AS TABLE WITH w AS (SELECT ldp.perturb(x, city()) AS y) FROM w",
+    "macro of any table": "CREATE MACRO v(t) AS TABLE SELECT ldp.perturb(city, city()) FROM query_table(t)",
+    "query": "CREATE VIEW v AS FROM query('SELECT city FROM people')",
+    "name of a column list": """CREATE MACRO noisy(x) AS ldp.perturb(x, city());
+        CREATE VIEW v AS WITH noisy(a) AS (SELECT 1) SELECT * FROM noisy""",
 }
+# What a file says, and the line and kind of each finding.
+SCRIPTS = {
+    "sorted": ("\nCREATE TABLE r AS SELECT ldp.perturb(city, m) FROM people", [(2, "statement")]),
+    "shuffled": ("CREATE TABLE a.r AS (FROM people SELECT ldp.perturb(city, m)\nORDER BY random())", []),
+    "sorted by another function": (
+        "INSERT INTO r SELECT ldp.perturb(city, m) FROM people ORDER BY lower(city)",
+        [(1, "statement")],
+    ),
+    "copied": ("-- '\nCOPY (SELECT '--', ldp.perturb(city, m) FROM people) TO 'r.csv'", [(2, "statement")]),
+    "in place": ("UPDATE people SET city = ldp.perturb(city, m)", [(1, "statement")]),
+    "one by one": ("INSERT INTO r VALUES (ldp.perturb('Lima', m)); PREPARE p AS INSERT INTO r SELECT ldp.perturb($1, m)", []),
+    "prepared": ("PREPARE p AS INSERT INTO r SELECT ldp.perturb(city, m) FROM people", [(1, "prepared statement")]),
+    "macro and view": (
+        "CREATE MACRO noisy(x) AS ldp.perturb(x, m);\nCREATE OR REPLACE TEMP VIEW v AS SELECT noisy(city) FROM people;",
+        [(2, "view")],
+    ),
+    "table macro": ("CREATE MACRO r() AS TABLE SELECT ldp.perturb(city, m) FROM people", [(1, "macro")]),
+    "generated": ("CREATE TABLE v (city VARCHAR, r VARCHAR AS (ldp.perturb(city, m)))", [(1, "generated column or check")]),
+    "default": ("CREATE TABLE v (city VARCHAR DEFAULT (ldp.perturb('Lima', m)))", []),
+    "permanent": ("CREATE TABLE r AS SELECT ldp.perturb_once(city, m, id) FROM people", []),
+    "beyond the parser": ("CREATE TABLE r AS PIVOT people ON city USING max(ldp.perturb(city, m))", [(1, "statement")]),
+    "put together": ("FROM query('SELECT ' || x)", [(1, "statement")]),
+    "broken": ("CREATE TABLE r AS SELECT ldp.perturb(city, m) FROM people WHERE city = 'Li", [(1, "statement")]),
+    "only spoken of": ("/* ldp.perturb(x, m) */ SELECT 'ldp.perturb(x, m)' -- ldp.perturb(x, m)", []),
+}
+# Texts in which a comment is not what it seems to be, or a string, or a name.
+LEXED = [
+    r"SELECT '\' AS a, f(x), ' '",
+    "SELECT /* /* */ f(x) /* */ */ g(1)",
+    "SELECT $a$ ' $a$, f(x) -- g(x)",
+    "SELECT e'\\'', f(x), 'a'",
+    "SELECT 1--2\n, f(x)",
+    'SELECT "f" (x), "a""b"(x), `g`(x), F/* c */(x)',
+    "SELECT 'é', f(x), 'ü', \u200bg\u3000(x)",
+    "SELECT 'a'\n'b', x'ab', b'1', f(x), x.g(1), [h(x) FOR x IN y]",
+    "SELECT 1 //* 2 */ f(x)",
+    "SELECT 1 -- /* \n, f(x) -- */",
+]
 
 
 @pytest.fixture
@@ -51,6 +115,68 @@ def test_what_redraws_is_found(people: DuckDBPyConnection, statement: str) -> No
 def test_what_does_not_is_left_alone(people: DuckDBPyConnection, statement: str) -> None:
     people.execute(statement)
     assert lint(people) == []
+
+
+def test_a_prepared_statement_of_stored_rows_is_found(people: DuckDBPyConnection) -> None:
+    people.execute("PREPARE one AS SELECT ldp.perturb($1, city())")
+    people.execute("PREPARE all_of_them AS SELECT ldp.perturb(city, city()) FROM people")
+    assert [(finding.kind, finding.name) for finding in lint(people)] == [("prepared statement", "all_of_them")]
+
+
+def test_an_open_result_is_not_ended_and_what_it_hides_is_named(people: DuckDBPyConnection) -> None:
+    people.execute("CREATE VIEW v AS SELECT ldp.perturb(city, city()) FROM people")
+    people.execute("SELECT 7")
+    assert [finding.kind for finding in lint(people)] == ["view", "connection"]
+    assert people.fetchall() == [(7,)]
+
+
+@pytest.mark.parametrize("draw", ["ldp.perturb(city, city())", "noisy(city)"])
+def test_duckdb_itself_refuses_triggers_and_indexes_that_perturb(people: DuckDBPyConnection, draw: str) -> None:
+    people.execute("CREATE TABLE r AS FROM people; CREATE MACRO noisy(x) AS ldp.perturb(x, city())")
+    with pytest.raises(duckdb.BinderException, match="different catalog"):
+        people.execute(f"CREATE TRIGGER t AFTER INSERT ON people FOR EACH STATEMENT INSERT INTO r SELECT {draw} FROM people")
+    with pytest.raises(duckdb.BinderException, match="side effects"):
+        people.execute(f"CREATE INDEX i ON people ({draw})")
+
+
+@pytest.mark.parametrize("text", LEXED)
+def test_the_functions_that_a_text_calls_are_those_that_duckdb_reads(text: str) -> None:
+    (serialized,) = duckdb.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0]
+    called = set(re.findall(r'"function_name":"((?:\\.|[^"\\])*)"', serialized)) - {"list_apply", "/"}
+    (statement,) = statements(text)
+    assert statement.calls == {json.loads(f'"{name}"').lower() for name in called}
+
+
+def test_a_volatile_function_of_the_registry_draws_unless_it_says_otherwise() -> None:
+    volatile = [f for _, offered in registry().functions() for f in offered if isinstance(f, Scalar) and f.volatile]
+    drawing = {f.name for f in volatile if Drawing().of(f"SELECT {f.name}(x)") is Draws.REPORTS}
+    assert {f.name for f in volatile} - drawing == {"__ldp_budget", "__ldp_once", "__ldp_once_words", "__ldp_once_hashed"}
+    assert {"__ldp_perturb", "__ldp_perturb_words", "__ldp_perturb_hashed"} <= drawing
+
+
+@pytest.mark.parametrize(("text", "expected"), SCRIPTS.values(), ids=SCRIPTS.keys())
+def test_what_gives_values_away_is_found_in_files(tmp_path: Path, text: str, expected: list[tuple[int, str]]) -> None:
+    (tmp_path / "a.sql").write_text(text, encoding="utf-8")
+    assert [(place.line, place.finding.kind) for place in lint_files([tmp_path])] == expected
+
+
+def test_macros_of_one_file_are_seen_in_another_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    (tmp_path / "macros.sql").write_text("CREATE FUNCTION noisy(x) AS ldp.perturb(x, ldp.m.city());")
+    sound = CliRunner().invoke(app, ["lint", str(tmp_path), "--format", "json"])
+    assert (sound.exit_code, json.loads(sound.stdout)) == (0, [])
+    (tmp_path / "reports.sql").write_text("\n\nCREATE TABLE r AS SELECT noisy(city) FROM people;")
+    leaky = CliRunner().invoke(app, ["lint", str(tmp_path), "--format", "jsonl"])
+    row = json.loads(leaky.stdout)
+    assert (leaky.exit_code, row["file"], row["line"]) == (3, str(tmp_path / "reports.sql"), 3)
+    assert row["remedy"] == "end the query with ORDER BY random()"
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin.sql").write_bytes("SELECT 'é'".encode("latin-1"))
+    for path in (tmp_path / "latin.sql", tmp_path / "none.sql", tmp_path / "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(SourceRefused):
+            lint_files([path])
 
 
 def test_attach_warns_of_what_is_in_the_file(tmp_path: Path) -> None:

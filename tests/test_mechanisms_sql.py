@@ -138,14 +138,31 @@ def test_every_row_draws_anew(con: DuckDBPyConnection) -> None:
         assert found[0] > 900
 
 
-def test_a_mechanism_may_be_chosen_row_by_row(con: DuckDBPyConnection) -> None:
-    con.execute(
-        "CREATE TABLE t AS SELECT i, CASE WHEN i % 2 = 0 THEN ldp.oue(32, [0, 1]) ELSE ldp.oue(0.5, [0, 1]) END AS m "
-        "FROM range(4000) r(i)"
-    )
-    rows = con.execute("SELECT i % 2, avg((ldp.perturb(0, m)[1] & 2 > 0)::INT) FROM t GROUP BY 1 ORDER BY 1").fetchall()
+def test_reports_of_words_are_chosen_level_by_level(con: DuckDBPyConnection) -> None:
+    levels = "MAP {'bold': ldp.oue(32, [0, 1]), 'shy': ldp.oue(0.5, [0, 1])}"
+    con.execute("CREATE TABLE t AS SELECT i, ['bold', 'shy'][1 + i % 2] AS level FROM range(4000) r(i)")
+    share = f"avg((ldp.perturb_mixed(0, level, {levels})[1] & 2 > 0)::INT)"
+    rows = con.execute(f"SELECT i % 2, {share} FROM t GROUP BY 1 ORDER BY 1").fetchall()
     assert rows[0][1] < 0.001  # the other bit is hardly ever set at epsilon 32
     assert rows[1][1] > 0.2
+
+
+def test_a_matrix_may_report_values_of_another_type_than_its_domain(con: DuckDBPyConnection) -> None:
+    rows = "[['3/4', '1/4'], ['1/4', '3/4']]"
+    con.execute(f"CREATE MACRO m() AS ldp.matrix([1, 2], {rows}, reports := ['x', 'y'])")
+    con.execute("CREATE TABLE r AS SELECT ldp.perturb(1, m()) AS r FROM range(1000)")
+    assert con.execute("SELECT DISTINCT r, typeof(r) FROM r ORDER BY 1").fetchall() == [("x", "VARCHAR"), ("y", "VARCHAR")]
+    for shares in ("ldp.ibu(r, m())", "ldp.inv_counts(ldp.counts(r), m())", "ldp.diagnose(r, m()).identified"):
+        found = con.execute(f"SELECT list_transform({shares}, lambda s: s.value) FROM r").fetchone()
+        assert found == ([1, 2],), shares
+    assert con.execute("SELECT value FROM ldp.estimate(r, r, m())").fetchall() == [(1,), (2,)]
+    cells = con.execute("SELECT value, report FROM ldp.channel(m())").fetchall()
+    assert cells == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
+    assert con.execute("SELECT ldp.describe(m()).outputs").fetchone() == (2,)
+    plain = f"ldp.matrix([1, 2], {rows})"
+    assert con.execute(f"SELECT ldp.perturb(1, {plain}) IN (1, 2)").fetchone() == (True,)
+    with pytest.raises(duckdb.Error, match="LDP103"):
+        con.execute(f"SELECT ldp.perturb(1, ldp.matrix([1, 2], {rows}, reports := 'x'))")
 
 
 # --- what is outside ---

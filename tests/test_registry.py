@@ -182,13 +182,28 @@ def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path
         return {p.name: p.status for p in Registry.load().plugins if p.package in ("somebodys", "broken_at_import")}
 
     assert statuses("0") == {"a": "not enabled", "b": "not enabled"}
-    assert statuses("a") == {"a": "ok", "b": "not enabled"}
-    assert statuses("a, b") == statuses("*") == {"a": "ok", "b": "broken"}
+    assert statuses("a, b") == {"a": "not enabled", "b": "not enabled"}, "the package counts, not the name of the entry point"
+    assert statuses("Somebodys") == {"a": "ok", "b": "not enabled"}
+    assert statuses("somebodys, broken_at_import") == statuses("*") == {"a": "ok", "b": "broken"}
     project = tmp_path / "project" / "deeper"
     project.mkdir(parents=True)
-    (tmp_path / "project" / "ldpsql.toml").write_text('[plugins]\nallow = ["a"]\n')
     monkeypatch.chdir(project)
-    assert statuses(None) == {"a": "ok", "b": "not enabled"}
+    for asked, consent, expected in [
+        ('["*"]', None, (False, False)),
+        ('["somebodys"]', None, (False, False)),
+        ('["somebodys"]', '["somebodys"]', (True, False)),
+        ('["*"]', '["somebodys"]', (True, False)),
+        ('["somebodys"]', '["*"]', (True, False)),
+        ("[]", '["*"]', (False, False)),
+        (None, '["somebodys"]', (True, False)),
+    ]:
+        own, shared = tmp_path / "own.toml", tmp_path / "project" / "ldpsql.toml"
+        monkeypatch.setenv("LDPSQL_CONFIG", str(own))
+        own.write_text(f"[plugins]\nallow = {consent}\n" if consent else "")
+        shared.write_text(f"[plugins]\nallow = {asked}\n" if asked else "")
+        read = statuses(None)
+        assert (read["a"] != "not enabled", read["b"] != "not enabled") == expected, (asked, consent)
+        monkeypatch.setenv("LDPSQL_PLUGINS", "0")
     monkeypatch.chdir(tmp_path)
     assert statuses("") == {"a": "not enabled", "b": "not enabled"}
     monkeypatch.setenv("LDPSQL_PLUGINS", "somebodies")

@@ -6,7 +6,7 @@ CREATE OR REPLACE MACRO ldp._shown
     (cell, reports STRUCT(hashed INTEGER)) AS cell.report_text,
     (cell, reports) AS reports[cell.report];
 CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
-    SELECT (m)."domain"[cell.value] AS value, ldp._shown(cell, (m).reports) AS report, cell.exact, cell.probability
+    SELECT ldp._domain(m)[cell.value] AS value, ldp._shown(cell, ldp._reports(m)) AS report, cell.exact, cell.probability
     FROM (SELECT unnest(__ldp_channel(__ldp_mechanism(m))) AS cell);
 
 -- `prior` is a list with one number for each value of the domain.

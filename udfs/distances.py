@@ -49,7 +49,7 @@ def _distance(name: str, p: pa.Scalar, q: pa.Scalar, arguments: list[Any]) -> fl
 
 
 def _emd(p: np.ndarray, q: np.ndarray, mechanism: Mechanism | None) -> float:
-    claim = mechanism.claim() if mechanism else None
+    claim = certify(mechanism).certificate.claim if mechanism else None
     if isinstance(claim, MetricLdp) and not isinstance(claim.metric, Line):
         return distances.emd(p, q, claim.metric)
     return distances.wasserstein(p, q, at=_places(mechanism))

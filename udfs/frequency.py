@@ -103,9 +103,9 @@ def aggregates(estimator: type[Estimator]) -> str:
     plan = f"__ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})"
     return f"""
         CREATE OR REPLACE MACRO ldp.{estimator.name}(report, m{options}, keep := true) AS
-            ldp._rows((m)."domain", __ldp_estimate(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), {plan}));
+            ldp._rows(ldp._domain(m), __ldp_estimate(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), {plan}));
         CREATE OR REPLACE MACRO ldp.{estimator.name}_counts(counts, m{options}) AS
-            ldp._rows((m)."domain", __ldp_estimate(counts, {plan}));"""
+            ldp._rows(ldp._domain(m), __ldp_estimate(counts, {plan}));"""
 
 
 @hookimpl

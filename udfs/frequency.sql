@@ -1,6 +1,9 @@
--- Lay the values of the domain, in their own type, beside the numbers that Python returns.
+-- Lay the values of the domain, in their own type, next to the numbers that Python returns. They travel in the list: a lambda that
+-- names them copies all of them for each element, and one for which they are a subquery is refused.
+CREATE OR REPLACE MACRO ldp._beside(vals, found) AS
+    list_transform([{'vals': vals, 'found': found}], lambda r: CASE WHEN r['found'] IS NOT NULL THEN list_zip(r['vals'], r['found']) END)[1];
 CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
-    list_transform(shares, lambda s, i: struct_concat({'value': vals[i]}, s));
+    list_transform(ldp._beside(vals, shares), lambda p: struct_concat({'value': p[1]}, p[2]));
 
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN));
@@ -17,25 +20,25 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
 -- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'.
 CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
 
-CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([found], lambda d:
-    CASE WHEN d IS NOT NULL THEN struct_update(d, identified := ldp._rows(vals, struct_extract(d, 'identified'))) END
-)[1];
+CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([{'vals': vals, 'found': found}], lambda r: CASE
+    WHEN r['found'] IS NOT NULL THEN struct_update(r['found'], identified := ldp._rows(r['vals'], r['found']['identified']))
+END)[1];
 CREATE OR REPLACE MACRO ldp.diagnose(report, m, keep := true, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis((m)."domain", __ldp_diagnose(
+    ldp._diagnosis(ldp._domain(m), __ldp_diagnose(
         histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), ldp._plan(estimator, m)
     ));
 CREATE OR REPLACE MACRO ldp.diagnose_counts(counts, m, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis((m)."domain", __ldp_diagnose(counts, ldp._plan(estimator, m)));
+    ldp._diagnosis(ldp._domain(m), __ldp_diagnose(counts, ldp._plan(estimator, m)));
 
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
 -- Keys may have any name, such as counts.
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
-    SELECT unnest(ldp._rows((m)."domain", __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
+    SELECT unnest(ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
     FROM (SELECT histogram(report) AS counts FROM query_table(reports));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
     SELECT * EXCLUDE ("ldp counts"),
-           unnest(ldp._rows((m)."domain", __ldp_estimate("ldp counts", ldp._plan(estimator, m))), recursive := true),
+           unnest(ldp._rows(ldp._domain(m), __ldp_estimate("ldp counts", ldp._plan(estimator, m))), recursive := true),
            list_sum(map_values("ldp counts"))::BIGINT AS n
     FROM (SELECT keys, histogram(report) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
 

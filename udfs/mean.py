@@ -49,15 +49,26 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar]) -> 
 @once_a_run
 def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return (estimate, std_error, low, high) of the functional of each group; NULL if it is empty."""
-    out = np.zeros((len(histograms), len(_FIELDS)))
+    return _measured(histograms, handles, _FIELDS)
+
+
+@guarded
+@once_a_run
+def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return the same of quantiles, which are positions in the domain, with how far numbers may lie from their value."""
+    return _measured(histograms, handles, (*_FIELDS, "rounding"))
+
+
+def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tuple[str, ...]) -> pa.Array:
+    out = np.zeros((len(histograms), len(fields)))
     empty = np.ones(len(histograms), dtype=np.bool_)
     for handle, groups in groups_of(histograms, handles):
         (source, estimator), functional = MEASURES.thing(handle)
         for rows, found in groups.estimates(source, estimator):
-            told = functional.measure(found)
-            out[rows] = np.stack([told.estimate, told.std_error, told.low, told.high], axis=-1)
+            measured = functional.measure(found)
+            out[rows] = np.stack(np.broadcast_arrays(*(getattr(measured, field) for field in fields)), axis=-1)
             empty[rows] = False
-    return pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], _FIELDS, mask=pa.array(empty))
+    return pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], fields, mask=pa.array(empty))
 
 
 @hookimpl
@@ -66,5 +77,10 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_functional", functional_handle, "BIGINT"),
         Scalar("__ldp_measure", measure, "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)"),
+        Scalar(
+            "__ldp_measure_positions",
+            measure_positions,
+            "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE, rounding DOUBLE)",
+        ),
         Macros.beside(__file__),
     ]

@@ -12,17 +12,21 @@ CREATE OR REPLACE MACRO ldp._in_unit
         'estimate': to_timestamp(struct_extract(f, 'estimate')), 'std_error': struct_extract(f, 'std_error'),
         'low': to_timestamp(struct_extract(f, 'low')), 'high': to_timestamp(struct_extract(f, 'high'))} END)[1],
     (kind, found) AS found;
--- Positions in the domain, from 0, become its values.
-CREATE OR REPLACE MACRO ldp._at(vals, found) AS list_transform([found], lambda f: CASE WHEN f IS NOT NULL THEN {
-    'estimate': vals[struct_extract(f, 'estimate')::BIGINT + 1], 'std_error': struct_extract(f, 'std_error'),
-    'low': vals[struct_extract(f, 'low')::BIGINT + 1], 'high': vals[struct_extract(f, 'high')::BIGINT + 1]} END)[1];
+-- Positions in the domain, from 0, become its values; the ends of an interval reach as far as numbers lie from the value of their
+-- bin. Text and back, as only bins have such a distance, and other values need not be numbers.
+CREATE OR REPLACE MACRO ldp._reaching(value, distance) AS
+    CASE WHEN distance = 0 THEN value ELSE cast_to_type((try_cast(value::VARCHAR AS DOUBLE) + distance)::VARCHAR, value) END;
+CREATE OR REPLACE MACRO ldp._at(vals, found) AS list_transform([{'vals': vals, 'f': found}], lambda r: CASE WHEN r['f'] IS NOT NULL THEN {
+    'estimate': r['vals'][r['f']['estimate']::BIGINT + 1], 'std_error': r['f']['std_error'],
+    'low': ldp._reaching(r['vals'][r['f']['low']::BIGINT + 1], -r['f']['rounding']),
+    'high': ldp._reaching(r['vals'][r['f']['high']::BIGINT + 1], r['f']['rounding'])} END)[1];
 
 CREATE OR REPLACE MACRO ldp.mean_counts(counts, m, estimator := 'ibu') AS
-    ldp._in_unit((m)."domain", __ldp_measure(counts, __ldp_functional('mean', ldp._plan(estimator, m))));
+    ldp._in_unit(ldp._domain(m), __ldp_measure(counts, __ldp_functional('mean', ldp._plan(estimator, m))));
 CREATE OR REPLACE MACRO ldp.variance_counts(counts, m, estimator := 'ibu') AS
     __ldp_measure(counts, __ldp_functional('variance', ldp._plan(estimator, m)));
 CREATE OR REPLACE MACRO ldp.quantile_counts(counts, m, q, estimator := 'ibu') AS
-    ldp._at((m)."domain", __ldp_measure(counts, __ldp_functional('quantile', ldp._plan(estimator, m), q)));
+    ldp._at(ldp._domain(m), __ldp_measure_positions(counts, __ldp_functional('quantile', ldp._plan(estimator, m), q)));
 CREATE OR REPLACE MACRO ldp.range_share_counts(counts, m, low, high, estimator := 'ibu') AS
     __ldp_measure(counts, __ldp_functional('range_share', ldp._plan(estimator, m), low, high));
 

@@ -11,7 +11,7 @@ from ldpsql import certify, hookimpl
 from ldpsql.columns import plain
 from ldpsql.domain import Domain
 from ldpsql.errors import InvalidParameter, InvalidSpec, OutsideDomain
-from ldpsql.handles import MECHANISMS, MIXTURES, PLANS, read_estimator, read_mechanism
+from ldpsql.handles import MECHANISMS, MIXTURES, PLANS, numbers, read_estimator, read_mechanism
 from ldpsql.mixed import Mixed, Repeated
 from ldpsql.reports import type_of
 from ldpsql.sql import Macros, Scalar, guarded
@@ -22,7 +22,7 @@ _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': l
 @guarded
 def mixture_handle(mechanisms: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each map from level to mechanism."""
-    return pa.array([MIXTURES.number(_mixed(given)) for given in plain(mechanisms)], pa.int64())
+    return pa.array(numbers(plain(mechanisms), lambda given: MIXTURES.number(_mixed(given))), pa.int64())
 
 
 @guarded

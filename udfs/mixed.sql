@@ -8,24 +8,24 @@ CREATE OR REPLACE MACRO ldp._any
 CREATE OR REPLACE MACRO ldp.mixed_counts(report, level, keep := true) AS
     histogram({'level': level, 'report': report}) FILTER (WHERE try_cast(keep AS BOOLEAN));
 CREATE OR REPLACE MACRO ldp.ibu_mixed(report, level, mechanisms, estimator := 'ibu', keep := true) AS
-    ldp._rows((ldp._any(mechanisms, mechanisms))."domain",
+    ldp._rows(ldp._domain(ldp._any(mechanisms, mechanisms)),
               __ldp_estimate(ldp.mixed_counts(report, level, keep := keep), __ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))));
 CREATE OR REPLACE MACRO ldp.ibu_mixed_counts(counts, mechanisms, estimator := 'ibu') AS
-    ldp._rows((ldp._any(mechanisms, mechanisms))."domain", __ldp_estimate(counts, __ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))));
+    ldp._rows(ldp._domain(ldp._any(mechanisms, mechanisms)), __ldp_estimate(counts, __ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))));
 CREATE OR REPLACE MACRO ldp.diagnose_mixed(report, level, mechanisms, keep := true, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis((ldp._any(mechanisms, mechanisms))."domain",
+    ldp._diagnosis(ldp._domain(ldp._any(mechanisms, mechanisms)),
                    __ldp_diagnose(ldp.mixed_counts(report, level, keep := keep), __ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))));
 
 -- The order of a user's reports does not matter, so equal sets of them are counted together.
 CREATE OR REPLACE MACRO ldp.repeated_counts(reports, keep := true) AS
     histogram(list_sort(list_filter(reports, lambda z: z IS NOT NULL))) FILTER (WHERE try_cast(keep AS BOOLEAN));
 CREATE OR REPLACE MACRO ldp.ibu_repeated(reports, m, estimator := 'ibu', keep := true) AS
-    ldp._rows((m)."domain", __ldp_estimate(ldp.repeated_counts(reports, keep := keep),
+    ldp._rows(ldp._domain(m), __ldp_estimate(ldp.repeated_counts(reports, keep := keep),
                                            __ldp_repeated_plan(estimator, __ldp_mechanism(m))));
 CREATE OR REPLACE MACRO ldp.ibu_repeated_counts(counts, m, estimator := 'ibu') AS
-    ldp._rows((m)."domain", __ldp_estimate(counts, __ldp_repeated_plan(estimator, __ldp_mechanism(m))));
+    ldp._rows(ldp._domain(m), __ldp_estimate(counts, __ldp_repeated_plan(estimator, __ldp_mechanism(m))));
 CREATE OR REPLACE MACRO ldp.diagnose_repeated(reports, m, keep := true, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis((m)."domain", __ldp_diagnose(ldp.repeated_counts(reports, keep := keep),
+    ldp._diagnosis(ldp._domain(m), __ldp_diagnose(ldp.repeated_counts(reports, keep := keep),
                                                 __ldp_repeated_plan(estimator, __ldp_mechanism(m))));
 
 COMMENT ON MACRO ldp.mixed_counts IS 'aggregate: the counts of the reports of each level, a MAP';

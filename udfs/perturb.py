@@ -15,6 +15,7 @@ from ldpsql.ledger.guard import drawing, draws_handle
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.reports import HashReports, PairReports, SetReports
 from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.statements import STATEMENTS, changing
 
 
 @guarded
@@ -70,6 +71,24 @@ def _each(
 
 
 @guarded
+def expression(rows: pa.ChunkedArray) -> pa.Array:
+    """Return a new number, as text: DuckDB asks once for each expression of a statement, when it binds it."""
+    return pa.array([str(STATEMENTS.number())] * len(rows), pa.string())
+
+
+@guarded
+def same(handles: pa.ChunkedArray, expressions: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
+    """Return the handles, if they are the one that this expression has in the whole statement."""
+    column = plain(handles)
+    distinct = column.unique()
+    if len(distinct) > 1:
+        raise changing()
+    if len(distinct):
+        STATEMENTS.check(expressions[0].as_py(), transactions[0].as_py(), distinct[0].as_py())
+    return column
+
+
+@guarded
 def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
     """Return the handles with which mechanisms draw on connections with these guards; NULL is no guard."""
     told, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
@@ -83,6 +102,8 @@ def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb``."""
     return [
+        Scalar("__ldp_expression", expression, "VARCHAR"),
+        Scalar("__ldp_same", same, "BIGINT"),
         Scalar("__ldp_draws", draws, "BIGINT"),
         Scalar("__ldp_perturb", perturb, "INTEGER", volatile=True),
         Scalar("__ldp_perturb_words", perturb_words, "UBIGINT[]", volatile=True),

@@ -9,13 +9,18 @@ CREATE OR REPLACE MACRO ldp._report
         WHEN reports IS NULL THEN ldp._no_mechanism()
         ELSE reports[__ldp_perturb(x, handle)]
     END;
+-- A handle that must be the same for all rows of a statement. strftime reads its format when a statement is bound, even with
+-- the optimizer off, so each expression of each statement has a number of its own. now() is the start of the transaction.
+CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
+    handle, system.main.strftime(DATE '2000-01-01', __ldp_expression(0)), system.main.epoch_us(system.main.now())
+);
 -- Where attach was given a ledger, _guard() is its number, and only an open release draws.
-CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(__ldp_mechanism(m), ldp._guard());
-CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, ldp._draws(m), (m).reports);
+CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(ldp._same(__ldp_mechanism(m)), ldp._guard());
+CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, ldp._draws(m), ldp._reports(m));
 
 -- The level must not depend on the value: it is published as it is.
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
-    ldp._report(x, __ldp_draws(__ldp_level(level, __ldp_mixture(mechanisms)), ldp._guard()), (ldp._any(mechanisms, mechanisms)).reports);
+    ldp._report(x, __ldp_draws(__ldp_level(level, ldp._same(__ldp_mixture(mechanisms))), ldp._guard()), ldp._reports(ldp._any(mechanisms, mechanisms)));
 
 COMMENT ON MACRO ldp.perturb IS 'one report for each value, drawn anew at every call';
 COMMENT ON MACRO ldp.perturb_mixed IS 'one report for each value, by the mechanism of its level: a per-user epsilon';

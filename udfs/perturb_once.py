@@ -60,8 +60,8 @@ def _each(
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_once``."""
     return [
-        Scalar("__ldp_once", once, "INTEGER", volatile=True),
-        Scalar("__ldp_once_words", once_words, "UBIGINT[]", volatile=True),
-        Scalar("__ldp_once_hashed", once_hashed, "STRUCT(seed UBIGINT, y UINTEGER)", volatile=True),
+        Scalar("__ldp_once", once, "INTEGER", volatile=True, draws_again=False),
+        Scalar("__ldp_once_words", once_words, "UBIGINT[]", volatile=True, draws_again=False),
+        Scalar("__ldp_once_hashed", once_hashed, "STRUCT(seed UBIGINT, y UINTEGER)", volatile=True, draws_again=False),
         Macros.beside(__file__),
     ]

@@ -8,6 +8,6 @@ CREATE OR REPLACE MACRO ldp._permanent
     END;
 -- `column_name` keeps two columns apart that share a mechanism: with one name, equal values would give equal reports.
 CREATE OR REPLACE MACRO ldp.perturb_once(x, m, user_id, column_name := '') AS
-    ldp._permanent(x, user_id, column_name, ldp._draws(m), (m).reports);
+    ldp._permanent(x, user_id, column_name, ldp._draws(m), ldp._reports(m));
 
 COMMENT ON MACRO ldp.perturb_once IS 'the permanent report of a person for a value: asked again, it is the same';

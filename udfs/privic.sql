@@ -5,18 +5,18 @@ CREATE OR REPLACE MACRO ldp.privic_start
     ldp.blahut_arimoto(beta, "domain", __ldp_prior("prior", len("domain")), iterations := iterations, mixing := mixing,
         "columns" := "columns", side := side, distances := distances, "nulls" := "nulls", outside := outside);
 
--- The mechanism travels inside the list, not as a capture of the lambda, so that it may be a subquery.
+-- The mechanism, a STRUCT, travels inside the list, not as a capture of the lambda, so that it may be a subquery.
 CREATE OR REPLACE MACRO ldp._step(m, found) AS list_transform([{'m': m, 'found': found}], lambda s:
     CASE WHEN s['found'] IS NOT NULL THEN struct_concat(
-        struct_update(s['found'], theta := list_transform(s['found']['theta'],
-            lambda share, i: {'value': s['m']['domain'][i], 'estimate': share})),
+        struct_update(s['found'], theta := list_transform(list_zip(s['m']['domain'], s['found']['theta']),
+            lambda p: {'value': p[1], 'estimate': p[2]})),
         struct_pack("next" := struct_update(s['m'], "prior" := s['found']['theta'])))
     END
 )[1];
 CREATE OR REPLACE MACRO ldp.privic_step(report, m, stop := 5, keep := true) AS
-    ldp._step(m, __ldp_privic([histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN))], [__ldp_mechanism(m)], stop::VARCHAR));
+    ldp._step(ldp._struct(m), __ldp_privic([histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN))], [__ldp_mechanism(m)], stop::VARCHAR));
 CREATE OR REPLACE MACRO ldp.privic_step_counts(counts, m, stop := 5) AS
-    ldp._step(m, __ldp_privic([counts], [__ldp_mechanism(m)], stop::VARCHAR));
+    ldp._step(ldp._struct(m), __ldp_privic([counts], [__ldp_mechanism(m)], stop::VARCHAR));
 -- An aggregate over one row a cycle; IBU starts, and the next mechanism follows, from the latest.
 CREATE OR REPLACE MACRO ldp.privic_step_pooled(counts, m, "cycle", stop := 5) AS ldp._step(
     arg_max(m, "cycle"),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ldpsql.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
 from ldpsql.boundary import withheld, withheld_stream
 from ldpsql.bulk.parquet import BATCH_ROWS
-from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
+from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.fingerprint import metadata
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
@@ -20,6 +20,8 @@ from ldpsql.reports import type_of
 @withheld
 def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
     """Perturb columns of a stream of record batches, batch by batch; a batch is drawn when it is read.
+
+    Rows stay in the order of the stream. If that depends on the values, shuffle them, or use `perturb_copy`.
 
     Args:
         batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame; or a pandas
@@ -101,13 +103,18 @@ class Plan:
         """Return the schema of the reports: perturbed columns in the type of their reports, with their fingerprints."""
         reports = {name: pa.field(name, type_of(known.reports)) for name, known in self.mechanisms.items()}
         fields = [reports.get(name) or given.field(name) for name in self.among(given.names)]
-        return pa.schema(fields, metadata({name: known.mechanism for name, known in self.mechanisms.items()}))
+        return pa.schema(fields, self.fingerprints)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """The metadata that say which mechanism drew each column."""
+        return metadata({name: certified.mechanism for name, certified in self.mechanisms.items()})
 
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
         arrays = {name: batch.column(name) for name in schema.names}
-        drawn = {name: known.perturb(arrays[name]) for name, known in self.mechanisms.items()}
-        return pa.RecordBatch.from_arrays([drawn.get(name, array) for name, array in arrays.items()], schema=schema)
+        reports = {name: drawn(known, arrays[name], name) for name, known in self.mechanisms.items()}
+        return pa.RecordBatch.from_arrays([reports.get(name, array) for name, array in arrays.items()], schema=schema)
 
 
 def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool = True) -> None:
@@ -128,6 +135,14 @@ def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool
             raise UnknownName("column", name, there if tellable else (), "the first line of a CSV file must name the columns")
         if there.count(name) > 1:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
+
+
+def drawn(mechanism: CertifiedMechanism, column: pa.Array, name: object) -> pa.Array:
+    """Return a report for each value; a refusal names the column, if it has a name."""
+    try:
+        return mechanism.perturb(column)
+    except NOT_PERTURBED as error:
+        raise error.of_column(name) if isinstance(name, str) and name else error from None
 
 
 def stream(frame: Any, wanted: Collection[str]) -> pa.RecordBatchReader:

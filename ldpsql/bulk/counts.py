@@ -27,7 +27,7 @@ from ldpsql.fingerprint import KEY, NONE, Fingerprints, check, of_schema, togeth
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import SetReports, impossible
-from ldpsql.score_intervals import deviations, wilson
+from ldpsql.score_intervals import cut, deviations, wilson
 
 _AHEAD = 64  # batches that are counted before their counts are added up
 
@@ -113,7 +113,8 @@ class Supports:
         low, high = ((end - miss) / (hit - miss) for end in wilson(q, n, z))
         share = (q - miss) / (hit - miss)
         error = np.sqrt(q * (1 - q) / n) / abs(hit - miss)
-        low, high = np.minimum(np.clip(low, 0, 1), share), np.maximum(np.clip(high, 0, 1), share)
+        low, high = cut(low, high, z * error)
+        low, high = np.minimum(low, share), np.maximum(high, share)
         return pa.table([known.values.values, share, error, low, high], ["value", "estimate", "std_error", "low", "high"])
 
 

@@ -13,8 +13,8 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import copy_options
 from ldpsql.bulk.sources import format_of
-from ldpsql.errors import DestinationRefused, Interrupted
-from ldpsql.interrupting import cursor_of, stopped_with
+from ldpsql.errors import DestinationRefused
+from ldpsql.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.sql import quoted, text_literal
 
 _STREAM = "__ldpsql_reports"
@@ -50,9 +50,8 @@ class Form:
             raise DestinationRefused("one file cannot be partitioned", "name a folder, without a suffix")
         return cls(kind, destination.suffix, folder=False, tabs=".tsv" in destination.suffixes)
 
-    def write(self, con: DuckDBPyConnection, reports: pa.RecordBatchReader, folder: Path, number: int) -> None:
-        """Write a stream into a new folder, without suffixes; ``number`` is that of the part."""
-        name = f"part-{number:05}"
+    def write(self, con: DuckDBPyConnection, reports: pa.RecordBatchReader, folder: Path, name: str) -> None:
+        """Write a stream into a new folder, into a file or files of this name, without suffixes."""
         if self.kind == "arrow":
             _write_arrow(con, reports, folder / name)
             return
@@ -68,6 +67,11 @@ class Form:
         target = text_literal(str(folder if self.partition_by else folder / name))
         with _writer(con) as writer, stopped_with(con, writer):
             _run(writer, reports, f"COPY (FROM {_STREAM}) TO {target} ({', '.join(options)})")
+
+
+def file_name(number: int) -> str:
+    """Return the name of the file of a part, without a suffix."""
+    return f"part-{number:05}"
 
 
 def write_table(
@@ -114,12 +118,6 @@ def _writer(con: DuckDBPyConnection) -> DuckDBPyConnection:
 
 
 def _write_arrow(con: DuckDBPyConnection, reports: pa.RecordBatchReader, file: Path) -> None:
-    with (
-        pa.OSFile(str(file), "wb") as sink,
-        pa.ipc.new_file(sink, reports.schema) as writer,
-        stopped_with(con, con) as block,  # no statement runs that DuckDB could stop
-    ):
-        for batch in reports:
-            if block.stopped:
-                raise Interrupted
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, reports.schema) as writer:
+        for batch in until_stopped(con, reports):
             writer.write_batch(batch)

@@ -65,6 +65,8 @@ class Meter:
         """Let something write; raise what goes wrong as it was before DuckDB worded it, for its message may hold raw values."""
         try:
             write()
+        except LdpError as error:
+            refusal = self._refusal or error
         except Exception:  # noqa: BLE001  # DuckDB, the file system
             refusal = self._refusal or DestinationRefused(
                 "the reports could not be written", "is there space on the disk, and does the table take their columns?"

@@ -19,9 +19,10 @@ from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.charging import Charge, charged, written_release
 from ldpsql.bulk.fingerprints import Marking, mechanisms_of
-from ldpsql.bulk.forms import Form, write_table
+from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
-from ldpsql.bulk.sources import Source, source_of
+from ldpsql.bulk.orders import Drawing, Order, check_order
+from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.bulk.unchanged import witnessed
@@ -53,6 +54,7 @@ def perturb_copy(
     partition_by: Iterable[str] = (),
     replace: bool = False,
     resume: bool = False,
+    order: Order = "random",
     charge: Charge | None = None,
     progress: Progress | None = None,
 ) -> Run:
@@ -63,12 +65,15 @@ def perturb_copy(
         source: the name of a table or view; a Parquet, CSV, JSON or Arrow file, a pattern with ``*``, or a folder of Parquet
             files; an Arrow or Polars frame or stream.
         destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
-            folder of Parquet files, one for each input file or range of row groups: what can be resumed part by part.
+            folder of Parquet files, which is drawn, and resumed, input file by input file or some row groups at a time.
         columns: the mechanism of each column; its reports take its place and name.
         keep: columns that go out as they are. All others stay here.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
         replace: put the reports in the place of what is there; a ledger charges for them again.
         resume: go on with a run that was killed: complete parts are not drawn again, and nothing is charged twice.
+        order: 'random' shuffles all rows, with cryptographic randomness, so that where a report stands says nothing about its
+            value. 'keep' leaves them in the order of the source: choose it only if that order, and the number of rows in
+            each file, say nothing about the perturbed values.
         charge: the ledger that is charged before the first draw.
         progress: called after every batch with the rows done and the rows in all, None where that is not known.
 
@@ -80,6 +85,7 @@ def perturb_copy(
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
 
     """
+    check_order(order)
     target = Path(destination).absolute()
     plan, form = Plan.of(columns, keep), Form.of(target, tuple(partition_by))
     if set(form.partition_by) - set(plan.columns):
@@ -90,16 +96,20 @@ def perturb_copy(
         raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
     found = source_of(con, source, split=form.folder)
     found.check(plan.columns)
+    found.check_folders(plan.mechanisms)
     found = witnessed(found, charge.user if charge else None, plan.keep)
     if form.kind in ("csv", "json") and any(pa.types.is_nested(type_of(known.reports)) for known in plan.mechanisms.values()):
         raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
     if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
         raise DestinationRefused("the destination is what is to be perturbed, or holds it", "write the reports somewhere else")
+    drawing = Drawing(con, found, plan, Meter(found.rows, progress))
     task = {
         "inputs": [part.identity for part in found.parts],
         "columns": {name: str(known.mechanism) for name, known in plan.mechanisms.items()},
         "keep": plan.keep,
         "partition_by": form.partition_by,
+        "order": order,
+        "buckets": drawing.buckets,
     }
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
@@ -108,29 +118,12 @@ def perturb_copy(
             staging.write_state({"task": task, "release": token, "replace": replace})
         elif bool(token) != (charge is not None):
             raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
-        run = _written(con, found, plan, (form, staging), Meter(found.rows, progress))
-        run.release = token
+        drawing.into_files(form, staging, order)
         staging.publish(one_file=not form.folder)
         if charge:
             charge.ledger.publish(charge.ledger.release_of(token))
         staging.remove()
-    return run
-
-
-def _written(con: DuckDBPyConnection, source: Source, plan: Plan, to: tuple[Form, Staging], meter: Meter) -> Run:
-    """Draw and write the parts that are not complete."""
-    run, (form, staging) = Run(), to
-    for number, part in enumerate(source.parts):
-        if staging.done(number):
-            run.resumed += 1
-            meter.skip(part.rows or 0)
-            continue
-        with staging.new_part(number) as folder:
-            write = partial(form.write, con, folder=folder, number=number)
-            meter.watch(lambda part=part, write=write: write(meter.reports(part, plan, source.names)))  # type: ignore[misc]
-        run.parts += 1
-    run.rows = meter.drawn
-    return run
+    return Run(drawing.rows, drawing.parts, drawing.resumed, token)
 
 
 @withheld
@@ -145,6 +138,7 @@ def perturb_table(
     replace: bool = False,
     append: bool = False,
     resume: bool = False,
+    order: Order = "random",
     charge: Charge | None = None,
     progress: Progress | None = None,
 ) -> Run:
@@ -160,6 +154,9 @@ def perturb_table(
         replace: put the reports in the place of a table of that name; a ledger charges for them again.
         append: add them to a table of that name; give a ledger's `Charge` the part that is added, such as a day.
         resume: do not charge again for a run that was killed; if its reports are in a table, they are not drawn again.
+        order: 'random' shuffles all rows, with cryptographic randomness, so that where a report stands says nothing about its
+            value. 'keep' leaves them in the order of the source: choose it only if that order, and the number of rows in
+            each file, say nothing about the perturbed values.
         charge: the ledger that is charged before the first draw.
         progress: called after every batch with the rows done and the rows in all, None where that is not known.
 
@@ -171,6 +168,7 @@ def perturb_table(
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
 
     """
+    check_order(order)
     plan, name = Plan.of(columns, keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
@@ -179,6 +177,7 @@ def perturb_table(
         raise DestinationExists(*exists(into))
     found = source_of(con, source)
     found.check(plan.columns)
+    found.check_folders(plan.mechanisms)
     found = witnessed(found, charge.user if charge else None, plan.keep)
     if resume and charge and (token := written_release(con, charge, found, plan, where)):
         charge.ledger.publish(charge.ledger.release_of(token))
@@ -193,8 +192,8 @@ def perturb_table(
     if append:
         marking.check()
     token = charged(con, charge, found, plan, where, again=replace, resume=resume and not there)
-    meter, then = Meter(found.rows, progress), partial(marking.write, token=token, appended=append and there)
-    meter.watch(lambda: write_table(con, meter.reports(found.parts[0], plan, found.names), verb, then))
+    drawing = Drawing(con, found, plan, Meter(found.rows, progress))
+    drawing.into_table(verb, order, partial(marking.write, token=token, appended=append and there))
     if charge:
         charge.ledger.publish(charge.ledger.release_of(token))
-    return Run(meter.drawn, 1, 0, token)
+    return Run(drawing.rows, 1, 0, token)

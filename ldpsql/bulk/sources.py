@@ -79,6 +79,20 @@ class Source:
         """
         check_columns(columns, self.names, tellable=self.kind not in ("csv", "json"))
 
+    def check_folders(self, columns: Iterable[str]) -> None:
+        """See that no column is the name of folders ``column=value/``: the files of one value come one after the other.
+
+        Raises:
+            SourceRefused: if one is.
+
+        """
+        folders = {name.split("=")[0] for file in self.files for name in Path(file).parent.parts if "=" in name}
+        if self.kind != "arrow" and folders & set(columns):
+            raise SourceRefused(
+                "a column that is to be perturbed is the name of the folders of the source, which hold its values",
+                "read them into a table first: CREATE TABLE people AS FROM 'folder/**/*.parquet'",
+            )
+
 
 def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> Source:
     """Return the source that a table name, a path, or an Arrow stream stands for.
@@ -107,7 +121,8 @@ def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> So
         refusal = error
     except Exception:  # noqa: BLE001  # DuckDB, Arrow, the file system: messages may quote what is in the file
         refusal = SourceRefused(
-            "this table or file cannot be read", f"is it whole, and of the kind that its name says? {_EXPECTED}"
+            f"'{given}' cannot be read" if isinstance(given, str | os.PathLike) else "this frame cannot be read",
+            f"is it whole, and of the kind that its name says? {_EXPECTED}",
         )
     refusal.__context__ = refusal.__cause__ = None
     raise refusal.with_traceback(None)
@@ -181,7 +196,7 @@ def _files(path: Path) -> tuple[str, list[str]]:
     files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))
     kinds = {format_of(Path(file)) for file in files}
     if not files:
-        raise SourceRefused("there is no table or file of this name", _EXPECTED)
+        raise SourceRefused(f"there is no table or file named '{path}'", _EXPECTED)
     if len(kinds) > 1 or None in kinds:
         raise SourceRefused(
             "files must be Parquet, CSV, JSON or Arrow, all of one kind", "named .parquet, .csv, .json or .arrow"

@@ -1,25 +1,32 @@
 """A folder beside the destination in which reports are written, and from which they are published by renaming.
 
     .NAME.ldpsql/state.json        what is being done, written before the first draw
+    .NAME.ldpsql/drawn-00000/      reports of a part of the source, scattered over buckets: not drawn again, never published
     .NAME.ldpsql/part-00000.tmp/   a part that is being written
-    .NAME.ldpsql/part-00000/       a part that is complete and on the disk; it is never drawn again
+    .NAME.ldpsql/part-00000/       a part that is complete and on the disk; it is not written again
     .NAME.ldpsql/whole/            all parts, about to be renamed to NAME
+    .NAME.ldpsql/replaced/         what was at NAME before
 
 A file gets its suffix only when all parts are complete: until then no pattern such as ``**/*.parquet`` finds anything here.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ldpsql.bulk.disk import delete, disk_refusals, foreign_files, locked_folder, synced
 from ldpsql.errors import DestinationExists, DestinationRefused, UnfinishedRun
+
+_STAGED = re.compile(r"state\.json|state\.tmp|whole|replaced|(part|drawn)-\d{5,}(\.tmp)?")
+_COMPLETE = re.compile(r"(part|drawn)-\d{5,}")
+_BEGIN_AGAIN = "begin again: --replace, in Python replace=True"
 
 
 class Staging:
@@ -27,8 +34,8 @@ class Staging:
 
     def __init__(self, destination: Path, suffix: str, handle: int) -> None:
         self.destination = destination
-        self._folder, self._suffix, self._handle = staging_folder(destination), suffix, handle
-        self._whole = self._folder / "whole"
+        self.folder, self._suffix, self._handle = staging_folder(destination), suffix, handle
+        self._whole = self.folder / "whole"
 
     @classmethod
     @contextmanager
@@ -42,13 +49,23 @@ class Staging:
             UnfinishedRun: where another process works in it.
 
         """
-        handle = _locked(staging_folder(destination))
+        handle = locked_folder(staging_folder(destination))
         staging = cls(destination, suffix, handle)
         try:
+            staging._refuse_foreign_files()
             yield staging
         finally:
             staging._leave()
             os.close(handle)
+
+    def _refuse_foreign_files(self) -> None:
+        with disk_refusals():
+            foreign = [inside for inside in self.folder.iterdir() if not _STAGED.fullmatch(inside.name)]
+        if foreign:
+            raise DestinationRefused(
+                f"the folder {self.folder.name} beside the destination holds what ldpsql did not write",
+                f"move it away: {len(foreign)} files or folders",
+            )
 
     def begin(self, task: Mapping[str, Any], *, replace: bool, resume: bool) -> str | None:
         """Return the release of the run that is resumed, None where there is none.
@@ -58,8 +75,10 @@ class Staging:
             UnfinishedRun: where there is an earlier run that cannot be resumed, or that nobody said what to do with.
 
         """
-        state = self._state()
-        if state is None or (replace and not resume):
+        if replace:
+            self._refuse_to_replace()
+        state = None if replace and not resume else self._state()
+        if state is None:
             self._clear()
             if self.destination.exists() and not replace:
                 raise DestinationExists(*exists(self.destination.name))
@@ -67,75 +86,111 @@ class Staging:
         if not resume:
             raise UnfinishedRun(
                 "an earlier run to this destination was not finished",
-                "go on with it: --resume, resume=True; or begin anew: --replace, replace=True",
+                "go on with it: --resume, resume=True; or begin again: --replace, replace=True",
             )
         if state["task"] != json.loads(json.dumps(task)):
-            raise UnfinishedRun(
-                "the unfinished run had other inputs, columns or mechanisms", "begin anew: --replace, in Python replace=True"
-            )
+            raise UnfinishedRun("the unfinished run had other inputs, columns, mechanisms or options", _BEGIN_AGAIN)
         if self.destination.exists() and not (state["replace"] or state.get("publishing")):
             raise DestinationExists(*exists(self.destination.name))
         return str(state["release"])
 
+    def _refuse_to_replace(self) -> None:
+        """See that a folder to be replaced holds only what a run wrote: all of it will be deleted."""
+        with disk_refusals():
+            foreign = foreign_files(self.destination)
+        if foreign:
+            raise DestinationRefused(
+                f"the folder to be replaced holds what ldpsql did not write, {foreign} files or folders",
+                "move them away, or choose another destination",
+            )
+
     def _state(self) -> dict[str, Any] | None:
-        file = self._folder / "state.json"
-        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+        """Return what was written down, None if nothing was.
+
+        Raises:
+            UnfinishedRun: if it cannot be read.
+
+        """
+        try:
+            state = json.loads((self.folder / "state.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError):
+            state = None
+        if not isinstance(state, dict) or not {"task", "release", "replace"} <= state.keys():
+            raise UnfinishedRun("the state of an unfinished run to this destination cannot be read", _BEGIN_AGAIN)
+        return state
 
     def _clear(self) -> None:
-        for inside in self._folder.iterdir():
-            shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
+        with disk_refusals():
+            for inside in self.folder.iterdir():
+                delete(inside)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write down what is done; it is on the disk when this returns."""
-        made = self._folder / "state.tmp"
-        made.write_text(json.dumps(state), encoding="utf-8")
-        synced(made)
-        made.rename(self._folder / "state.json")
-        synced(self._folder)
-        synced(self._folder.parent)
+        made = self.folder / "state.tmp"
+        with disk_refusals():
+            made.write_text(json.dumps(state), encoding="utf-8")
+            synced(made)
+            made.rename(self.folder / "state.json")
+            synced(self.folder)
+            synced(self.folder.parent)
 
-    def done(self, part: int) -> bool:
+    def done(self, part: int, kind: str = "part") -> bool:
         """Whether a part is complete."""
-        return self._part(part).exists()
+        return self._part(part, kind).exists()
 
     @contextmanager
-    def new_part(self, part: int) -> Iterator[Path]:
+    def new_part(self, part: int, kind: str = "part") -> Iterator[Path]:
         """Give a new folder to be filled; the part is complete when all its files are on the disk."""
-        made = self._part(part).with_suffix(".tmp")
-        shutil.rmtree(made, ignore_errors=True)  # of a run that was killed; nothing of it has left
-        made.mkdir()
+        made = self._part(part, kind).with_suffix(".tmp")
+        with disk_refusals():
+            shutil.rmtree(made, ignore_errors=True)  # of a run that was killed; nothing of it has left
+            made.mkdir()
         yield made
-        for file in [*made.rglob("*"), made]:
-            synced(file)
-        made.rename(self._part(part))
-        synced(self._folder)
+        with disk_refusals():
+            for file in [*made.rglob("*"), made]:
+                synced(file)
+            made.rename(self._part(part, kind))
+            synced(self.folder)
 
-    def _part(self, part: int) -> Path:
-        return self._folder / f"part-{part:05}"
+    def _part(self, part: int, kind: str) -> Path:
+        return self.folder / f"{kind}-{part:05}"
+
+    def files(self, kind: str) -> list[Path]:
+        """Return the files of all complete parts of a kind, in order."""
+        parts = [inside for inside in self.folder.glob(f"{kind}-*") if _COMPLETE.fullmatch(inside.name)]
+        parts.sort(key=lambda part: int(part.name.removeprefix(f"{kind}-")))
+        return [file for part in parts for file in sorted(part.rglob("*")) if file.is_file()]
 
     def publish(self, *, one_file: bool) -> None:
         """Put the complete parts where they belong; after a kill it goes on where it stopped."""
         state = self._state() or {}
         if not state.get("publishing"):
             self.write_state(state | {"publishing": True})
-        staged = next(self._part(0).iterdir(), None) if one_file else self._assembled()
-        if staged is None:  # it was renamed before the kill
-            return
-        if self.destination.exists() and not state["replace"]:
+        if state["replace"]:
+            self._refuse_to_replace()
+        with disk_refusals():
+            staged = next(self._part(0, "part").iterdir(), None) if one_file else self._assembled()
+            if staged is not None:  # else it was renamed before the kill
+                self._rename(staged, replace=state["replace"])
+
+    def _rename(self, staged: Path, *, replace: bool) -> None:
+        if self.destination.exists() and not replace:
             raise DestinationExists(*exists(self.destination.name))
         if self.destination.is_dir() or (self.destination.exists() and staged.is_dir()):  # a file gives way to a file only
-            self.destination.rename(self._folder / "replaced")
+            self.destination.rename(self.folder / "replaced")
         staged.replace(self.destination)
         synced(self.destination.parent)
 
     def _assembled(self) -> Path | None:
         """Move the files of all parts into one folder; None where that folder has been published."""
-        waiting = [file for part in sorted(self._folder.glob("part-?????")) for file in part.rglob("*") if file.is_file()]
+        waiting = self.files("part")
         if not waiting and not self._whole.exists():
             return None
         self._whole.mkdir(exist_ok=True)
         for file in waiting:
-            inside = file.relative_to(self._folder)
+            inside = file.relative_to(self.folder)
             target = self._whole.joinpath(*inside.parts[1:]).with_suffix(self._suffix)
             target.parent.mkdir(parents=True, exist_ok=True)
             file.rename(target)
@@ -144,40 +199,31 @@ class Staging:
         return self._whole
 
     def remove(self) -> None:
-        """Remove the folder and all that is in it."""
-        shutil.rmtree(self._folder)
-        synced(self._folder.parent)
+        """Remove all that a run wrote into the folder, and the folder unless something else is in it."""
+        with disk_refusals():
+            self._remove()
+
+    def _remove(self) -> None:
+        for inside in self.folder.iterdir():
+            if _STAGED.fullmatch(inside.name):
+                delete(inside)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+        synced(self.folder.parent)
 
     def _leave(self) -> None:
-        """Keep complete parts for a run that resumes, and nothing else."""
-        if self._folder.exists():
-            for made in self._folder.glob("part-*.tmp"):
-                shutil.rmtree(made)
-            if not any(self._folder.glob("part-*")):
-                self.remove()
+        """Keep complete parts for a run that resumes, and nothing else; what cannot be removed stays."""
+        with suppress(OSError):
+            for made in self.folder.glob("*.tmp"):
+                if _STAGED.fullmatch(made.name):
+                    delete(made)
+            if not any(_COMPLETE.fullmatch(inside.name) for inside in self.folder.iterdir()):
+                self._remove()
 
 
 def staging_folder(destination: Path) -> Path:
     """Return where the reports for a destination are written."""
     return destination.parent / f".{destination.name}.ldpsql"
-
-
-def _locked(folder: Path) -> int:
-    """Make a folder and lock it; the lock ends with the process."""
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        raise DestinationRefused("the destination cannot be written", "its folder must exist and be writable") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UnfinishedRun("another run is writing to this destination", "wait for its end") from None
-    if folder.exists() and os.fstat(handle).st_ino == folder.stat().st_ino:
-        return handle
-    os.close(handle)  # its last owner removed it just now
-    return _locked(folder)
 
 
 def exists(name: str) -> tuple[str, str]:
@@ -186,12 +232,3 @@ def exists(name: str) -> tuple[str, str]:
         f"there is something at the destination already: {name}",
         "choose another, or replace it: --replace, in Python replace=True",
     )
-
-
-def synced(path: Path) -> None:
-    """Wait until a file or a folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -88,3 +90,12 @@ def database_of(con: DuckDBPyConnection) -> str:
     with cursor_of(con) as cursor:
         rows = cursor.execute("SELECT path FROM duckdb_databases() WHERE database_name = current_database()").fetchall()
     return rows[0][0] or ""
+
+
+def scratch_folder(con: DuckDBPyConnection) -> Path | None:
+    """Return where rows may wait on the disk: DuckDB's folder for that, or that of the database; None for the system's own."""
+    with cursor_of(con) as cursor:
+        ((temporary,),) = cursor.execute("SELECT current_setting('temp_directory')").fetchall()
+    database = database_of(con)
+    folders = [Path(temporary or ""), Path(database).parent] if database else [Path(temporary or "")]
+    return next((folder for folder in folders if folder != Path() and folder.is_dir() and os.access(folder, os.W_OK)), None)

@@ -7,6 +7,7 @@ evaluated (`ldpsql.operators`). Only the structures named here are accepted from
 from ldpsql.channels.base import TOTAL, Channel, Codes, Drawn, SetChannel, TableChannel, Weights, Witness
 from ldpsql.channels.bits import IndependentBits, coarse_above
 from ldpsql.channels.convolution import Convolution
+from ldpsql.channels.copying import STRUCTURES, copied, structure
 from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, reduced
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
@@ -14,11 +15,6 @@ from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue, Sets
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
-
-STRUCTURES = (
-    *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
-    *(SignedBits, KeepOrWindow, KeyValue),
-)
 
 __all__ = [
     "MARGIN",
@@ -43,7 +39,9 @@ __all__ = [
     "Weights",
     "Witness",
     "coarse_above",
+    "copied",
     "floor_mixing",
     "from_doubles",
     "reduced",
+    "structure",
 ]

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldpsql.channels.base import TOTAL, Codes, Weights
+from ldpsql.channels.base import Codes, Weights
 from ldpsql.randomness import Words
 
+_ROWS = 256  # rows at a time, when they are recounted
 _BLOCK = 1 << 14  # draws at a time, so that what is computed on the way stays in the cache
 
 
@@ -88,14 +89,20 @@ class AliasTables:
         # Shifting the column out leaves the rest at the height of the threshold, above the bits of the alias.
         return np.where((word << np.uint64(self.bits)) < (entry & ~low), column, other)
 
-    def weights(self, outputs: int) -> list[list[int]]:
-        """Give back the weights that the tables were made from, recounted from the tables alone."""
-        capacity = TOTAL >> self.bits
-        recounted = []
-        for threshold, alias in zip(self.threshold.tolist(), self.alias.tolist(), strict=True):
-            row = [0] * (1 << self.bits)
-            for column, (own, other) in enumerate(zip(threshold, alias, strict=True)):
-                row[column] += own
-                row[other] += capacity - own
-            recounted.append(row[:outputs])
-        return recounted
+    def make(self, weights: Weights) -> bool:
+        """Tell whether the tables draw with these weights and no others, recounted from the tables alone."""
+        outputs, blocks = weights.shape[1], range(0, len(weights), _ROWS)
+        if type(self.packed) is not np.ndarray or self.packed.shape != (len(weights), 1 << self.bits):
+            return False
+        recounted = (self._recounted(slice(start, start + _ROWS)) for start in blocks)
+        return all(
+            np.array_equal(part[:, :outputs], weights[start : start + _ROWS]) and not part[:, outputs:].any()
+            for start, part in zip(blocks, recounted, strict=True)
+        )
+
+    def _recounted(self, rows: slice) -> Weights:
+        """Add up what the columns of some rows keep and what they give away."""
+        part = AliasTables(self.packed[rows], self.bits)
+        total, capacity = part.threshold, np.uint64(1 << (64 - self.bits))
+        np.add.at(total, (np.arange(len(total))[:, None], part.alias), capacity - total)
+        return total

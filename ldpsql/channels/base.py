@@ -49,6 +49,10 @@ class Channel(ABC):
     def draw(self, values: Codes, words: Words = random_words) -> Drawn:
         """Draw one report for each value, independently."""
 
+    def draws_its_weights(self) -> bool:
+        """Tell whether the tables that it is drawn from give back its weights; a channel without tables draws them directly."""
+        return True
+
     @property
     def estimated(self) -> Channel:
         """The channel that estimation inverts: this one, unless something else is drawn from the value first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -26,14 +27,19 @@ class Convolution(TableChannel):
 
     def __init__(self, noise: Weights, inputs: int, margin: int = 0) -> None:
         reach = inputs - 1 + margin
-        if noise.dtype != np.uint64 or noise.shape != (2 * reach + 1,) or inputs < 2 or margin < 0:
+        plain = type(noise) is np.ndarray  # a subclass could show other numbers later
+        if not plain or noise.dtype != np.uint64 or noise.shape != (2 * reach + 1,) or inputs < 2 or margin < 0:
             raise InvalidParameter("noise must be one weight for every shift of a row of at least two values")
         if sum(noise.tolist()) != TOTAL or (noise == 0).any():
             raise InvalidParameter("the weights of noise must be positive and sum to 2**64")
         self._noise = noise.copy()
         self._noise.flags.writeable = False
         self._inputs, self._margin, self._reach = inputs, margin, reach
-        self.tables = AliasTables.of(self._noise[None])
+
+    @cached_property
+    def tables(self) -> AliasTables:
+        """The table that noise is drawn from."""
+        return AliasTables.of(self._noise[None])
 
     @classmethod
     def geometric(cls, grown: Fraction, inputs: int, margin: int = 0) -> Convolution:
@@ -77,6 +83,11 @@ class Convolution(TableChannel):
     def inputs(self) -> int:
         """Number of values."""
         return self._inputs
+
+    @property
+    def margin(self) -> int:
+        """Number of reports beyond the values at each end."""
+        return self._margin
 
     @property
     def outputs(self) -> int:
@@ -136,6 +147,10 @@ class Convolution(TableChannel):
         if report == 0:
             return below[at]
         return above[at] if report == self.outputs - 1 else self._noise[at]
+
+    def draws_its_weights(self) -> bool:
+        """Tell whether the table, recounted, gives back the weights of the noise."""
+        return self.tables.make(self._noise[None])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw one noise for each value, one word each, and add it."""

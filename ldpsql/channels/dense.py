@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,18 @@ class DenseChannel(TableChannel):
     """
 
     def __init__(self, weights: Weights) -> None:
-        if weights.dtype != np.uint64 or weights.ndim != 2 or min(weights.shape) < 2:
+        plain = type(weights) is np.ndarray  # a subclass could show other numbers later
+        if not plain or weights.dtype != np.uint64 or weights.ndim != 2 or min(weights.shape) < 2:
             raise InvalidParameter("weights must be unsigned 64-bit whole numbers, at least two values by two reports")
         if not _rows_sum_to_total(weights):
             raise InvalidParameter("every row of weights must sum to 2**64")
         self._weights = weights.copy()
         self._weights.flags.writeable = False
-        self.tables = AliasTables.of(self._weights)
+
+    @cached_property
+    def tables(self) -> AliasTables:
+        """The tables that reports are drawn from."""
+        return AliasTables.of(self._weights)
 
     @property
     def inputs(self) -> int:
@@ -54,6 +60,10 @@ class DenseChannel(TableChannel):
             return None
         column = self._weights[:, found[1]]
         return Witness(found[0], int(column.argmax()), int(column.argmin()), found[1])
+
+    def draws_its_weights(self) -> bool:
+        """Tell whether the tables, recounted, give back the weights."""
+        return self.tables.make(self._weights)
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw one report for each value, one word each."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.galois import Field
 from ldpsql.channels.keep_or_spread import KeepOrSpread
+from ldpsql.errors import InvalidParameter
 from ldpsql.randomness import Words, random_words
 
 _BLOCK = 1 << 22  # cells of a support table at a time
@@ -37,10 +38,19 @@ def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
 
 @dataclass(frozen=True)
 class HashChannel(SetChannel):
-    """A report is a seed and y, the hash of the value under it through ``response``; the set is what hashes to y."""
+    """A report is a seed and y, the hash of the value under it through ``response``; the set is what hashes to y.
+
+    Raises:
+        InvalidParameter: unless there are at least two values, and the response is k-RR.
+
+    """
 
     size: int
     response: KeepOrSpread
+
+    def __post_init__(self) -> None:
+        if type(self.size) is not int or self.size < 2 or type(self.response) is not KeepOrSpread:
+            raise InvalidParameter("a hash needs at least two values and a keep-or-spread response")
 
     @property
     def inputs(self) -> int:
@@ -105,6 +115,7 @@ class OrthogonalHash(HashChannel):
     """
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         Field.of(self.response.size)
 
     @cached_property
@@ -181,8 +192,9 @@ class OrthogonalHash(HashChannel):
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which values hash to y under the function."""
         seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
-        values = np.arange(self.size)
-        return np.stack([self._hash(seeds, np.full(len(drawn), x)) == y for x in values], axis=1)
+        distinct, place = np.unique(seeds, return_inverse=True)
+        hashes = self._hash(np.repeat(distinct, self.size), np.tile(np.arange(self.size), len(distinct)))
+        return np.asarray(hashes.reshape(-1, self.size)[place.ravel()] == y[:, None])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw a function, then respond with the hash: two words each."""

@@ -79,6 +79,10 @@ class KeepOrWindow(Channel):
         x, y = self._highest
         return Witness(self.probability(x, y) / self.probability(self.bins, y), x, self.bins, y)
 
+    def draws_its_weights(self) -> bool:
+        """Tell whether the tables of the window, recounted, give back its weights."""
+        return self.window.draws_its_weights()
+
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Let a word say which symbol, or that the key is kept; another one draws from the window."""
         drawn = words(len(values)) // np.uint64(self.anything)

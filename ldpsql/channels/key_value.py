@@ -128,6 +128,10 @@ class KeyValue(Channel):
             return np.minimum(places * self.cells, self.cells - 1).astype(np.int64)
         return np.rint(places * self.steps).astype(np.int64)
 
+    def draws_its_weights(self) -> bool:
+        """Tell whether the tables of the response, recounted, give back its weights."""
+        return self.response.draws_its_weights()
+
     def draw(self, values: Sets, words: Words = random_words) -> Drawn:  # type: ignore[override]  # its values are sets
         """Draw which member, then its symbol or which dummy, then the response."""
         sizes = np.diff(values.ends)
@@ -147,5 +151,5 @@ class KeyValue(Channel):
         # The weight of +, floor(at 2^64 / steps), can be 2^64 itself: compare with one less, and give the lowest value none.
         at = at.astype(np.uint64)
         whole, rest = divmod(TOTAL, self.steps)
-        weight = at * np.uint64(whole) + at * np.uint64(rest) // np.uint64(self.steps)
+        weight = at * np.uint64(whole % TOTAL) + at * np.uint64(rest) // np.uint64(self.steps)
         return ~((at > 0) & (second <= weight - np.uint64(1))) & 1

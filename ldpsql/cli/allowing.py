@@ -12,20 +12,34 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from ldpsql import settings
-from ldpsql.errors import BadSettings, UnknownName
+from ldpsql.discovery import package_of, packages_of
+from ldpsql.errors import BadSettings, PluginError, UnknownName
+from ldpsql.settings import short_name
 
 
 def installed(name: str) -> EntryPoint:
-    """Return an installed plugin.
+    """Return an installed plugin, by its name or that of its package.
 
     Raises:
-        UnknownName: where none of this name is installed.
+        UnknownName: if none of this name is installed.
+        PluginError: if several packages have one.
 
     """
-    points = {point.name: point for point in entry_points(group="ldpsql")}
-    if name not in points:
-        raise UnknownName("installed plugin", name, points, "none is: ldpsql plugins install PACKAGE")
-    return points[name]
+    points, packages = entry_points(group="ldpsql"), packages_of(name)
+    if not packages:
+        raise UnknownName("installed plugin", name, points.names, "none is: ldpsql plugins install PACKAGE")
+    if len(packages) > 1:
+        raise PluginError(f"several packages have a plugin named '{name}'", f"name the package: {', '.join(packages)}")
+    return next(point for point in points if package_of(point) == packages[0])
+
+
+def allow(name: str, *, user: bool) -> list[Path]:
+    """Allow the package of an installed plugin, in the user's own file and unless ``user`` in the project's; return both.
+
+    The command is the user's consent. A project's file alone allows nothing: it may have come with a download.
+    """
+    package = short_name(package_of(installed(name)))
+    return [change(package, allowed=True, user=True), *([] if user else [change(package, allowed=True, user=False)])]
 
 
 def change(name: str, *, allowed: bool, user: bool) -> Path:
@@ -35,8 +49,8 @@ def change(name: str, *, allowed: bool, user: bool) -> Path:
     listed = told.setdefault("plugins", tomlkit.table()).setdefault("allow", tomlkit.array())
     if allowed and name not in listed:
         listed.append(name)
-    elif not allowed and name in listed:
-        listed.remove(name)
+    for item in [item for item in listed if not allowed and short_name(item) == short_name(name)]:
+        listed.remove(item)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tomlkit.dumps(told), encoding="utf-8")
     return path
@@ -49,16 +63,16 @@ def disallow(name: str, *, user: bool) -> Path:
         UnknownName: where the file does not allow it.
 
     """
-    listed = _allowed(user=user)
-    if name not in listed:
+    listed, package = _allowed(user=user), next(iter(packages_of(name)), name)
+    if not is_allowed(package, user=user):
         where = "is LDPSQL_PLUGINS, or with --user your own file, what allows it? see ldpsql plugins list"
         raise UnknownName("allowed plugin", name, listed, where)
-    return change(name, allowed=False, user=user)
+    return change(package, allowed=False, user=user)
 
 
 def is_allowed(name: str, *, user: bool) -> bool:
-    """Tell whether the file allows a plugin."""
-    return name in _allowed(user=user)
+    """Tell whether the file allows a package."""
+    return short_name(name) in map(short_name, _allowed(user=user))
 
 
 def warn_of_environment() -> None:

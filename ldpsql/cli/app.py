@@ -13,7 +13,8 @@ import typer
 # One module of this package each, in the order in which --help shows them: it holds a function of its own name, or, where a
 # command has commands of its own, an `app`. Modules import what they need inside their functions, so that --help is quick.
 COMMANDS = (
-    "demo", "doctor", "sql", "perturb", "estimate", "report", "plan", "privic", "audit", "budget", "export_sql", "plugins"
+    "demo", "doctor", "sql", "perturb", "estimate", "report", "plan", "privic", "audit", "lint", "budget", "export_sql",
+    "plugins",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ldpsql.discovery import packages_of
 from ldpsql.errors import LdpError, PluginError, UnknownName
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _usable(plugin: Plugin) -> Plugin:
 def _installed(target: str) -> list[str]:
     """Return what an installed plugin offers; it is loaded for this check whether it is allowed or not."""
     if "*" not in os.environ.get("LDPSQL_PLUGINS", ""):
-        os.environ["LDPSQL_PLUGINS"] = ",".join([*os.environ.get("LDPSQL_PLUGINS", "").split(","), target])
+        os.environ["LDPSQL_PLUGINS"] = ",".join([*os.environ.get("LDPSQL_PLUGINS", "").split(","), *packages_of(target)])
     from ldpsql.registry import registry
 
     found = next((p for p in registry().plugins if target in (p.name, p.package) and p.status != "not installed"), None)

@@ -11,8 +11,9 @@ import typer
 
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
-_PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydantic", "typer")
+_PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydantic", "sqlglot", "typer")
 _EXTRA = re.compile(r"([\w.-]+).*; extra == ['\"](\w+)['\"]")
+_LEAST = re.compile(r"([\w.-]+)[^;]*?>=\s*([\d.]+)")
 _FOR_DEVELOPERS = ("dev", "peers")
 
 
@@ -53,7 +54,26 @@ class _NotInstalled(Exception):
 
 
 def _packages() -> str:
+    """Return the versions of the packages.
+
+    Raises:
+        RuntimeError: if one is older than ldpsql needs.
+
+    """
+    least = {m[1]: m[2] for requirement in requires("ldpsql") or [] if (m := _LEAST.match(requirement))}
+    old = [
+        f"{name} {version(name)} is older than {least[name]}"
+        for name in _PACKAGES
+        if name in least and _older(name, least[name])
+    ]
+    if old:
+        raise RuntimeError(f"{', '.join(old)}: pip install --upgrade ldpsql")
     return ", ".join(f"{name} {version(name)}" for name in ("ldpsql", *_PACKAGES))
+
+
+def _older(name: str, least: str) -> bool:
+    there, needed = ([int(part) for part in re.findall(r"\d+", f"{text}.0.0")[:3]] for text in (version(name), least))
+    return there < needed
 
 
 def _extras() -> dict[str, list[str]]:

@@ -6,12 +6,25 @@ words of `ldpsql.wording`; of all others only the kind is said.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
 from ldpsql.wording import ours, speakable, withheld_message
+
+_MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
+_EXPLAINED = {  # words of DuckDB that say nothing of what to do, and no value
+    "unordered_map::at": (
+        "DuckDB cannot run this statement",
+        "DuckDB 2.0 fails where a function that draws stands in LATERAL beside a column from outside: draw in the SELECT list",
+    ),
+    'The "structure" argument in function "from_json" must be a constant expression': (
+        "a mechanism is given as text by a column or a subquery",
+        "make it there with its constructor, such as ldp.krr(1, ['a', 'b']), or write the text into the call",
+    ),
+}
 
 
 class Failure(NamedTuple):
@@ -51,11 +64,24 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     if quoted := ours(error):
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
         return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
+    if explained := next((words for text, words in _EXPLAINED.items() if text in str(error)), None):
+        return Failure("LDP903", *explained, 1)
     message = speakable(error, typed)
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
-    hint = "DuckDB's own words about the statement; ldpsql doctor tells whether a plugin is missing"
+    hint = _about_a_plugin(str(error)) or "DuckDB's own words about the statement"
     return Failure("LDP903", message, hint, 1)
+
+
+def _about_a_plugin(message: str) -> str:
+    """Return what to do if the function that does not exist is one of a plugin that is not used; else nothing."""
+    from ldpsql.registry import registry  # only after a failure
+
+    missing = _MISSING.search(message)
+    unused = [
+        plugin for plugin in registry().plugins if missing and plugin.status != "ok" and plugin.name == missing[1].lower()
+    ]
+    return f"the plugin '{unused[0].name}' is {unused[0].status}: {unused[0].reason}" if unused else ""
 
 
 def _tree(cls: type[LdpError]) -> list[type[LdpError]]:

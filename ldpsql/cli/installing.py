@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ldpsql.cli.allowing import installed
+from ldpsql.discovery import package_of, packages_of
 from ldpsql.errors import PluginError
 
 
@@ -34,16 +35,17 @@ def install(package: str) -> list[str]:
     return names
 
 
-def uninstall(name: str) -> None:
-    """Remove the package that an installed plugin came with."""
-    point = installed(name)
-    _run("uninstall", point.dist.name if point.dist else name)
+def uninstall(name: str) -> str:
+    """Remove the package that an installed plugin came with, and return its name."""
+    package = package_of(installed(name))
+    _run("uninstall", package)
+    return package
 
 
 def check_in_a_new_process(name: str) -> None:
     """Run ``ldpsql plugins check`` where the new package can be imported."""
     command = [sys.executable, "-m", "ldpsql", "plugins", "check", name]
-    if subprocess.run(command, env={**os.environ, "LDPSQL_PLUGINS": name}, check=False).returncode:  # noqa: S603
+    if subprocess.run(command, env={**os.environ, "LDPSQL_PLUGINS": ",".join(packages_of(name))}, check=False).returncode:  # noqa: S603
         raise PluginError(f"'{name}' is installed, but does not conform", f"remove it: ldpsql plugins uninstall {name}")
 
 

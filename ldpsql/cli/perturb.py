@@ -33,6 +33,9 @@ def perturb(
     replace: Annotated[bool, typer.Option("--replace", help="Put the reports in the place of what is there.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was killed.")] = False,
     database: Annotated[str, typer.Option("--database", "-d", help="A DuckDB file with the tables.")] = ":memory:",
+    order: Annotated[
+        str, typer.Option(help="random: all rows shuffled. keep: as in the source, which may give values away.")
+    ] = "random",
     ledger: LedgerOption = None,
     dataset: DatasetOption = None,
     part: PartOption = "",
@@ -55,7 +58,7 @@ def perturb(
     if table and database == ":memory:":
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
     columns, charge = dict(zip(column, mechanism, strict=True)), charge_of(ledger, dataset, part, user)
-    options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "charge": charge}
+    options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "order": order, "charge": charge}
     with _telling(Path(destination)), duckdb.connect(existing(database)) as con, _bar() as progress:
         if table:
             run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)

@@ -103,11 +103,10 @@ def check(
 
 @app.command(epilog="Example: ldpsql plugins enable coin")
 def enable(name: Annotated[str, typer.Argument(help="An installed plugin.")], user: UserOption = False) -> None:
-    """Allow an installed plugin to be loaded."""
+    """Allow an installed plugin to be loaded: in your own file and, without --user, in the project's too."""
     from ldpsql.cli import allowing
 
-    allowing.installed(name)
-    typer.echo(f"'{name}' is allowed in {allowing.change(name, allowed=True, user=user)}", err=True)
+    typer.echo(f"'{name}' is allowed in {' and '.join(map(str, allowing.allow(name, user=user)))}", err=True)
     allowing.warn_of_environment()
 
 
@@ -152,8 +151,8 @@ def uninstall(name: Annotated[str, typer.Argument(help="An installed plugin.")])
     """Remove the package of a plugin, and allow it no longer."""
     from ldpsql.cli import allowing, installing
 
-    installing.uninstall(name)
+    package = installing.uninstall(name)
     typer.echo(f"'{name}' is removed", err=True)
     for user in (False, True):
-        if allowing.is_allowed(name, user=user):
-            allowing.change(name, allowed=False, user=user)
+        if allowing.is_allowed(package, user=user):
+            allowing.change(package, allowed=False, user=user)

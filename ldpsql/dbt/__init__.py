@@ -21,6 +21,8 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.dbt.models import perturbing, refuse_redrawn, refuse_uncharged
 from ldpsql.dbt.releases import Releases, relation_of
+from ldpsql.dbt.statements import Statements
+from ldpsql.drawing import Drawing, Draws
 from ldpsql.duck import attach
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
 from ldpsql.ledger.configured import configured_key, configured_ledger
@@ -31,13 +33,15 @@ _MATERIALISES = ("run", "build", "retry")
 
 
 class Plugin(BasePlugin):
-    """Attach ldpsql to dbt's connections, refuse models that perturb at every read, and charge the others to the ledger."""
+    """Attach ldpsql to dbt's connections, refuse what would draw again, and charge the other models that perturb."""
 
     def initialize(self, plugin_config: dict[str, Any]) -> None:
         """Read the options."""
         own = {key: value for key, value in plugin_config.items() if key not in (self.creds.settings or {})}
         self._releases: Releases | None = None
         self._guard: Guard | None = None
+        self._drawing, self._statements = Drawing(), Statements()
+        self._read: tuple[Any, dict[str, Draws]] | None = None
         with _shown():
             if unknown := own.keys() - set(_OPTIONS):
                 raise UnknownName("option of ldpsql.dbt", min(unknown), _OPTIONS)
@@ -55,25 +59,37 @@ class Plugin(BasePlugin):
         self._releases = Releases(self._ledger, self._mechanisms) if self._ledger else None
 
     def configure_cursor(self, cursor: DuckDBPyConnection) -> None:
-        """Refuse the project where one of its models would draw anew; charge the model that this cursor is for."""
+        """Refuse the project if a part of it would draw again; charge the model that this cursor is for."""
         adapter = get_adapter_by_type("duckdb")
         manifest = adapter.get_macro_resolver()
         if manifest is None:
             return
-        models = perturbing(manifest)
         with _shown():
-            refuse_redrawn(models)
+            drawn = self._drawn(manifest, cursor)
+            refuse_redrawn((manifest.nodes[name] for name in drawn), self._drawing)
             if self._releases is None or self._guard is None:
                 return
+            models = [manifest.nodes[name] for name, draws in drawn.items() if draws is Draws.REPORTS]
+            models = [model for model in models if model.resource_type == "model"]
             refuse_uncharged(models)
             connection = adapter.connections.get_if_exists()
             model = next((model for model in models if connection is not None and model.unique_id == connection.name), None)
             if model is not None and adapter.config.args.which in _MATERIALISES:
                 self._releases.begin(model, relation_of(model, manifest), get_invocation_id(), cursor, self._guard)
 
+    def _drawn(self, manifest: Any, cursor: DuckDBPyConnection) -> dict[str, Draws]:
+        """Return what the nodes of a manifest draw, by their ids; each manifest is read once."""
+        if self._read is None or self._read[0] is not manifest:
+            self._drawing.read(cursor)  # the databases of the profile are attached by now
+            self._read = manifest, perturbing(manifest, self._drawing)
+        return self._read[1]
+
     def _heard(self, event: Any) -> None:
-        """End the release of a model that dbt says is finished."""
-        if event.info.name == "NodeFinished" and self._releases is not None and self._guard is not None:
+        """Read each statement before dbt runs it; end the release of a model that dbt says is finished."""
+        if event.info.name == "SQLQuery":
+            with _shown():
+                self._statements.check(event.data.sql, event.data.conn_name, self._drawing)
+        elif event.info.name == "NodeFinished" and self._releases is not None and self._guard is not None:
             finished = event.data
             succeeded = finished.run_result.status == "success"
             self._releases.finish(finished.node_info.unique_id, self._guard, succeeded=succeeded)

@@ -1,51 +1,59 @@
-"""The models of a dbt project: which of them perturb, and whether they are stored."""
+"""What in a dbt project perturbs, and whether its reports are drawn once and kept."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ldpsql.dbt.reading import draws_of, macros_in
+from ldpsql.drawing import Drawing, Draws
 from ldpsql.errors import NotReleased, Redrawn
 
-STORED = ("table", "incremental", "external")  # what is drawn once and kept
-_DRAWS = re.compile(r'\bperturb(?!_once\b)\w*"?\s*\(', re.IGNORECASE)  # a report of perturb_once stays the same
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTALL)
+_NOT_STORED = ("view", "ephemeral")
+_NEVER_RUN = ("analysis",)
+_KEEP = "materialize them as incremental, with unique_key and full_refresh=false"
+_KEEP_OR_SAY_SO = f"{_KEEP}, or say that they shall: meta={{'ldp': {{'redraw': true}}}}"
 
 
-def perturbing(manifest: Any) -> list[Any]:
-    """Return the models of dbt's manifest that perturb, by themselves or through a macro."""
-    return [
-        node for node in manifest.nodes.values() if node.resource_type == "model" and _perturbs(node, manifest.macros, set())
-    ]
+def perturbing(manifest: Any, drawing: Drawing) -> dict[str, Draws]:
+    """Return the nodes of dbt's manifest that perturb, by themselves, in a hook or through macros, by their ids.
 
-
-def _perturbs(node: Any, macros: Mapping[str, Any], seen: set[str]) -> bool:
-    """Tell whether a model, or a macro that it calls however indirectly, perturbs."""
-    text: str = getattr(node, "macro_sql", "") or getattr(node, "raw_code", "")
-    if _DRAWS.search(_COMMENT.sub(" ", text)):
-        return True
-    called = [name for name in node.depends_on.macros if name not in seen and name in macros]
-    seen.update(called)
-    return any(_perturbs(macros[name], macros, seen) for name in called)
-
-
-def refuse_redrawn(models: list[Any]) -> None:
-    """Refuse models that perturb and are not stored: a view or an ephemeral model would draw anew at every read.
-
-    Raises:
-        Redrawn: naming the models.
+    Args:
+        manifest: dbt's manifest; one that holds macros only has no nodes.
+        drawing: the functions of the connection that draw; those that the project makes are added.
 
     """
-    redrawn = [f"{model.name} ({model.config.materialized})" for model in models if model.config.materialized not in STORED]
+    nodes = getattr(manifest, "nodes", {})
+    drawing.define((node.name, _text(node)) for node in getattr(manifest, "functions", {}).values())
+    hooks = [hook for node in nodes.values() for hook in _hooks(node)]
+    for text in [*map(_text, manifest.macros.values()), *map(_text, nodes.values()), *hooks]:
+        drawing.define_all(macros_in(text))
+    drawn = {
+        name: _draws(node, manifest.macros, drawing) for name, node in nodes.items() if node.resource_type not in _NEVER_RUN
+    }
+    return {name: draws for name, draws in drawn.items() if draws is not Draws.NOTHING}
+
+
+def refuse_redrawn(nodes: Iterable[Any], drawing: Drawing) -> None:
+    """Refuse nodes that perturb and do not keep what they drew.
+
+    Args:
+        nodes: nodes of dbt's manifest that perturb.
+        drawing: the functions that draw, to tell the hooks that do.
+
+    Raises:
+        Redrawn: naming the nodes.
+
+    """
+    redrawn = [(node.name, why) for node in nodes if (why := _why_redrawn(node, drawing))]
+    unstored = [(name, why) for name, why in redrawn if why in _NOT_STORED]
+    if unstored:
+        raise Redrawn(f"these models perturb, but are not stored: {_list(unstored)}", _KEEP)
     if redrawn:
-        raise Redrawn(
-            f"these models perturb, but are not stored: {', '.join(sorted(redrawn))}",
-            "every read would draw anew and cost privacy: materialize them as incremental or table",
-        )
+        raise Redrawn(f"these perturb again whenever dbt runs them: {_list(redrawn)}", _KEEP_OR_SAY_SO)
 
 
-def refuse_uncharged(models: list[Any]) -> None:
+def refuse_uncharged(models: Iterable[Any]) -> None:
     """Refuse models that perturb and do not say what to charge to the ledger.
 
     Raises:
@@ -62,11 +70,70 @@ def refuse_uncharged(models: list[Any]) -> None:
 
 def told(model: Any) -> Any:
     """Return what a model says below ``meta.ldp``."""
-    return (model.config.meta or {}).get("ldp")
+    return (getattr(model.config, "meta", None) or {}).get("ldp")
 
 
 def _complete(release: Any) -> bool:
-    if not isinstance(release, dict) or release.keys() - {"dataset", "columns"}:
+    if not isinstance(release, dict) or release.keys() - {"dataset", "columns", "redraw"}:
         return False
     columns = release.get("columns")
     return isinstance(release.get("dataset"), str) and isinstance(columns, dict) and bool(columns)
+
+
+def redraws_on_purpose(node: Any) -> bool:
+    """Return whether a node says that it draws again: ``meta={'ldp': {'redraw': true}}``."""
+    release = told(node)
+    return isinstance(release, dict) and release.get("redraw") is True
+
+
+def _why_redrawn(node: Any, drawing: Drawing) -> str:
+    """Return what makes dbt draw the reports of a node again, or nothing."""
+    materialized = str(node.config.materialized)
+    if node.resource_type == "model" and materialized in _NOT_STORED:
+        return materialized
+    if redraws_on_purpose(node):
+        return ""
+    if any(draws_of(hook, drawing) for hook in _hooks(node)):
+        return "in a hook"
+    if node.resource_type != "model":
+        return str(node.resource_type)
+    return _why_repeated(node.config) if materialized == "incremental" else materialized
+
+
+def _why_repeated(config: Any) -> str:
+    """Return what makes dbt draw rows of an incremental model again, or nothing."""
+    if config.incremental_strategy == "microbatch":
+        return "incremental by microbatch"
+    if not config.unique_key:
+        return "incremental without unique_key"
+    return "" if config.full_refresh is False else "incremental without full_refresh=false"
+
+
+def _list(redrawn: list[tuple[str, str]]) -> str:
+    return ", ".join(sorted(f"{name} ({why})" for name, why in redrawn))
+
+
+def _draws(node: Any, macros: Mapping[str, Any], drawing: Drawing) -> Draws:
+    """Return what a node draws: its text, its hooks and the macros that it calls, at whatever distance."""
+    called = _called(node, macros, {})
+    texts = [*_hooks(node), *(_text(macro) for macro in called.values())]
+    python = getattr(node, "language", "sql") == "python"
+    return max([draws_of(_text(node), drawing, python=python), *(draws_of(text, drawing) for text in texts)])
+
+
+def _called(node: Any, macros: Mapping[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
+    """Return the macros of dbt that a node calls, directly and through others."""
+    for name in node.depends_on.macros:
+        if name not in seen and name in macros:
+            seen[name] = macros[name]
+            _called(macros[name], macros, seen)
+    return seen
+
+
+def _text(node: Any) -> str:
+    return getattr(node, "macro_sql", "") or getattr(node, "raw_code", "")
+
+
+def _hooks(node: Any) -> list[str]:
+    config = node.config
+    return [hook.sql for hook in [*getattr(config, "pre_hook", ()), *getattr(config, "post_hook", ())]]

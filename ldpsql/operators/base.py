@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import Channel, TableChannel
+from ldpsql.deadline import check
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.score_intervals import score_ends, wilson
@@ -172,6 +173,7 @@ class Operator(ABC):
         gradient = self.adjoint(shares / np.maximum(expected, 1e-300))
         parts = []
         for i, p in enumerate(expected):
+            check()
             weight, size = p if self.complete else shares[i], float(n[i])
             inverse, unknown = tangent_inverse(self.information(theta[i], shares[i]))
             centre = theta[i] + inverse @ (gradient[i] - 1.0)
@@ -204,6 +206,7 @@ class Operator(ABC):
         each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
         centre, variance = np.empty((2, len(theta), c.shape[-1]))
         for i in range(len(theta)):
+            check()
             moved, unknown = tangent_solve(self.information(theta[i], shares[i]), each[i])
             centre[i] = theta[i] @ each[i] + gradient[i] @ moved
             variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved)) / n[i]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Drawn, OrthogonalHash, SetChannel
 from ldpsql.channels.hashed import mixed
+from ldpsql.deadline import check
 from ldpsql.fit import known_law, within
 from ldpsql.operators.base import Ends, Floats, Operator, operator
 
@@ -34,6 +35,7 @@ def packed(channel: SetChannel, drawn: Drawn) -> Octets:
     out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
     step = max(1, _CACHED // channel.inputs)
     for start in range(0, len(drawn), step):
+        check()
         part = slice(start, start + step)
         out[:, part] = np.packbits(channel.supports(drawn[part]), axis=1, bitorder="little").T
     return out
@@ -145,6 +147,7 @@ class SupportOperator(Operator):
         """Return the weight, given by its roots, of the reports that support each pair of values."""
         total: Floats = np.zeros(())
         for part, members in self._unpacked(among, chosen):
+            check()
             rows = members * roots[part]
             total = total + rows @ rows.T  # the product of a matrix with itself: BLAS computes half of it
         return total

@@ -23,7 +23,8 @@ from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOr
 from ldpsql.pairs.families import KeyValueMechanism
 from ldpsql.pairs.shown import Shown, channel_of, shown
 from ldpsql.pairs.sizes import lost_if_geometric
-from ldpsql.score_intervals import deviations
+from ldpsql.score_intervals import cut, deviations
+from ldpsql.uncertainty import error_text
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 MOST_LOST = 0.5
@@ -50,14 +51,15 @@ class KeyValueEstimates:
         n = self.symbols.likelihood.n[:, None]
         padding, middle = self.mechanism.padding, (self.mechanism.low + self.mechanism.high) / 2
         half = (self.mechanism.high - self.mechanism.low) / 2
-        low, high = (np.clip(padding * end, 0.0, 1.0) for end in self.shown.drawn_interval(n, z))
-        frequency = padding * self.drawn
+        frequency, frequency_error = padding * self.drawn, padding * self.shown.drawn_error(n, self.drawn)
+        least, most = self.shown.drawn_interval(n, z)
+        low, high = cut(padding * least, padding * most, z * frequency_error)
         mean_low, mean_high = self.shown.mean_interval(n, z)
-        shares = [frequency, padding * self.shown.drawn_error(n, self.drawn)]
-        shares += [np.minimum(low, frequency), np.maximum(high, frequency)]
+        off = self.mechanism.rounding()
+        shares = [frequency, frequency_error, np.minimum(low, frequency), np.maximum(high, frequency)]
         error = self.shown.mean_error(n, self.drawn, self.means)
-        ends = np.minimum(mean_low, self.means), np.maximum(mean_high, self.means)
-        values = [middle + half * self.means, half * error, *(middle + half * end for end in ends)]
+        ends = np.minimum(mean_low, self.means) - off, np.maximum(mean_high, self.means) + off
+        values = [middle + half * self.means, half * error, *(middle + half * np.clip(end, -1.0, 1.0) for end in ends)]
         return np.stack([*shares, *values], axis=-1)[:, : len(self.mechanism.keys)]
 
     def __getitem__(self, group: int) -> KeyValueEstimate:
@@ -136,7 +138,7 @@ class KeyValueEstimate:
         head = f"{self.of.symbols.estimator.name} of {int(self.of.symbols.likelihood.n[self.group])} key-value reports"
         numbers = self.of.rows()[self.group]
         lines = [
-            f"  {key:<16} {row[0]:8.4f} +- {row[1]:.4f}   mean {row[4]:.4g} +- {row[5]:.2g}"
+            f"  {key:<16} {row[0]:8.4f} +- {row[1]:.4f}   mean {row[4]:.4g} +- {error_text(row[5], '.2g')}"
             for key, row in zip(self.of.mechanism.keys.texts, numbers, strict=True)
         ]
         return "\n".join([head, *lines])

@@ -72,6 +72,10 @@ class KeyValueMechanism(Mechanism):
         """Return for every symbol shown with a kept key the number whose expectation is the value, on [-1, 1]."""
         return np.array([1.0, -1.0])
 
+    def rounding(self) -> float:
+        """Return how far a value may lie from the one that it counts as, on [-1, 1]."""
+        return 0.0
+
     def symbol_keys(self, cells: int) -> int:
         """Return the number of keys and dummies.
 
@@ -102,3 +106,7 @@ class SignMechanism(KeyValueMechanism):
     def channel(self) -> KeyValue:
         """Return padding, sampling, rounding and response as one channel."""
         return KeyValue(len(self.keys), self.padding, self.response(), self.steps)
+
+    def rounding(self) -> float:
+        """Return half a step."""
+        return 1.0 / self.steps

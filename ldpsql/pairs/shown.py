@@ -13,7 +13,7 @@ from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.operators import Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.pairs.families import KeyValueMechanism
-from ldpsql.score_intervals import wilson
+from ldpsql.score_intervals import cut, wilson
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Shown:
         root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
         scale = np.where(bounded, a, 1.0)
         low, high = np.where(bounded, (b - root) / scale, -1.0), np.where(bounded, (b + root) / scale, 1.0)
-        return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+        return cut(low, high, (high - low) / 2, -1.0, 1.0)
 
 
 def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:

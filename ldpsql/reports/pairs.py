@@ -38,6 +38,10 @@ class PairReports(NumberedReports):
         """Return draws of the channel as positions among the reports that differ: those of all dummies are the last one."""
         return np.minimum(drawn, np.int32(len(self.keys) * self.cells))
 
+    def distinct(self) -> pa.Array:
+        """Return the reports that differ, in the order of those positions."""
+        return self.to_arrow(np.arange(len(self.keys) * self.cells + 1, dtype=np.int32))
+
     def parts(self, drawn: Drawn) -> tuple[pa.Array, pa.Array]:
         """Return the positions of the keys, and what is told, NULL for dummies."""
         key, cell = np.divmod(drawn.astype(np.int32), np.int32(self.cells))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from ldpsql.deadline import soonest
 from ldpsql.errors import Interrupted
 from ldpsql.estimator import Status
 
@@ -13,7 +14,7 @@ class Limits:
 
     Args:
         steps: the most for one group.
-        seconds: the most for all groups together; None for no limit.
+        seconds: the most for all groups together; None for no limit but that of `ldpsql.deadline`.
 
     """
 
@@ -21,7 +22,7 @@ class Limits:
 
     def __init__(self, steps: int = 10_000, seconds: float | None = None) -> None:
         self._most, self.steps, self._interrupts_before = steps, 0, Limits._interrupts
-        self._end = None if seconds is None else monotonic() + seconds
+        self._end = soonest(seconds)
 
     @classmethod
     def interrupt(cls) -> None:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.errors import OutOfTime
 from ldpsql.estimator import Fit, Status
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats
@@ -113,13 +114,13 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
     target = float(_targets(likelihood, tolerance)[0])
     best = _begun(likelihood, start[0])
     if (size := likelihood.operator.inputs) > MAX_VALUES:
-        best = thinned(best)
+        best = thinned(best, limits)
     best = _run(NewtonStep(), best, target, limits)
     if best.gap > tolerance and not limits.late and size * likelihood.operator.outputs <= MAX_TABLE:
         best = nearer(best, from_inside(best, np.arange(size), target))
     if best.gap > tolerance:
         best = _run(squarem_step, best, target, limits)
-    if best.gap <= tolerance and not likelihood.operator.injective:
+    if best.gap <= tolerance and not likelihood.operator.injective and not limits.late:
         best = centred(best, target)
     return best.theta[None], limits.steps
 
@@ -139,7 +140,10 @@ def _run(step: Step, point: Point, target: float, limits: Limits) -> Point:
     """Repeat a step until the gap is small enough; return the point with the smallest gap."""
     best, stalled = point, 0
     while best.gap > target and stalled < STALLED_STEPS and limits.take():
-        moved = step(point, stalled)
+        try:
+            moved = step(point, stalled)
+        except OutOfTime:
+            break
         # The gap may grow on the way (a value that is just coming in); the objective may not.
         stalled = 0 if moved.gap < best.gap or moved.phi < point.phi - ROUNDING else stalled + 1
         point, best = moved, nearer(best, moved)

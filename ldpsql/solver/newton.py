@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels.hashed import mixed
 from ldpsql.operators import Floats
+from ldpsql.solver.limits import Limits
 from ldpsql.solver.objective import Point
 from ldpsql.solver.quadratic import nonnegative_quadratic
 
@@ -76,7 +77,7 @@ def _backtracked(point: Point, move: Floats) -> Point:
     return point.em()
 
 
-def thinned(point: Point) -> Point:
+def thinned(point: Point, limits: Limits) -> Point:
     """Start with some of very many values, chosen without a pattern; the others come in where they are wanted."""
     size = len(point.theta)
     chosen = np.argsort(mixed(np.arange(size, dtype=np.uint64)))[:FIRST_VALUES]
@@ -84,7 +85,7 @@ def thinned(point: Point) -> Point:
     theta[chosen] = point.theta[chosen]
     point = point.at(theta)
     for _ in range(EM_STEPS):  # a share that is far too small grows by g in a step of IBU, only twofold in one of Newton's
-        if point.gap < NEAR:
+        if point.gap < NEAR or limits.late:
             break
         point = point.em()
     return point

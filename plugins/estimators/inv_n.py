@@ -6,10 +6,13 @@ Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy
 import numpy as np
 
 from ldpsql import Estimator, Fit, Likelihood, hookimpl
+from ldpsql.estimator import simplex_projection
 
 
 class InvN(Estimator):
     """Matrix inversion, then negative shares are set to zero and the rest is scaled to sum to one.
+
+    Where no share is positive, as in groups of one or two reports that are sets, the nearest distribution takes their place.
 
     >>> from ldpsql.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
@@ -21,8 +24,9 @@ class InvN(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Invert, clip and normalise every group."""
-        clipped = np.maximum(likelihood.operator.invert(likelihood.shares), 0.0)
-        return Fit.inversion(clipped / clipped.sum(axis=-1, keepdims=True))
+        v = likelihood.operator.invert(likelihood.shares)
+        positive = np.where(v.max(axis=-1, keepdims=True) > 0, np.maximum(v, 0.0), simplex_projection(v))
+        return Fit.inversion(positive / positive.sum(axis=-1, keepdims=True))
 
 
 @hookimpl

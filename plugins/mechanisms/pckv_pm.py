@@ -57,6 +57,10 @@ class PckvPm(KeyValueMechanism):
         reach = (root + 1) / (root - 1)
         return np.asarray(((2 * np.arange(self.bins) + 1) / self.bins - 1) * reach * 2 / (reach + 1))
 
+    def rounding(self) -> float:
+        """Return half a bin."""
+        return 1.0 / self.bins
+
 
 @hookimpl
 def ldpsql_mechanisms() -> list[type[Mechanism]]:

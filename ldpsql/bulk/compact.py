@@ -1,0 +1,116 @@
+"""Reports while they are shuffled: positions in the alphabet, of one, two or four bytes, instead of values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldpsql.bulk.batches import Plan
+from ldpsql.columns import family, plain
+from ldpsql.domain import Domain
+from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.reports import WordReports, type_of
+from ldpsql.sql import guarded
+
+_FEW = 4096  # values of a dictionary that is read with every batch
+
+
+class CompactPlan(Plan):
+    """A plan whose batches hold positions until `shown` makes reports of them, and kept columns without dictionaries.
+
+    Dictionaries of batches may differ, but a file of Arrow batches has one.
+    """
+
+    @classmethod
+    def like(cls, plan: Plan) -> CompactPlan:
+        """Return the same mechanisms and kept columns."""
+        return cls(plan.mechanisms, plan.keep)
+
+    def schema(self, given: pa.Schema) -> pa.Schema:
+        """Return the schema of the compact batches."""
+        return pa.schema([self._field(field) for field in super().schema(given)])
+
+    def _field(self, field: pa.Field) -> pa.Field:
+        mechanism = self.mechanisms.get(field.name)
+        if mechanism is not None:
+            return pa.field(field.name, _compact(mechanism))
+        return field.with_type(_stored(field.type))
+
+    def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Draw the reports of one batch, as positions."""
+        return pa.RecordBatch.from_arrays([self._drawn(field, batch.column(field.name)) for field in schema], schema=schema)
+
+    def _drawn(self, field: pa.Field, column: pa.Array) -> pa.Array:
+        mechanism = self.mechanisms.get(field.name)
+        if mechanism is not None:
+            return _positions(mechanism, column)
+        return column if column.type == field.type else _decoded(column).cast(field.type)
+
+    def shown_schema(self, schema: pa.Schema, *, encoded: bool) -> pa.Schema:
+        """Return the schema of the reports that compact batches of a schema stand for.
+
+        Args:
+            schema: of the compact batches.
+            encoded: leave few values, such as names, as a dictionary and positions in it, which DuckDB writes sooner.
+
+        """
+        return pa.schema([self._shown_field(field, encoded=encoded) for field in schema], self.fingerprints)
+
+    def _shown_field(self, field: pa.Field, *, encoded: bool) -> pa.Field:
+        if field.name not in self.mechanisms:
+            return field
+        reports = self.mechanisms[field.name].reports
+        kind = type_of(reports)
+        few = isinstance(reports, Domain) and len(reports) <= _FEW and family(kind) in ("text", "number")
+        return field.with_type(pa.dictionary(field.type, kind) if encoded and few else kind)
+
+    def shown(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the reports that a compact batch stands for."""
+        arrays = [self._shown(field, batch.column(field.name)) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _shown(self, field: pa.Field, column: pa.Array) -> pa.Array:
+        mechanism = self.mechanisms.get(field.name)
+        if mechanism is None or isinstance(mechanism.reports, WordReports):
+            return column
+        if not isinstance(mechanism.reports, Domain):
+            return mechanism.shown(column.to_numpy().astype(np.int32))
+        if pa.types.is_dictionary(field.type):
+            return pa.DictionaryArray.from_arrays(column, mechanism.reports.values, safe=False)
+        return pc.take(mechanism.reports.values, column, boundscheck=False)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """Return a type of the same values that a file holds and that rows can be taken from: no dictionaries, no views."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _stored(kind.value_type)
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        field = kind.value_field.with_type(_stored(kind.value_type))
+        return pa.list_(field) if pa.types.is_list(kind) else pa.large_list(field)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_stored(field.type)) for field in kind])
+    return kind
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    column = plain(column)
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _compact(mechanism: CertifiedMechanism) -> pa.DataType:
+    """Return the type of compact reports: the smallest that holds all positions, where reports are numbered."""
+    if isinstance(mechanism.reports, WordReports):
+        return mechanism.reports.type
+    size = len(mechanism.reports)
+    return pa.uint8() if size <= 1 << 8 else pa.uint16() if size <= 1 << 16 else pa.int32()
+
+
+@guarded
+def _positions(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
+    drawn, kind = mechanism.draw(column), _compact(mechanism)
+    if isinstance(mechanism.reports, WordReports):
+        return mechanism.reports.to_arrow(drawn)
+    return pa.array(drawn.astype(kind.to_pandas_dtype()))

@@ -1,0 +1,94 @@
+"""Folders on the disk: locked, synchronised, and deleted only as far as a run wrote them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ldpsql.errors import DestinationRefused, LdpError, UnfinishedRun
+
+_PUBLISHED = re.compile(r"([^/]+=[^/]*/)*part-\d{5,}(_\d+)?(\.tmp|\.parquet)?")  # what a run writes into a folder
+
+
+@contextmanager
+def disk_refusals() -> Iterator[None]:
+    """Raise DestinationRefused if the file system fails, within a ``with`` block: its own words may hold names of folders."""
+    try:
+        yield
+    except OSError:
+        raise DestinationRefused(
+            "the disk refused to write, to synchronise or to rename",
+            "see to the disk; --resume, resume=True goes on with a run",
+        ) from None
+
+
+def locked_folder(folder: Path) -> int:
+    """Make a folder and lock it; the lock ends with the process.
+
+    Raises:
+        DestinationRefused: if there can be none, or what is there is a link or another user's.
+        UnfinishedRun: if another process has locked it.
+
+    """
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        raise _no_folder(folder) from None
+    try:
+        _lock(folder, handle)
+    except LdpError:
+        os.close(handle)
+        raise
+    if folder.exists() and os.fstat(handle).st_ino == folder.stat().st_ino:
+        return handle
+    os.close(handle)  # its last owner removed it just now
+    return locked_folder(folder)
+
+
+def _lock(folder: Path, handle: int) -> None:
+    if os.fstat(handle).st_uid != os.geteuid():
+        raise _no_folder(folder)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UnfinishedRun("another run is writing to this destination", "wait for its end") from None
+    except OSError:
+        raise DestinationRefused("the destination's file system cannot lock folders", "write to a local disk") from None
+
+
+def _no_folder(folder: Path) -> DestinationRefused:
+    return DestinationRefused(
+        f"the destination cannot be written, or {folder.name} next to it is a link or another user's folder",
+        "the destination's folder must exist and be writable",
+    )
+
+
+def foreign_files(folder: Path) -> int:
+    """Return how many files in a folder no run wrote, judging by their names; 0 unless it is a folder."""
+    if not folder.is_dir():
+        return 0
+    inside = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir() or not any(path.iterdir())]
+    return sum(path.is_symlink() or not _PUBLISHED.fullmatch(path.relative_to(folder).as_posix()) for path in inside)
+
+
+def delete(path: Path) -> None:
+    """Delete what a run wrote; what somebody put into a folder that is being replaced stays there."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+    elif path.name != "replaced" or not foreign_files(path):
+        shutil.rmtree(path)
+
+
+def synced(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,126 @@
+"""How reports are drawn and written: in a random order, over the whole run, or in the order of the source.
+
+random: each part of the source is drawn and scattered over buckets, then the buckets are shuffled and written
+keep:   each part of the source is drawn and written at once, into a file of its own where a folder is written
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+from ldpsql.bulk.batches import Plan
+from ldpsql.bulk.compact import CompactPlan
+from ldpsql.bulk.forms import Form, file_name, write_table
+from ldpsql.bulk.meter import Meter
+from ldpsql.bulk.shuffling import Scattered, buckets_for, scatter, schema_of
+from ldpsql.bulk.sources import Part, Source
+from ldpsql.bulk.staging import Staging
+from ldpsql.bulk.tables import scratch_folder
+from ldpsql.errors import InvalidParameter, SourceRefused
+from ldpsql.interrupting import until_stopped
+
+Order: TypeAlias = Literal["random", "keep"]
+FILE_BYTES = 1 << 26  # of scattered rows, for each file of a folder
+
+
+def check_order(order: str) -> None:
+    """See that an order is one of those that there are.
+
+    Raises:
+        InvalidParameter: if it is not.
+
+    """
+    if order not in get_args(Order):
+        raise InvalidParameter(
+            "the order must be 'random' or 'keep'", "'random' shuffles all rows; 'keep' shows where in the source a row was"
+        )
+
+
+class Drawing:
+    """What is drawn, from where, and what watches it; each row once, in the order that is asked for."""
+
+    def __init__(self, con: DuckDBPyConnection, source: Source, plan: Plan, meter: Meter) -> None:
+        self.parts = self.resumed = 0
+        self._con, self._source, self._plan, self._meter = con, source, plan, meter
+        self._compact = CompactPlan.like(plan)
+        self.buckets = buckets_for(source.rows)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that were drawn."""
+        return self._meter.drawn
+
+    def into_files(self, form: Form, staging: Staging, order: Order) -> None:
+        """Draw what is not complete, and write all of it."""
+        if order == "keep":
+            self._each_part(staging, "part", lambda part, at: form.write(self._con, self._reports(part), at.parent, at.name))
+            return
+        self._each_part(staging, "drawn", partial(self._scatter_into, staging))
+        with ExitStack() as stack:
+            files: list[IO[bytes]] = [stack.enter_context(file.open("rb")) for file in staging.files("drawn")]
+            self._meter.watch(lambda: self._write_shuffled(files, form, staging))
+
+    def into_table(self, verb: str, order: Order, then: Callable[[DuckDBPyConnection], None]) -> None:
+        """Draw all of it and write it by ``CREATE TABLE AS`` or ``INSERT INTO``; ``then`` is called in that transaction."""
+        (part,) = self._source.parts
+        if order == "keep":
+            self._meter.watch(lambda: write_table(self._con, self._reports(part), verb, then))
+            return
+        with TemporaryFile(dir=scratch_folder(self._con)) as file:
+            self._meter.watch(lambda: self._scatter(part, file))
+            reports = self._shuffled(Scattered([file]), range(self.buckets), encoded=True)
+            self._meter.watch(lambda: write_table(self._con, reports, verb, then))
+
+    def _each_part(self, staging: Staging, kind: str, write: Callable[[Part, Path], None]) -> None:
+        """Let each part that is not complete be written into a file of its own."""
+        for number, part in enumerate(self._source.parts):
+            if staging.done(number, kind):
+                self.resumed += 1
+                self._meter.skip(part.rows or 0)
+                continue
+            with staging.new_part(number, kind) as folder:
+                self._meter.watch(partial(write, part, folder / file_name(number)))
+            self.parts += 1
+
+    def _reports(self, part: Part) -> pa.RecordBatchReader:
+        return self._meter.reports(part, self._plan, self._source.names)
+
+    def _scatter_into(self, staging: Staging, part: Part, at: Path) -> None:
+        with at.open("xb") as file:
+            self._scatter(part, file, staging.files("drawn"))
+
+    def _scatter(self, part: Part, file: IO[bytes], earlier: Iterable[Path] = ()) -> None:
+        """Draw a part into a file, if its rows can stand between those of earlier files."""
+        reader = self._meter.reports(part, self._compact, self._source.names)
+        try:
+            pa.unify_schemas([*map(schema_of, earlier), reader.schema], promote_options="permissive")
+        except pa.ArrowException:
+            raise SourceRefused("a kept column has types in two files that do not go together", "cast it in one") from None
+        scatter(until_stopped(self._con, reader), reader.schema, file, self.buckets)
+
+    def _write_shuffled(self, files: list[IO[bytes]], form: Form, staging: Staging) -> None:
+        """Write one file, or a folder of files of some buckets each: neither shows which part of the source a row is from."""
+        scattered = Scattered(files, staging.folder)
+        size = sum(os.fstat(file.fileno()).st_size for file in files)
+        outputs = min(self.buckets, 1 + size // FILE_BYTES) if form.folder else 1
+        for number in range(outputs):
+            if not staging.done(number):
+                buckets = range(self.buckets * number // outputs, self.buckets * (number + 1) // outputs)
+                reports = self._shuffled(scattered, buckets, encoded=form.kind != "arrow")
+                with staging.new_part(number) as folder:
+                    form.write(self._con, reports, folder, file_name(number))
+
+    def _shuffled(self, scattered: Scattered, buckets: range, *, encoded: bool) -> pa.RecordBatchReader:
+        """Return the reports of some buckets."""
+        schema = self._compact.shown_schema(scattered.schema, encoded=encoded)
+        batches = until_stopped(self._con, scattered.shuffled(buckets))
+        return pa.RecordBatchReader.from_batches(schema, (self._compact.shown(batch, schema) for batch in batches))

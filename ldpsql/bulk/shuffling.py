@@ -1,0 +1,176 @@
+"""Rows in a uniformly random order, in bounded memory: scattered over buckets in a file, then shuffled bucket by bucket.
+
+Each row goes into a bucket at random, independently of all others. Then the rows of each bucket are put in a uniformly random
+order. Together these are the order of independent, identically distributed keys (bucket, position), and rows with such keys are
+in every order with the same probability, whatever the sizes of the buckets turn out to be. It also holds for several buckets
+that are shuffled as one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ldpsql.randomness import Words, random_words
+
+MOST_BUCKETS = 256  # one random byte chooses
+BUCKET_ROWS = 1 << 17  # rows that are shuffled at a time stay in the processor's cache
+BUCKET_BYTES = 1 << 28  # a larger bucket is scattered again
+BLOCK_ROWS = 1 << 20  # rows that are scattered at a time
+BLOCK_BYTES = 1 << 26
+_OUT_ROWS = 122_880  # a row group of DuckDB
+_ENDS = "ends of buckets"
+_DIGIT = 12  # bits: Arrow counts instead of comparing where at most 4,096 values occur
+
+
+def buckets_for(rows: int | None) -> int:
+    """Return how many buckets suit a number of rows, None if it is not known: a power of two."""
+    if rows is None:
+        return MOST_BUCKETS
+    return min(MOST_BUCKETS, 1 << (max(rows - 1, 0) // BUCKET_ROWS).bit_length())
+
+
+def permutation(count: int, words: Words = random_words) -> pa.Array:
+    """Return the numbers 0 .. count - 1 in a uniformly random order.
+
+    They are sorted by random keys, digit by digit, the last digit first. Equal keys are told apart by further random words, as
+    independent keys of any length would be.
+    """
+    order = pa.array(np.arange(count, dtype=np.uint32))
+    lower: list[pa.Array] = []
+    for _ in range(-(-(count.bit_length() + 6) // _DIGIT)):  # so that few numbers share a key
+        digit = pa.array(words(-(-count // 4)).view(np.uint16)[:count] >> np.uint16(16 - _DIGIT))
+        by = pc.array_sort_indices(digit)  # stable
+        order, lower = _take(order, by), [_take(key, by) for key in (*lower, digit)]
+    return _untied(order, [np.asarray(key) for key in lower], words)
+
+
+def _take(values: pa.Array, by: pa.Array) -> pa.Array:
+    return pc.take(values, by, boundscheck=False)
+
+
+def _untied(order: pa.Array, keys: list[NDArray[np.uint16]], words: Words) -> pa.Array:
+    """Put neighbours of equal keys in a uniformly random order."""
+    same = np.logical_and.reduce([key[1:] == key[:-1] for key in keys])
+    first = np.flatnonzero(same)
+    if not len(first):
+        return order
+    tied = np.union1d(first, first + 1)
+    run = np.cumsum(np.isin(tied - 1, first, invert=True))
+    more = words(len(tied))
+    by = np.lexsort((more, run))
+    if ((run[1:] == run[:-1]) & (more[by][1:] == more[by][:-1])).any():
+        return _untied(order, keys, words)
+    result = order.to_numpy().copy()
+    result[tied] = result[tied[by]]
+    return pa.array(result)
+
+
+def scatter(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes], buckets: int) -> None:
+    """Write rows into a file, each into a bucket at random: blocks of rows sorted by bucket, with the end of each bucket."""
+    own = pa.PythonFile(os.fdopen(os.dup(file.fileno()), "wb"))  # which Arrow closes in the end
+    with pa.BufferedOutputStream(own, 1 << 20) as sink, pa.ipc.new_file(sink, schema) as writer:
+        for block in _blocks(batches):
+            chosen = random_words(-(-block.num_rows // 8)).view(np.uint8)[: block.num_rows] & np.uint8(buckets - 1)
+            rows = block.take(pc.array_sort_indices(pa.array(chosen))) if buckets > 1 else block
+            ends = np.bincount(chosen, minlength=buckets).cumsum()
+            writer.write_batch(rows, custom_metadata={_ENDS: ends.astype("<i8").tobytes()})
+
+
+def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join batches up to a block."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        rows = max(1, batch.num_rows * BLOCK_BYTES // max(batch.nbytes, BLOCK_BYTES))
+        for start in range(0, batch.num_rows, rows):
+            waiting.append(batch.slice(start, rows))
+            if sum(b.num_rows for b in waiting) >= BLOCK_ROWS or sum(b.nbytes for b in waiting) >= BLOCK_BYTES:
+                yield pa.concat_batches(waiting)
+                waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def schema_of(file: Path) -> pa.Schema:
+    """Return the schema of a file of scattered rows."""
+    with pa.memory_map(str(file)) as opened:
+        return pa.ipc.open_file(opened).schema
+
+
+class Scattered:
+    """Files of rows that were scattered over the same number of buckets; ``folder`` is where a large bucket is scattered again.
+
+    Raises:
+        pyarrow.ArrowException: if their columns have types that nothing can hold together.
+
+    """
+
+    def __init__(self, files: Sequence[IO[bytes]], folder: Path | None = None) -> None:
+        readers = [pa.ipc.open_file(_mapped(file)) for file in files]
+        self._folder = folder
+        self.schema = pa.unify_schemas([reader.schema for reader in readers], promote_options="permissive")
+        self._blocks = [_block(reader, i) for reader in readers for i in range(reader.num_record_batches)]
+
+    def shuffled(self, buckets: range) -> Iterator[pa.RecordBatch]:
+        """Return the rows of these buckets in a uniformly random order.
+
+        Small buckets are shuffled as one. Which ones may depend on their numbers of rows, and on nothing else in them.
+        """
+        waiting: list[pa.Table] = []
+        rows = 0
+        for bucket in buckets:
+            table = self._rows(bucket)
+            if waiting and rows + table.num_rows > BUCKET_ROWS:
+                yield from self._in_random_order(pa.concat_tables(waiting))
+                waiting, rows = [], 0
+            waiting.append(table)
+            rows += table.num_rows
+        yield from self._in_random_order(pa.concat_tables(waiting))
+
+    def _rows(self, bucket: int) -> pa.Table:
+        batches = [
+            block.slice(start, end - start) for block, ends in self._blocks for start, end in [ends[bucket : bucket + 2]]
+        ]
+        return pa.concat_tables(map(self._unified, batches)) if batches else self.schema.empty_table()
+
+    def _unified(self, batch: pa.RecordBatch) -> pa.Table:
+        table = pa.Table.from_batches([batch])
+        return table if batch.schema == self.schema else table.select(self.schema.names).cast(self.schema)
+
+    def _in_random_order(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if table.nbytes > BUCKET_BYTES and table.num_rows > 1:
+            yield from self._scattered_again(table)
+            return
+        if table.num_rows:
+            rows, order = pa.concat_batches(table.to_batches()), permutation(table.num_rows)
+            for start in range(0, len(order), _OUT_ROWS):
+                yield rows.take(order.slice(start, _OUT_ROWS))
+
+    def _scattered_again(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        buckets = min(MOST_BUCKETS, 2 << (table.nbytes // BUCKET_BYTES).bit_length())
+        with TemporaryFile(dir=self._folder) as file:
+            scatter(table.to_batches(_OUT_ROWS), self.schema, file, buckets)
+            scattered = Scattered([file], self._folder)
+            for bucket in range(buckets):  # never joined, so that they become smaller
+                yield from scattered._in_random_order(scattered._rows(bucket))
+
+
+def _block(reader: pa.RecordBatchFileReader, number: int) -> tuple[pa.RecordBatch, list[int]]:
+    """Return a block, and where in it each bucket begins and the last one ends."""
+    batch, metadata = reader.get_batch_with_custom_metadata(number)
+    return batch, [0, *np.frombuffer(metadata[_ENDS.encode()], "<i8").tolist()]
+
+
+def _mapped(file: IO[bytes]) -> pa.Buffer:
+    """Return what is in a file without reading it."""
+    file.flush()
+    return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -1,0 +1,58 @@
+"""Copies of channels: what is certified and drawn from is a copy that nobody else holds any part of."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from ldpsql.channels.base import Channel
+from ldpsql.channels.bits import IndependentBits
+from ldpsql.channels.convolution import Convolution
+from ldpsql.channels.dense import DenseChannel
+from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
+from ldpsql.channels.keep_or_spread import KeepOrSpread
+from ldpsql.channels.keep_or_window import KeepOrWindow
+from ldpsql.channels.key_value import KeyValue
+from ldpsql.channels.signed_bits import SignedBits
+from ldpsql.channels.subsets import Subsets
+from ldpsql.errors import NotPrivate
+
+STRUCTURES = (
+    *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
+    *(SignedBits, KeepOrWindow, KeyValue),
+)
+
+
+def copied(channel: Channel) -> Channel:
+    """Return the same channel, built again from its whole numbers.
+
+    Nothing else is taken over: no method or table that was put on the object, and no array that somebody may still change.
+
+    Raises:
+        NotPrivate: unless the channel and its parts have exactly the structures of the core.
+        InvalidParameter: if the numbers do not make a channel.
+
+    """
+    if type(channel) is DenseChannel:
+        return DenseChannel(channel.weights())
+    if type(channel) is Convolution:
+        return Convolution(channel.noise, _part(channel.inputs), _part(channel.margin))
+    kind = structure(channel)
+    return kind(**{part.name: _part(getattr(channel, part.name)) for part in fields(kind)})  # type: ignore[arg-type]
+
+
+def structure(channel: object) -> type[Channel]:
+    """Return the structure of a channel.
+
+    Raises:
+        NotPrivate: unless it is one of the core's; a subclass could draw something else than it shows.
+
+    """
+    kind = type(channel)
+    if not any(kind is known for known in STRUCTURES):  # `in` would ask the class, by its own equality
+        raise NotPrivate("a channel must have one of the structures of the core", "see ldpsql.channels")
+    return kind  # type: ignore[return-value]  # one of these
+
+
+def _part(part: Any) -> Any:
+    return part if type(part) is int else copied(part)

@@ -1,0 +1,65 @@
+"""The statements that dbt runs, read just before: compiled SQL, with all that Jinja put into it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbt.adapters.events.types import AdapterEventWarning
+from dbt.adapters.factory import get_adapter_by_type
+from dbt_common.events.functions import warn_or_error
+
+from ldpsql.dbt.models import redraws_on_purpose, refuse_redrawn
+from ldpsql.drawing import Drawing, Draws
+from ldpsql.errors import Redrawn
+from ldpsql.scripts import IN_ORDER, SHUFFLE
+from ldpsql.structure import keeps_order
+from ldpsql.tokens import Statement, statements
+
+_ASKED_FOR = "run-operation"  # a person asks for each of its runs
+_FIXTURES = "unit_test."  # whose rows are nobody's
+
+
+class Statements:
+    """What dbt was warned of in this run."""
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    def check(self, sql: str, connection: str, drawing: Drawing) -> None:
+        """Refuse a statement that perturbs where nothing keeps what it draws; warn if reports keep the order of the rows.
+
+        Args:
+            sql: the statement.
+            connection: the name of dbt's connection: the id of a node, or another name.
+            drawing: the functions that draw; macros that the statement creates are added.
+
+        Raises:
+            Redrawn: naming the node.
+
+        """
+        drawing.define_all(sql)
+        if drawing.of(sql) is Draws.NOTHING or connection.startswith(_FIXTURES):
+            return
+        adapter = get_adapter_by_type("duckdb")
+        command = adapter.config.args.which
+        node = getattr(adapter.get_macro_resolver(), "nodes", {}).get(connection)
+        if command == "show":
+            raise Redrawn("dbt show perturbs at every run, and keeps nothing", "show what was built from the reports")
+        if node is not None:
+            refuse_redrawn([node], drawing)
+            _refuse_hook(node, sql)
+            self._warn_of_order(node, [statement for statement in statements(sql) if drawing.draws(statement)])
+        elif command != _ASKED_FOR:
+            raise Redrawn(f"{connection} perturbs whenever dbt runs it", "perturb in a model, materialized as incremental")
+
+    def _warn_of_order(self, node: Any, perturbing: list[Statement]) -> None:
+        """Warn once of a node that stores reports in the order of the rows."""
+        if node.unique_id not in self._warned and any(map(keeps_order, perturbing)):
+            self._warned.add(node.unique_id)
+            warn_or_error(AdapterEventWarning(name="ldpsql", base_msg=f"{node.name}: {IN_ORDER}; {SHUFFLE}", args=[]))
+
+
+def _refuse_hook(node: Any, sql: str) -> None:
+    """Refuse a statement that perturbs and is not the one that builds a node: a hook, which dbt runs again with every build."""
+    if not redraws_on_purpose(node) and (node.compiled_code or "").strip() not in sql:
+        raise Redrawn(f"a hook of {node.name} perturbs whenever dbt runs it", "perturb in the model itself")

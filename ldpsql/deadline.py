@@ -1,0 +1,40 @@
+"""When the work on an estimate must end, in whichever function it is: operators, solvers and errors ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic
+
+from ldpsql.errors import OutOfTime
+
+_END: ContextVar[float | None] = ContextVar("end", default=None)
+
+
+def soonest(seconds: float | None = None) -> float | None:
+    """Return the time at which the work ends: so many seconds from now, or earlier where that holds already; None for never."""
+    ends = [end for end in (_END.get(), None if seconds is None else monotonic() + seconds) if end is not None]
+    return min(ends, default=None)
+
+
+@contextmanager
+def until(end: float | None) -> Iterator[None]:
+    """Let `check` refuse to go on after this time."""
+    token = _END.set(end)
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def check() -> None:
+    """Return if there is time left.
+
+    Raises:
+        OutOfTime: where there is none.
+
+    """
+    end = _END.get()
+    if end is not None and monotonic() > end:
+        raise OutOfTime

@@ -1,0 +1,102 @@
+"""One mechanism for a whole statement: a mechanism that is made from the value, or changes between users, is refused."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+
+from ldpsql.cli.failures import failure
+from ldpsql.errors import NotPrivate
+from ldpsql.statements import Statements
+
+
+@pytest.fixture(params=["optimizer", "no optimizer"])
+def sorted_by_city(con: DuckDBPyConnection, request: pytest.FixtureRequest) -> DuckDBPyConnection:
+    """Return a connection to people whose cities change only where a vector of 2,048 rows ends."""
+    con.execute("CREATE TABLE people AS SELECT i, ['Lima', 'Oslo', 'Rome'][1 + i // 4096] AS city FROM range(12288) t(i)")
+    con.execute(
+        "CREATE TABLE mechanisms AS SELECT 1 AS k, city() AS m UNION ALL SELECT 2, ldp.krr(2, ['Lima', 'Oslo', 'Rome'])"
+    )
+    if request.param == "no optimizer":
+        con.execute("PRAGMA disable_optimizer")
+    return con
+
+
+MADE_FROM_ROWS = [
+    "SELECT ldp.perturb(city, ldp.krr(0.1, [city, 'none'])) FROM people",
+    "SELECT ldp.perturb(city, ldp.krr(0.1, [city, 'none'])) FROM people ORDER BY city",
+    "SELECT ldp.perturb(city, ldp.krr(0.1, ['Lima', 'Oslo', 'Rome', 'none'], outside := 'as:' || city)) FROM people",
+    "SELECT ldp.perturb(city, ldp.krr(CASE city WHEN 'Lima' THEN 3 ELSE 0.5 END, ['Lima', 'Oslo', 'Rome'])) FROM people",
+    "SELECT ldp.perturb(city, ldp.krr((1 + i // 4096) / 10, ['Lima', 'Oslo', 'Rome'])) FROM people",
+    "SELECT ldp.perturb(city, ldp.oue(0.1, [city, 'none'])) FROM people",
+    "SELECT ldp.perturb_mixed(city, 'a', MAP {'a': ldp.krr(0.1, [city, 'none'])}) FROM people",
+    "SELECT ldp.perturb(city, m) FROM people JOIN (SELECT c, ldp.krr(0.1, [c, 'none']) AS m "
+    "FROM (VALUES ('Lima'), ('Oslo'), ('Rome')) v(c)) ON c = city",
+    "SELECT ldp.perturb(city, (SELECT ldp.krr(0.1, [c, 'none']) FROM (VALUES ('Lima'), ('Oslo'), ('Rome')) v(c) "
+    "WHERE c = city)) FROM people",
+    "SELECT list_transform(list(city), lambda c: ldp.perturb(c, ldp.krr(0.1, [c, 'none']))) FROM people",
+]
+
+
+@pytest.mark.parametrize("sql", MADE_FROM_ROWS)
+def test_a_mechanism_that_changes_between_vectors_is_refused_and_nothing_is_stored(
+    sorted_by_city: DuckDBPyConnection, sql: str
+) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP301.*perturb_mixed"):
+        sorted_by_city.execute(f"CREATE TABLE r AS {sql}")
+    assert sorted_by_city.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'r'").fetchone() == (0,)
+
+
+ONE_MECHANISM = [
+    "SELECT ldp.perturb(city, city()), ldp.perturb(i % 2, ldp.krr(1, [0, 1])) FROM people",
+    "SELECT ldp.perturb(city, (SELECT city())) FROM people",
+    "WITH one AS (SELECT city() AS m) SELECT ldp.perturb(city, one.m) FROM people, one",
+    "SELECT ldp.perturb(city, (SELECT m FROM mechanisms WHERE k = 2)) FROM people",
+    "SELECT ldp.perturb(city, m) FROM people JOIN mechanisms ON k = (i >= 0)::INT",
+    "SELECT ldp.perturb(city, getvariable('m')) FROM people",
+    "SELECT ldp.perturb(city, city()) FROM people UNION ALL "
+    "SELECT ldp.perturb(city, ldp.krr(2, ['Lima', 'Oslo', 'Rome'])) FROM people",
+    "SELECT ldp.perturb_mixed(city, i % 2, MAP {0: city(), 1: ldp.krr(2, ['Lima', 'Oslo', 'Rome', 'Kyiv'])}) FROM people",
+    "SELECT x FROM people, LATERAL (SELECT ldp.perturb(c, city()) AS x FROM (SELECT people.city AS c))",
+]
+
+
+@pytest.mark.parametrize("sql", ONE_MECHANISM)
+def test_one_mechanism_may_come_from_anywhere(sorted_by_city: DuckDBPyConnection, sql: str) -> None:
+    sorted_by_city.execute("SET VARIABLE m = city()")
+    drawn = sorted_by_city.execute(f"SELECT count(*) FROM ({sql})").fetchone()
+    assert drawn in ((12288,), (24576,))
+
+
+def test_a_prepared_statement_may_have_another_mechanism_each_time(sorted_by_city: DuckDBPyConnection) -> None:
+    for mechanism in ("$1", "(SELECT $1)"):
+        sorted_by_city.execute(f"PREPARE p AS SELECT count(ldp.perturb(city, {mechanism})) FROM people")
+        for given in ("city()", "ldp.krr(2, ['Lima', 'Oslo', 'Rome'])"):
+            assert sorted_by_city.execute(f"EXECUTE p({given})").fetchone() == (12288,)
+
+
+def test_statements_remember_what_they_began_with_until_others_take_the_place() -> None:
+    statements = Statements(kept=2)
+    for expression in ("a", "b"):
+        statements.check(expression, 1, 7)
+    with pytest.raises(NotPrivate):
+        statements.check("a", 1, 8)
+    statements.check("a", 2, 8)  # another transaction; "b" is forgotten
+    statements.check("b", 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("FROM people, LATERAL (SELECT ldp.perturb(people.city, city()) AS x)", "LATERAL"),
+        ("SELECT ldp.perturb(city, city) FROM people", "ldp.krr"),
+    ],
+)
+def test_the_command_line_says_what_to_write_instead(con: DuckDBPyConnection, sql: str, hint: str) -> None:
+    con.execute("CREATE TABLE people AS SELECT 'Lima' AS city")
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute(sql).fetchall()
+    explained = failure(caught.value, sql)
+    assert explained.code == "LDP903"
+    assert hint in explained.hint
