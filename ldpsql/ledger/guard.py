@@ -18,6 +18,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.boundary import withheld_block
+from ldpsql.bulk.fingerprints import Marking
 from ldpsql.connections import duckdb_of
 from ldpsql.errors import NotReleased
 from ldpsql.handles import MECHANISMS, Handles
@@ -175,10 +176,12 @@ def release(
     allowed: Counter[Mechanism] = Counter()
     for mechanism in mechanisms.values():
         allowed[mechanism] += rows
+    marking = Marking(con, destination, mechanisms)
     with guard.allowing(allowed):
         yield charged
     with _without_variables(con) as cursor:
         refuse_others(cursor, dataset, unit, users)
+    marking.write_if_there(con)
     guard.ledger.publish(charged)
 
 
