@@ -36,7 +36,7 @@ test: $(STAMP)  ## all tests, on all cores
 
 $(DBT_STAMP): pyproject.toml constraints-dbt.txt
 	$(PYTHON) -m venv $(DBT)
-	$(DBT)/bin/python -m pip install --quiet --constraint constraints-dbt.txt --editable '.[dbt]' pytest
+	$(DBT)/bin/python -m pip install --quiet --constraint constraints-dbt.txt --editable '.[dbt]' pytest pytest-timeout
 	touch $(DBT_STAMP)
 
 test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own
@@ -58,9 +58,11 @@ test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are all
 ROUNDS ?= 25
 BULK ?= 6
 FUZZ ?= 20000
-test-stress: $(STAMP)  ## kill -9, and nonsense; in full: make test-stress ROUNDS=1000 BULK=50 FUZZ=1000000
+FLIPS ?= 200
+test-stress: $(STAMP)  ## kill -9, damage and nonsense; in full: make test-stress ROUNDS=1000 BULK=50 FUZZ=1000000 FLIPS=1500
 	$(RUN)python -m tests.stress.kill --rounds $(ROUNDS)
 	$(RUN)python -m tests.stress.bulk_kill $(BULK)
+	$(RUN)python -m tests.stress.damage --flips $(FLIPS)
 	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)
 
 lint: $(STAMP)  ## style and types
@@ -85,7 +87,7 @@ site: $(SITE_STAMP)  ## build the documentation site in site/; a broken link fai
 
 $(BENCH_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest
+	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest pytest-timeout
 	touch $(BENCH_STAMP)
 
 bench: $(BENCH_STAMP)  ## speed, as ratios against the plain engine and the published libraries in the same run

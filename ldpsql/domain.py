@@ -30,10 +30,10 @@ class Domain:
     [1, 1, 0]
     """
 
-    rounding: float = 0.0  # how far a number may lie from the value that stands for it
+    rounding: float  # how far a number may lie from the value that stands for it
 
     def __init__(self, values: pa.Array) -> None:
-        self.values = values
+        self.values, self.rounding = values, 0.0
         self._in_type: dict[pa.DataType, tuple[pa.Array, pa.Array | None]] = {}
 
     @classmethod

@@ -18,7 +18,7 @@ from ldpsql.mechanism import Mechanism
 from ldpsql.metric import Distances, Grid, Line, Metric
 from ldpsql.privacy import Claim, MetricLdp, PureLdp
 from ldpsql.ranges import Bins, Steps, Whole, steps_to_bins
-from ldpsql.spec import EpsilonField, LengthField, NumberField, Parameter, WholeField, decimal_text, number
+from ldpsql.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
 
 MAX_CELLS = 4096
 ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
@@ -69,6 +69,7 @@ class IntervalMechanism(NumberMechanism):
         f"ELSE list_transform({_STEPPED}, "
         f"lambda i: {_LOW} + (i::DOUBLE * {_EACH} + ({_EACH} - 1::DOUBLE) / 2::DOUBLE) * {_STEP}) END"
     )
+    added: ClassVar[tuple[str, ...]] = ("step",)
     sql_reports: ClassVar[str] = f'CASE WHEN "step" IS NULL THEN range(try_cast("bins" AS BIGINT)) ELSE {_STEPPED} END'
     epsilon: EpsilonField = Field(description="privacy parameter: no report is likelier by more than e^epsilon")
     low: NumberField = Field(description="smallest value")
@@ -84,11 +85,6 @@ class IntervalMechanism(NumberMechanism):
         if self.step is not None:
             self.__dict__["bins"] = steps_to_bins(self.low, self.high, self.step, self.bins)[1]
         return self
-
-    @classmethod
-    def parameters(cls) -> list[Parameter]:
-        """List the parameters, ``step`` last: what was written by position before there was one means the same."""
-        return sorted(super().parameters(), key=lambda parameter: parameter.name == "step")
 
     def values(self) -> Domain:
         """Return the centres of the bins."""

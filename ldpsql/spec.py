@@ -100,6 +100,7 @@ class Spec(BaseModel):
 
     kind: ClassVar[str] = "plugin"
     name: ClassVar[str]
+    added: ClassVar[tuple[str, ...]] = ()  # parameters of a later version: they come last, so that positions keep their meaning
 
     @cached_property
     def _hash(self) -> int:
@@ -141,7 +142,8 @@ class Spec(BaseModel):
         depth = {
             name: i for i, base in reversed(list(enumerate(cls.__mro__))) for name in vars(base).get("__annotations__", {})
         }
-        options = sorted((item for item in fields if not item[1].is_required()), key=lambda item: depth[item[0]])
+        optional = (item for item in fields if not item[1].is_required())
+        options = sorted(optional, key=lambda item: (item[0] in cls.added, depth[item[0]]))
         return needed + [_parameter(name, field) for name, field in options]
 
     @classmethod

@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pytest
-from pydantic import model_validator
+from pydantic import field_serializer, model_validator
 
 import ldpsql
 from ldpsql import (
@@ -38,6 +38,7 @@ from ldpsql.channels.alias import AliasTables
 from ldpsql.constructors import check_sql
 from ldpsql.errors import InternalError, LdpError, NotPrivate, PluginError
 from ldpsql.handles import Handles
+from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.metric import Distances, Line
 from ldpsql.privacy import ApproximateLdp, Claim, Epsilon, MetricLdp, PureLdp
@@ -346,6 +347,25 @@ def test_no_mechanism_takes_the_place_of_another_in_the_caches() -> None:
     assert handles.number(krr) == handles.number(registry().mechanism("krr(0.1, ['x', 'y'])"))
     assert certify(krr).epsilon <= 0.1
     assert certify(krr) is certify(registry().mechanism("krr(0.1, ['x', 'y'])"))
+
+
+def test_a_mechanism_that_writes_two_epsilons_alike_is_charged_for_each(tmp_path: Path) -> None:
+    class Mumbler(Honest):
+        name = "mumbler"
+
+        @field_serializer("epsilon")
+        def _alike(self, _: Epsilon) -> str:
+            return "1"
+
+    weak, strong = (Mumbler(epsilon=epsilon, domain=CITIES) for epsilon in ("0.1", "1"))
+    assert weak.to_json() == strong.to_json()
+    ledger = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2))
+    for mechanism in (weak, strong):
+        release = ledger.charge("people", {"city": mechanism}, "reports")
+        assert not release.stored
+        assert ledger.publish(release).stored
+        assert ledger.charge("people", {"city": mechanism}, "reports").stored
+    assert [row["epsilon"] for row in ledger.history()] == ["0.1", "1"]
 
 
 def test_a_mechanism_that_raises_its_epsilon_on_the_way_is_refused() -> None:

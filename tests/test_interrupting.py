@@ -5,7 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import socket
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +25,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.errors import Interrupted
+from ldpsql.solver.limits import Limits
 
 KRR = "krr(1, [0, 1])"
 ENDLESS = [
@@ -127,3 +133,116 @@ def test_an_applications_own_handler_is_called_too(con: DuckDBPyConnection) -> N
 def test_an_error_of_its_own_stays_what_it_is(con: DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.BinderException), ldpsql.interruptible(con):
         con.execute("SELECT KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("stop", ["control_c", "another thread"])
+def test_a_solve_that_begins_after_the_interrupt_is_stopped(
+    con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, stop: str
+) -> None:
+    """The interrupt comes while a thread of DuckDB prepares the solve; it used to go on for all its nine million steps."""
+    preparing, stopped, steps = threading.Event(), threading.Event(), itertools.count()
+    take = Limits.take
+
+    class Late(Limits):
+        def __init__(self, *limits: Any) -> None:
+            preparing.set()
+            stopped.wait(10)
+            super().__init__(*limits)
+
+        def take(self) -> bool:
+            next(steps)
+            return take(self)
+
+    monkeypatch.setattr("ldpsql.iteration.Limits", Late)
+
+    def press() -> None:
+        preparing.wait()
+        signal.raise_signal(signal.SIGINT) if stop == "control_c" else ldpsql.interrupt(con)
+        time.sleep(0.2)  # for DuckDB to notice
+        stopped.set()
+
+    threading.Thread(target=press).start()
+    with pytest.raises((KeyboardInterrupt, Interrupted)), ldpsql.interruptible(con):
+        con.execute(ENDLESS[1]).fetchall()
+    assert next(steps) <= 1
+    monkeypatch.undo()
+    goes_on(con)
+
+
+STUBBORN = """
+    import sys, time
+    import duckdb, ldpsql, pyarrow as pa
+    from ldpsql import control_c
+
+    def stubborn(column):
+        while True:
+            try:
+                print("runs", flush=True)
+                while True:
+                    time.sleep(0.01)
+            except KeyboardInterrupt:
+                pass
+
+    control_c.PATIENCE = 0.5
+    con = ldpsql.connect()
+    con.create_function("stubborn", stubborn, ["BIGINT"], "BIGINT", type="arrow", side_effects=True)
+    with ldpsql.interruptible(con):
+        con.execute("SELECT stubborn(i) FROM range(5) t(i)").fetchall()
+    """
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends Ctrl-C to all processes of a console")
+def test_a_second_control_c_ends_the_process_whatever_duckdb_does() -> None:
+    program = [sys.executable, "-c", textwrap.dedent(STUBBORN)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "runs\n"
+        child.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.3)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=30)
+    assert child.returncode == Interrupted.exit_code
+    assert "second Ctrl-C" in errors
+
+
+def test_control_c_at_any_moment_leaves_the_handlers_as_they_were(con: DuckDBPyConnection) -> None:
+    before, stopped = signal.getsignal(signal.SIGINT), 0
+    for number in range(200):
+        begun = threading.Event()
+
+        def press(begun: threading.Event = begun, delay: float = number % 20 / 20_000) -> None:
+            begun.wait()
+            time.sleep(delay)
+            signal.raise_signal(signal.SIGINT)
+
+        presser = threading.Thread(target=press)
+        presser.start()
+        try:
+            begun.set()
+            while True:
+                with ldpsql.interruptible(con):
+                    pass
+        except KeyboardInterrupt:
+            stopped += 1
+        presser.join()
+        assert signal.getsignal(signal.SIGINT) is before
+    assert stopped == 200
+    assert signal.set_wakeup_fd(-1) == -1
+    assert not any(thread.name == "ldpsql-control-c" for thread in threading.enumerate())
+    goes_on(con)
+
+
+def test_an_event_loop_that_listens_for_signals_still_hears_them(con: DuckDBPyConnection) -> None:
+    ear, mouth = socket.socketpair()
+    with ear, mouth:
+        mouth.setblocking(False)
+        ear.settimeout(10)
+        before = signal.set_wakeup_fd(mouth.fileno())
+        try:
+            threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
+            with pytest.raises(KeyboardInterrupt), ldpsql.interruptible(con):
+                con.execute(ENDLESS[0]).fetchall()
+            assert ear.recv(1) == bytes([signal.SIGINT])
+        finally:
+            assert signal.set_wakeup_fd(before) == mouth.fileno()

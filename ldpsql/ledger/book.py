@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ldpsql.boundary import withheld, withheld_block
-from ldpsql.errors import InvalidParameter, LedgerDamaged, PolicyMismatch
+from ldpsql.errors import InvalidParameter, PolicyMismatch
 from ldpsql.ledger import statements
 from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.entries import (
     Release,
     body,
     charged,
+    check_earlier,
     clock,
     found,
     identity_of,
@@ -30,10 +31,11 @@ from ldpsql.ledger.entries import (
     write_charge,
     write_release,
 )
-from ldpsql.ledger.file import create, reading, writing
+from ldpsql.ledger.file import create, reading, snapshot, writing
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
-from ldpsql.ledger.spending import accounts_of, ask, spend
+from ldpsql.ledger.seals import enter
+from ldpsql.ledger.spending import Asked, accounts_of, spend
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanism import Mechanism
 from ldpsql.sql import guarded
@@ -60,7 +62,7 @@ class Ledger:
         path = Path(path)
         if wanted is not None and not path.exists():
             create(path, body(wanted), clock())
-        with reading(path) as db:
+        with reading(path) as db, snapshot(db):
             kept, _ = policy_of(db)
         if wanted is not None and wanted != kept:
             raise PolicyMismatch(
@@ -123,17 +125,19 @@ class Ledger:
         data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
         named = (data.name, part, destination)
         with reading(self.path) as db:
-            policy, salt = policy_of(db)
+            with snapshot(db):
+                policy, salt = policy_of(db)
             people = self._people(policy, users, salt)
             lines = lines_of(policy, columns)
             counted = None if users is None else people
             identity = identity_of(policy, counted, named, columns)
-            ask(db, people)
+            asked = Asked.of(people)
             with writing(db):
                 if policy_of(db)[0] != policy:  # somebody adopted another one just now
                     raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
                 earlier = known(db, identity)
                 if earlier and ((earlier.stored and not again) or (resume and not earlier.stored)):
+                    check_earlier(db, earlier, identity)
                     refuse_new_rows(db, earlier, rows)
                     return earlier
                 now = now_of(db)
@@ -142,7 +146,7 @@ class Ledger:
                 for line in lines:
                     where = (policy.privacy_unit, its_part, line.group, line.cost.currency)
                     for account in accounts_of(db, charged_names, where):
-                        spend(db, account, line.cost, policy, now)
+                        spend(db, account, asked, line.cost, policy, now=now)
                         write_charge(db, token, line, account)
         return Release(token, *named, "charged")
 
@@ -157,11 +161,15 @@ class Ledger:
     ) -> Release | None:
         """Return the release that was charged and never published; takes what `charge` takes, and charges nothing."""
         data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             policy, salt = policy_of(db)
             people = None if users is None else self._people(policy, users, salt)
-            release = known(db, identity_of(policy, people, (data.name, part, destination), columns))
-        return None if release is None or release.stored else release
+            identity = identity_of(policy, people, (data.name, part, destination), columns)
+            release = known(db, identity)
+            if release is None or release.stored:
+                return None
+            check_earlier(db, release, identity)
+        return release
 
     @staticmethod
     def _people(policy: Policy, users: Any, salt: bytes) -> People:
@@ -180,10 +188,9 @@ class Ledger:
 
         """
         with reading(self.path) as db, writing(db):
-            found(db, release.token)
-            db.execute(
-                "UPDATE release SET published_at = coalesce(published_at, ?) WHERE token = ?", [now_of(db), release.token]
-            )
+            if not found(db, release.token).stored:
+                db.execute("UPDATE release SET published_at = ? WHERE token = ?", [now_of(db), release.token])
+                enter(db, release.token, "published")
             return found(db, release.token)
 
     @withheld_block
@@ -204,34 +211,33 @@ class Ledger:
             UnknownRelease: where the ledger is older than the data, or another one.
 
         """
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             return found(db, token)
 
     def balances(self) -> list[Balance]:
         """Return what is spent and what is left, for each group of columns."""
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             return statements.balances(db)
 
     def history(self) -> list[dict[str, Any]]:
         """Return every column of every release, oldest first: when, what, where, how much for one report, state."""
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             return statements.history(db)
 
     def policies(self) -> list[dict[str, Any]]:
         """Return the policies, oldest first; the last is in force."""
-        with reading(self.path) as db:
+        with reading(self.path) as db, snapshot(db):
             return statements.policies(db)
 
     def check(self) -> None:
-        """Check the file, and that what accounts have spent is the sum of what releases were charged.
+        """Check the file, that every row is as it was written, and that accounts have spent what releases were charged.
 
         Raises:
             LedgerDamaged: where something is wrong.
 
         """
-        with reading(self.path) as db:
-            if not statements.adds_up(db):
-                raise LedgerDamaged("the ledger does not add up", "restore it from a backup, and release nothing before")
+        with reading(self.path) as db, snapshot(db):
+            statements.check(db)
 
 
 @guarded

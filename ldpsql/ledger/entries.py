@@ -7,13 +7,15 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from hashlib import blake2b
 
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy
+from ldpsql.ledger.seals import check_entries, damaged, enter
 from ldpsql.mechanism import Mechanism, certify
+from ldpsql.owned import of_core
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,13 @@ def clock() -> int:
 
 def now_of(db: sqlite3.Connection) -> int:
     """Return the time in microseconds; it never goes back, whatever the clock does."""
-    (latest,) = db.execute(
-        "SELECT max(at) FROM (SELECT max(at) AS at FROM release UNION ALL SELECT max(at) FROM policy)"
-    ).fetchone()
+    (latest,) = db.execute("SELECT at FROM head").fetchone()
     return max(clock(), latest)
+
+
+def is_ahead(now: int) -> bool:
+    """Tell whether the ledger's time is an hour later than the clock's; machines that share a ledger differ by less."""
+    return now > clock() + 3600 * 10**6
 
 
 def lines_of(policy: Policy, columns: Mapping[str, Mechanism]) -> list[Line]:
@@ -97,9 +102,15 @@ def identity_of(policy: Policy, people: People | None, named: tuple[str, str, st
         "unit": policy.privacy_unit,
         "people": people.digest() if people else None,
         "named": named,
-        "columns": {column: mechanism.to_json() for column, mechanism in columns.items()},
+        "columns": {column: _written(mechanism) for column, mechanism in columns.items()},
     }
     return blake2b(json.dumps(told, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+
+
+def _written(mechanism: Mechanism) -> str | list[str]:
+    """Return a mechanism as JSON; one of somebody else with its claim too, for it may write two epsilons in the same way."""
+    text = mechanism.to_json()
+    return text if of_core(type(mechanism)) else [text, str(certify(mechanism).certificate.claim)]
 
 
 STATE = "CASE WHEN published_at IS NULL THEN 'charged' ELSE 'published' END"
@@ -111,6 +122,19 @@ def known(db: sqlite3.Connection, identity: str) -> Release | None:
     order = "ORDER BY published_at IS NULL, id DESC LIMIT 1"
     row = db.execute(f"{_RELEASE} WHERE identity = ? {order}", [identity]).fetchone()
     return Release(*row) if row else None
+
+
+def check_earlier(db: sqlite3.Connection, release: Release, identity: str) -> None:
+    """Check that an earlier release, for which nothing will be charged, is what was written down.
+
+    Raises:
+        LedgerDamaged: if it is not.
+
+    """
+    check_entries(db)
+    same = f"{_RELEASE} NOT INDEXED WHERE token = ? AND identity = ?"
+    if db.execute(same, [release.token, identity]).fetchall() != [astuple(release)]:
+        raise damaged("releases")
 
 
 def found(db: sqlite3.Connection, token: str) -> Release:
@@ -149,6 +173,7 @@ def write_release(
            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
         [token, identity, now, *named, users, reports],
     )
+    enter(db, token, "charged")
     return token
 
 

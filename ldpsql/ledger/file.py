@@ -15,32 +15,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from ldpsql.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable, LedgerVersion
+from ldpsql.ledger.layout import LAYOUT, VERSION, begin, check_layout, upgrade
+from ldpsql.ledger.seals import Head, seal, verified
 
 APPLICATION = 0x4C445053  # "LDPS"
-VERSION = 1
 _LOG = logging.getLogger("ldpsql")  # without a handler, Python writes warnings to stderr
 _PATIENCE = 120.0  # seconds to wait for other writers
-
-_LAYOUT = """
-    CREATE TABLE policy (
-        id INTEGER PRIMARY KEY, at INTEGER NOT NULL, body TEXT NOT NULL, salt BLOB NOT NULL);
-    CREATE TABLE release (
-        id INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, at INTEGER NOT NULL,
-        dataset TEXT NOT NULL, part TEXT NOT NULL, destination TEXT NOT NULL,
-        users INTEGER, reports INTEGER, published_at INTEGER);
-    CREATE INDEX release_identity ON release (identity);
-    CREATE TABLE charge (
-        release INTEGER NOT NULL REFERENCES release (id), column_name TEXT NOT NULL, mechanism TEXT NOT NULL,
-        claim TEXT NOT NULL, account INTEGER NOT NULL REFERENCES account (id),
-        epsilon INTEGER NOT NULL, delta INTEGER NOT NULL);
-    CREATE TABLE account (
-        id INTEGER PRIMARY KEY, unit TEXT NOT NULL, dataset TEXT NOT NULL, part TEXT NOT NULL,
-        column_group TEXT NOT NULL, currency TEXT NOT NULL, UNIQUE (unit, dataset, part, column_group, currency));
-    CREATE TABLE spent (
-        account INTEGER NOT NULL REFERENCES account (id), person BLOB NOT NULL, since INTEGER NOT NULL,
-        epsilon INTEGER NOT NULL, delta INTEGER NOT NULL, epsilon_ever INTEGER NOT NULL, delta_ever INTEGER NOT NULL,
-        PRIMARY KEY (account, person)) WITHOUT ROWID;
-"""
 
 
 def create(path: Path, policy: str, at: int) -> None:
@@ -67,8 +47,9 @@ def _fill(name: str, policy: str, at: int) -> None:
     with closing(sqlite3.connect(name, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        db.executescript(f"BEGIN; {_LAYOUT} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT")
+        db.executescript(f"BEGIN; {LAYOUT} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT")
         db.execute("INSERT INTO policy VALUES (1, ?, ?, ?)", [at, policy, os.urandom(32)])
+        begin(db, at)
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -104,14 +85,17 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         )
     _refuse_second_name(path)
     with _translated(), closing(_connect(path)) as db:
+        db.execute("PRAGMA synchronous = FULL")
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION:
             raise LedgerDamaged("this file is not a ledger of ldpsql, or its beginning is lost", "restore it from a backup")
-        if version != VERSION:
+        if version == 1:
+            _upgrade(db)
+        elif version != VERSION:
             newer = "upgrade ldpsql" if version > VERSION else "use the version of ldpsql that wrote it"
             raise LedgerVersion(f"the ledger has layout {version}, and this ldpsql knows layout {VERSION}", newer)
-        db.execute("PRAGMA synchronous = FULL")
+        check_layout(db)
         yield db
 
 
@@ -129,10 +113,42 @@ def _refuse_second_name(path: Path) -> None:
         )
 
 
+def _upgrade(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA temp_store = MEMORY")  # pseudonyms go into no other file
+    with _transaction(db, "IMMEDIATE"):
+        if db.execute("PRAGMA user_version").fetchone() == (1,):  # no other process did it meanwhile
+            upgrade(db)
+
+
+@contextmanager
+def snapshot(db: sqlite3.Connection) -> Iterator[Head]:
+    """Read one state of the ledger, whatever others write meanwhile; its head is checked.
+
+    Raises:
+        LedgerDamaged: if policies or accounts are not what was written.
+
+    """
+    with _transaction(db, "DEFERRED"):
+        yield verified(db)
+
+
 @contextmanager
 def writing(db: sqlite3.Connection) -> Iterator[None]:
-    """Run a transaction that no other writer comes between; it is on the disk when the block ends."""
-    db.execute("BEGIN IMMEDIATE")
+    """Run a transaction that no other writer comes between; it is sealed, and on the disk, when the block ends.
+
+    Raises:
+        LedgerDamaged: before anything is written, if policies or accounts are not what was written.
+
+    """
+    with _transaction(db, "IMMEDIATE"):
+        head = verified(db)
+        yield
+        seal(db, head)
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection, kind: str) -> Iterator[None]:
+    db.execute(f"BEGIN {kind}")
     try:
         yield
         db.execute("COMMIT")
@@ -156,6 +172,8 @@ def _translated() -> Iterator[None]:
         refusal = _refusal(getattr(error, "sqlite_errorname", ""))
     except OSError:
         refusal = LedgerUnwritable("the ledger cannot be written", "look at the disk and the permissions of its folder")
+    except UnicodeDecodeError:  # of a name in a damaged file
+        refusal = _refusal("SQLITE_CORRUPT")
     else:
         return
     refusal.__context__ = None

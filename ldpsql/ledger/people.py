@@ -62,7 +62,10 @@ def id_bytes(users: Any) -> pa.Array:
     if column.null_count:
         raise MissingValue("a user id is NULL", "every row must say whose it is, or it cannot be charged")
     kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    whole = pa.types.is_integer(kind) or (
+        pa.types.is_decimal(kind) and kind.scale == 0
+    )  # DuckDB's HUGEINT is a decimal in Arrow
+    if whole or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.large_string()).cast(pa.large_binary())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return column.cast(pa.large_binary())

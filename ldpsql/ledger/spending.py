@@ -1,41 +1,34 @@
-"""Spending: the one statement that decides whether everybody in a release can afford it."""
+"""Spending: the one place that decides whether everybody in a release can afford it."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.errors import BudgetExceeded
+from ldpsql.ledger.accounts import PERSON, load, store
 from ldpsql.ledger.datasets import alike
+from ldpsql.ledger.entries import is_ahead
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy, delta_text, epsilon_text
-
-_SPENT_NOW = "CASE WHEN s.since > :opened THEN s.{0} ELSE 0 END"
-_EPSILON, _DELTA = _SPENT_NOW.format("epsilon"), _SPENT_NOW.format("delta")
-_FITS = f"{_EPSILON} + excluded.epsilon <= :epsilon_budget AND {_DELTA} + excluded.delta <= :delta_budget"
-_SPEND = f"""
-    INSERT INTO spent AS s
-    SELECT :account, person, :now, :epsilon * reports, :delta * reports, :epsilon * reports, :delta * reports
-    FROM asked WHERE :epsilon * reports <= :epsilon_budget AND :delta * reports <= :delta_budget
-    ON CONFLICT (account, person) DO UPDATE SET
-        epsilon = {_EPSILON} + excluded.epsilon, delta = {_DELTA} + excluded.delta,
-        since = CASE WHEN s.since > :opened THEN s.since ELSE excluded.since END,
-        epsilon_ever = s.epsilon_ever + excluded.epsilon, delta_ever = s.delta_ever + excluded.delta
-    WHERE {_FITS}"""  # noqa: S608  # constants
-_REFUSED = f"""
-    SELECT count(*), max(coalesce({_EPSILON}, 0)), max(coalesce({_DELTA}, 0)), max(a.reports)
-    FROM asked a LEFT JOIN spent s ON s.account = :account AND s.person = a.person
-    WHERE coalesce({_EPSILON}, 0) + :epsilon * a.reports > :epsilon_budget
-       OR coalesce({_DELTA}, 0) + :delta * a.reports > :delta_budget"""  # noqa: S608  # constants
+from ldpsql.ledger.statements import time_text
 
 
-def ask(db: sqlite3.Connection, people: People) -> None:
-    """Hand the people of a release to SQLite, before anybody has to wait for us."""
-    db.execute("PRAGMA temp_store = MEMORY")
-    db.execute("BEGIN")
-    db.execute("CREATE TEMP TABLE asked (person BLOB NOT NULL, reports INTEGER NOT NULL)")
-    db.executemany("INSERT INTO asked VALUES (?, ?)", zip(people.pseudonyms, people.reports, strict=True))
-    db.execute("COMMIT")
+@dataclass(frozen=True)
+class Asked:
+    """The people of a release in ascending order of their pseudonyms, and how many reports each gives."""
+
+    persons: NDArray[np.bytes_]
+    reports: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, people: People) -> Asked:
+        """Return people as arrays; before a transaction, for which others have to wait."""
+        return cls(np.array(people.pseudonyms, dtype=PERSON["person"]), np.array(people.reports, dtype=np.int64))
 
 
 def accounts_of(db: sqlite3.Connection, names: Iterable[str], where: tuple[str, str, str, str]) -> list[int]:
@@ -48,46 +41,81 @@ def accounts_of(db: sqlite3.Connection, names: Iterable[str], where: tuple[str, 
 
     """
     unit, part, group, currency = where
-    key = "unit = ? AND part = ? AND column_group = ? AND currency = ?"
     for name in names:
         new = "INSERT OR IGNORE INTO account (unit, dataset, part, column_group, currency) VALUES (?, ?, ?, ?, ?)"
         db.execute(new, [unit, name, part, group, currency])
-    rows = db.execute(f"SELECT id, dataset FROM account WHERE {key} ORDER BY id", where).fetchall()  # noqa: S608  # a constant
+    ours = "unit = ? AND part = ? AND column_group = ? AND currency = ?"  # without the index, which no seal covers
+    rows = db.execute(f"SELECT id, dataset FROM account NOT INDEXED WHERE {ours} ORDER BY id", where).fetchall()  # noqa: S608
     return [number for number, dataset in rows if any(dataset == name or alike(dataset, name) for name in names)]
 
 
-def spend(db: sqlite3.Connection, account: int, cost: Cost, policy: Policy, now: int) -> None:
+def spend(db: sqlite3.Connection, account: int, asked: Asked, cost: Cost, policy: Policy, *, now: int) -> None:
     """Add a cost to what everybody in the release has spent, if all of them can afford it."""
-    allowed = policy.allowance(cost.currency)
-    values = {
-        "account": account,
-        "now": now,
-        "opened": now - policy.window if policy.window is not None else -1,
-        "epsilon": cost.epsilon,
-        "delta": cost.delta,
-        "epsilon_budget": allowed.epsilon,
-        "delta_budget": allowed.delta,
-    }
-    (people,) = db.execute("SELECT count(*) FROM asked").fetchone()
-    db.execute("SAVEPOINT before")
-    if db.execute(_SPEND, values).rowcount == people:
-        return
-    db.execute("ROLLBACK TO before")  # those who could afford it
-    raise _exceeded(db.execute(_REFUSED, values).fetchone(), values, cost, policy)
+    everybody = _joined(load(db, account, asked.persons), asked.persons)
+    where = np.searchsorted(everybody["person"], asked.persons)
+    people, allowed = everybody[where], policy.allowance(cost.currency)
+    fresh = people["since"] <= (now - policy.window if policy.window is not None else -1)
+    people["since"][fresh] = now
+    for spent in (people["epsilon"], people["delta"]):
+        spent[fresh] = 0
+    refused = _beyond(people["epsilon"], cost.epsilon, asked.reports, allowed.epsilon)
+    refused |= _beyond(people["delta"], cost.delta, asked.reports, allowed.delta)
+    if refused.any():
+        refusal = _exceeded(_most(people[refused], asked.reports[refused]), allowed, cost, policy)
+        raise _ahead(refusal, now) if policy.window is not None and is_ahead(now) else refusal
+    for name, each in (("epsilon", cost.epsilon), ("delta", cost.delta)):
+        people[name] += each * asked.reports
+        people[f"{name}_ever"] += each * asked.reports
+    everybody[where] = people
+    store(db, account, everybody)
 
 
-def _exceeded(refused: tuple[int, int, int, int], values: dict[str, int], cost: Cost, policy: Policy) -> BudgetExceeded:
+def _joined(kept: NDArray[np.void], persons: NDArray[np.bytes_]) -> NDArray[np.void]:
+    """Return everybody who is kept, and those who are new, who have spent nothing."""
+    if not len(kept):
+        return _unspent(persons)
+    where = np.searchsorted(kept["person"], persons)
+    fresh = kept["person"][np.minimum(where, len(kept) - 1)] != persons
+    return np.insert(kept, where[fresh], _unspent(persons[fresh]))
+
+
+def _unspent(persons: NDArray[np.bytes_]) -> NDArray[np.void]:
+    people = np.zeros(len(persons), dtype=PERSON)
+    people["person"], people["since"] = persons, -1
+    return people
+
+
+def _beyond(spent: NDArray[np.int64], cost: int, reports: NDArray[np.int64], budget: int) -> NDArray[np.bool_]:
+    """Tell whose budget does not suffice; without a product, which could be too large for 64 bits."""
+    return reports > (budget - spent) // cost if cost else spent > budget
+
+
+def _most(refused: NDArray[np.void], reports: NDArray[np.int64]) -> tuple[int, int, int, int]:
+    """Return how many people are refused, and the most that one of them has spent and asks for."""
+    return len(refused), int(refused["epsilon"].max()), int(refused["delta"].max()), int(reports.max())
+
+
+def _exceeded(refused: tuple[int, int, int, int], allowed: Cost, cost: Cost, policy: Policy) -> BudgetExceeded:
     """Say what was asked for, the limit, and what is left."""
     people, spent, spent_delta, reports = refused
     who = "each row" if policy.privacy_unit == "row" else f"{people} of the users"
-    what, asked, limit, used = cost.currency, cost.epsilon * reports, values["epsilon_budget"], spent
+    what, asked, limit, used = cost.currency, cost.epsilon * reports, allowed.epsilon, spent
     show: Callable[[int], str] = epsilon_text
     if spent + asked <= limit:
-        what, asked, limit, used = "delta", cost.delta * reports, values["delta_budget"], spent_delta
+        what, asked, limit, used = "delta", cost.delta * reports, allowed.delta, spent_delta
         show = delta_text
     hint = "lower the epsilon, ask for fewer columns or reports, or wait for the next window; ldpsql budget show has the rest"
     if not limit:
         hint = "the policy declares no such budget: distance_budget or delta_budget, and then ldpsql budget adopt"
     return BudgetExceeded(
         f"this release costs {who} {what} {show(asked)}, and {show(max(limit - used, 0))} of {show(limit)} is left", hint
+    )
+
+
+def _ahead(refusal: BudgetExceeded, now: int) -> BudgetExceeded:
+    """Return a refusal that also explains why a window does not end: time never goes back in a ledger."""
+    return BudgetExceeded(
+        f"{refusal.message}; the ledger was last written at {time_text(now)}, later than this machine's clock says",
+        "set the clock right; if it once ran ahead, windows end only after that time: a larger epsilon_budget, and then "
+        "ldpsql budget adopt, lets you release before",
     )

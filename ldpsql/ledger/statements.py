@@ -8,8 +8,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.ledger.accounts import load
 from ldpsql.ledger.entries import STATE, now_of, policy_of
-from ldpsql.ledger.policy import delta_text, epsilon_text
+from ldpsql.ledger.policy import Policy, delta_text, epsilon_text
+from ldpsql.ledger.seals import check_entries, damaged
 
 _HISTORY = (
     *("at", "release", "dataset", "part", "destination", "column", "column_group", "mechanism", "claim"),
@@ -36,24 +41,23 @@ def balances(db: sqlite3.Connection) -> list[Balance]:
     """Return what is spent and what is left in every account."""
     policy, _ = policy_of(db)
     opened = now_of(db) - policy.window if policy.window is not None else -1
-    rows = db.execute(
-        """SELECT unit, dataset, part, column_group, currency, count(person), min(person) = x'',
-                  max(CASE WHEN since > :opened THEN epsilon ELSE 0 END),
-                  max(CASE WHEN since > :opened THEN delta ELSE 0 END)
-           FROM account JOIN spent ON account = id GROUP BY id ORDER BY id""",
-        {"opened": opened},
-    ).fetchall()
-    out = []
-    for unit, dataset, part, group, currency, people, everybody, epsilon, delta in rows:
-        left = max(policy.allowance(currency).epsilon - epsilon, 0)
-        number = None if everybody else people
-        spent = (epsilon_text(epsilon), epsilon_text(left), delta_text(delta))
-        out.append(Balance(unit, dataset, part, group, currency, number, *spent))
-    return out
+    rows = db.execute("SELECT id, unit, dataset, part, column_group, currency FROM account ORDER BY id").fetchall()
+    return [_balance(load(db, account), opened, policy, names) for account, *names in rows]
+
+
+def _balance(people: NDArray[np.void], opened: int, policy: Policy, names: list[str]) -> Balance:
+    unit, dataset, part, group, currency = names
+    now = people[people["since"] > opened]
+    epsilon, delta = (int(now[name].max(initial=0)) for name in ("epsilon", "delta"))
+    left = max(policy.allowance(currency).epsilon - epsilon, 0)
+    number = None if unit == "row" else len(people)
+    spent = (epsilon_text(epsilon), epsilon_text(left), delta_text(delta))
+    return Balance(unit, dataset, part, group, currency, number, *spent)
 
 
 def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Return every column of every release, oldest first."""
+    """Return every column of every release, oldest first, once all of them are checked."""
+    check_entries(db)
     rows = db.execute(
         f"""SELECT r.at, r.token, r.dataset, r.part, r.destination, c.column_name, a.column_group, c.mechanism, c.claim,
                    a.currency, c.epsilon, c.delta, r.users, r.reports, {STATE}
@@ -62,29 +66,44 @@ def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
     ).fetchall()
     found = [dict(zip(_HISTORY, row, strict=True)) for row in rows]
     for row in found:
-        row |= {"at": _time_text(row["at"]), "epsilon": epsilon_text(row["epsilon"]), "delta": delta_text(row["delta"])}
+        row |= {"at": time_text(row["at"]), "epsilon": epsilon_text(row["epsilon"]), "delta": delta_text(row["delta"])}
     return found
 
 
 def policies(db: sqlite3.Connection) -> list[dict[str, Any]]:
     """Return the policies, oldest first."""
     rows = db.execute("SELECT at, body FROM policy ORDER BY id").fetchall()
-    return [{"at": _time_text(at), **json.loads(body)} for at, body in rows]
+    return [{"at": time_text(at), **json.loads(body)} for at, body in rows]
 
 
-def adds_up(db: sqlite3.Connection) -> bool:
-    """Tell whether the file is whole, and every account has spent what its releases were charged."""
-    whole = db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    orphans = db.execute("PRAGMA foreign_key_check").fetchall()
-    wrong = db.execute(
-        """SELECT count(*) FROM (
-               SELECT account, sum(c.epsilon * coalesce(r.reports, 1)) AS e, sum(c.delta * coalesce(r.reports, 1)) AS d
-               FROM charge c JOIN release r ON r.id = c.release GROUP BY account) AS charged
-           FULL JOIN (SELECT account, sum(epsilon_ever) AS e, sum(delta_ever) AS d FROM spent GROUP BY account) AS kept
-           ON charged.account = kept.account WHERE charged.e IS NOT kept.e OR charged.d IS NOT kept.d"""
-    ).fetchone()
-    return whole and not orphans and wrong == (0,)
+def check(db: sqlite3.Connection) -> None:
+    """Check that the file is whole, every row is as it was written, and every account has spent what releases were charged.
+
+    Raises:
+        LedgerDamaged: if something is wrong.
+
+    """
+    if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)] or db.execute("PRAGMA foreign_key_check").fetchall():
+        raise damaged("tables")
+    check_entries(db)
+    charged = db.execute(
+        """SELECT a.id, coalesce(sum(c.epsilon * coalesce(r.reports, 1)), 0), coalesce(sum(c.delta * coalesce(r.reports, 1)), 0)
+           FROM account a LEFT JOIN charge c ON c.account = a.id LEFT JOIN release r ON r.id = c.release GROUP BY a.id"""
+    ).fetchall()
+    for account, epsilon, delta in charged:
+        people = load(db, account)
+        if (_total(people["epsilon_ever"]), _total(people["delta_ever"])) != (epsilon, delta):
+            raise damaged("people")
+    where = "account, bucket FROM"
+    if db.execute(f"SELECT {where} spent EXCEPT SELECT {where} bucket").fetchone():  # constants
+        raise damaged("people")
 
 
-def _time_text(micros: int) -> str:
+def _total(numbers: NDArray[np.int64]) -> int:
+    """Return a sum that may be larger than 64 bits."""
+    return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
+
+
+def time_text(micros: int) -> str:
+    """Return a time in microseconds as a date and a time of day, in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(micros // 10**6))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
+from typing import ClassVar
 
 from ldpsql.deadline import soonest
 from ldpsql.errors import Interrupted
@@ -19,6 +20,7 @@ class Limits:
     """
 
     _interrupts = 0  # in this process
+    _ending: ClassVar[set[object]] = set()  # what was stopped and has not ended
 
     def __init__(self, steps: int = 10_000, seconds: float | None = None) -> None:
         self._most, self.steps, self._interrupts_before = steps, 0, Limits._interrupts
@@ -29,6 +31,16 @@ class Limits:
         """End every solve that runs, in whatever thread, at its next step; those begun later are not concerned."""
         cls._interrupts += 1
 
+    @classmethod
+    def refuse(cls, ending: object) -> None:
+        """End every solve, also those not yet begun, until `allow`: a statement that was stopped may be about to begin one."""
+        cls._ending.add(ending)
+
+    @classmethod
+    def allow(cls, ended: object) -> None:
+        """Let solves run again, as far as this object is concerned."""
+        cls._ending.discard(ended)
+
     def renew(self) -> None:
         """Start with another group: its steps are counted from 0."""
         self.steps = 0
@@ -38,10 +50,10 @@ class Limits:
         """Whether the deadline has passed; every loop of a solve asks for it.
 
         Raises:
-            Interrupted: where `interrupt` was called since this was made.
+            Interrupted: if `interrupt` was called since this was made, or what was stopped has not ended.
 
         """
-        if Limits._interrupts != self._interrupts_before:
+        if Limits._ending or Limits._interrupts != self._interrupts_before:
             raise Interrupted
         return self._end is not None and monotonic() > self._end
 

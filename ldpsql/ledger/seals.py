@@ -1,0 +1,149 @@
+"""The seals of a ledger: keyed hashes by which damage, and edits by other programs, are found before anything is charged.
+
+    head <- policies, accounts <- buckets of people
+    head <- last entry <- ... <- first entry; an entry is a release that was charged with its charges, or that was published
+
+The seal of the head covers every policy and every account, the seal of an account its buckets of people, the seal of a bucket
+its people. Each entry is sealed together with the entry before it. So nothing can be changed, left out or put in without the
+key. The key is in the file: it has to be wherever the ledger is, and who may write the file can also replace it as a whole.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Literal, TypeAlias
+
+from ldpsql.errors import LedgerDamaged
+
+State: TypeAlias = Literal["charged", "published"]
+KEY_SIZE = 32  # bytes
+_SIZE = 16
+_RELEASE = "SELECT id, token, identity, at, dataset, part, destination, users, reports, published_at FROM release"
+_CHARGE = "SELECT release, column_name, mechanism, claim, account, epsilon, delta FROM charge"
+
+
+def damaged(what: str) -> LedgerDamaged:
+    """Return the refusal of a ledger whose seals do not fit."""
+    return LedgerDamaged(
+        f"the ledger does not add up: {what} are not as they were written",
+        "restore it from a backup, and release nothing before",
+    )
+
+
+def sealed(key: bytes, *content: Any) -> bytes:
+    """Return the seal of some values: numbers, strings, bytes, NULL, and lists of them, told apart by their types."""
+    return blake2b(ascii(content).encode("ascii"), key=key, digest_size=_SIZE).digest()
+
+
+def sealed_bytes(key: bytes, account: int, bucket: int, people: bytes) -> bytes:
+    """Return the seal of a bucket of people."""
+    return blake2b(b"people %d %d " % (account, bucket) + people, key=key, digest_size=_SIZE).digest()
+
+
+@dataclass
+class Head:
+    """The last link of the chain: the key, the latest time, the number of entries, and the seal of the last one."""
+
+    key: bytes
+    at: int
+    entries: int
+    link: bytes
+
+    def seal(self, db: sqlite3.Connection) -> bytes:
+        """Return the seal of the head with all policies and accounts.
+
+        Raises:
+            LedgerDamaged: if an account is there twice, as in a damaged index.
+
+        """
+        policies = db.execute("SELECT id, at, body, salt FROM policy ORDER BY id").fetchall()
+        accounts = db.execute(
+            "SELECT id, unit, dataset, part, column_group, currency, seal FROM account NOT INDEXED ORDER BY id"
+        ).fetchall()
+        if len({account[1:6] for account in accounts}) < len(accounts):
+            raise damaged("accounts")
+        return sealed(self.key, "head", self.at, self.entries, self.link, policies, accounts)
+
+
+def verified(db: sqlite3.Connection) -> Head:
+    """Return the head, and check it with all policies and accounts.
+
+    Raises:
+        LedgerDamaged: if something was changed.
+
+    """
+    rows = db.execute("SELECT id, key, at, entries, link, seal FROM head").fetchall()
+    if len(rows) != 1 or rows[0][0] != 1 or not isinstance(rows[0][1], bytes) or len(rows[0][1]) != KEY_SIZE:
+        raise damaged("its seals")
+    head = Head(*rows[0][1:5])
+    if head.seal(db) != rows[0][5]:
+        raise damaged("policies or accounts")
+    return head
+
+
+def key_of(db: sqlite3.Connection) -> bytes:
+    """Return the key of a ledger whose head was verified."""
+    return db.execute("SELECT key FROM head").fetchone()[0]
+
+
+def start(db: sqlite3.Connection, key: bytes, at: int) -> Head:
+    """Begin the chain with a key."""
+    head = Head(key, at, 0, b"")
+    db.execute("INSERT INTO head VALUES (1, ?, ?, 0, x'', x'')", [key, at])
+    return head
+
+
+def enter(db: sqlite3.Connection, token: str, state: State) -> None:
+    """Add an entry; `seal` links it at the end of the transaction, when the charges of the release are written."""
+    db.execute("INSERT INTO entry (release, state, link) SELECT id, ?, x'' FROM release WHERE token = ?", [state, token])
+
+
+def seal(db: sqlite3.Connection, head: Head) -> None:
+    """Link the entries that are new, and seal the head; the end of every transaction that writes."""
+    new = db.execute("SELECT id, release, state FROM entry WHERE id > ? ORDER BY id", [head.entries]).fetchall()
+    for number, release, state in new:
+        row = db.execute(f"{_RELEASE} WHERE id = ?", [release]).fetchone()
+        charges = db.execute(f"{_CHARGE} WHERE release = ? ORDER BY rowid", [release]).fetchall()
+        head.entries, head.link = number, _link(head, number, state, row, charges)
+        head.at = max(head.at, row[3], row[9] or 0)
+        db.execute("UPDATE entry SET link = ? WHERE id = ?", [head.link, number])
+    (latest,) = db.execute("SELECT max(at) FROM policy").fetchone()
+    head.at = max(head.at, latest)
+    changed = [head.at, head.entries, head.link, head.seal(db)]
+    db.execute("UPDATE head SET at = ?, entries = ?, link = ?, seal = ?", changed)
+
+
+def _link(head: Head, number: int, state: State, release: Sequence[Any], charges: list[tuple[Any, ...]]) -> bytes:
+    """Return the seal of an entry that follows the link of the head."""
+    content = [*release[:9], charges] if state == "charged" else [release[0], release[1], release[9]]
+    return sealed(head.key, "entry", head.link, number, state, content)
+
+
+def check_entries(db: sqlite3.Connection) -> None:
+    """Follow the whole chain, from the first entry to the head.
+
+    Raises:
+        LedgerDamaged: if a release, a charge or an entry was changed, is missing or was put in.
+
+    """
+    last = verified(db)
+    releases = {row[0]: row for row in db.execute(f"{_RELEASE} NOT INDEXED ORDER BY id")}
+    charges = defaultdict(list)
+    for charge in db.execute(f"{_CHARGE} ORDER BY rowid"):
+        charges[charge[0]].append(charge)
+    walk, seen = Head(last.key, last.at, 0, b""), set()
+    for number, release, state, link in db.execute("SELECT id, release, state, link FROM entry ORDER BY id"):
+        if release not in releases or (release, state) in seen or number != walk.entries + 1:
+            raise damaged("releases")
+        walk.link, walk.entries = _link(walk, number, state, releases[release], charges.get(release, [])), number
+        if link != walk.link:
+            raise damaged("releases")
+        seen.add((release, state))
+    stated = {(number, "charged") for number in releases}
+    stated |= {(number, "published") for number, row in releases.items() if row[9] is not None}
+    if walk != last or seen != stated or not charges.keys() <= releases.keys():
+        raise damaged("releases")
