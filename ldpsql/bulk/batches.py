@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from ldpsql.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
 from ldpsql.boundary import withheld, withheld_stream
+from ldpsql.bulk.kept import kept, kept_field
 from ldpsql.bulk.parquet import BATCH_ROWS
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
+from ldpsql.fingerprint import metadata
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import type_of
+
+Draw: TypeAlias = Callable[[CertifiedMechanism, pa.Array], pa.Array]
 
 
 @withheld
@@ -26,7 +30,8 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
         batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame; or a pandas
             frame, where NaN is NULL.
         columns: the mechanism of each column; its reports take its place and name.
-        keep: columns that pass through as they are. All others are left out.
+        keep: columns whose values pass through. All others are left out. Dictionaries and views become plain columns, so that
+            they hold nothing but the values of their rows.
 
     Raises:
         UnknownName, SourceRefused: where a column is not there, or there twice.
@@ -99,15 +104,27 @@ class Plan:
         return [name for name in names if name in set(self.columns)]
 
     def schema(self, given: pa.Schema) -> pa.Schema:
-        """Return the schema of the reports: perturbed columns in the type of their reports."""
+        """Return the schema of the reports: perturbed columns in the type of their reports, with their fingerprints."""
         reports = {name: pa.field(name, type_of(known.reports)) for name, known in self.mechanisms.items()}
-        return pa.schema([reports.get(name) or given.field(name) for name in self.among(given.names)])
+        fields = [reports.get(name) or kept_field(given.field(name)) for name in self.among(given.names)]
+        return pa.schema(fields, self.fingerprints)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """The metadata that say which mechanism drew each column."""
+        return metadata({name: certified.mechanism for name, certified in self.mechanisms.items()})
 
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
-        arrays = {name: batch.column(name) for name in schema.names}
-        reports = {name: drawn(known, arrays[name], name) for name, known in self.mechanisms.items()}
-        return pa.RecordBatch.from_arrays([reports.get(name, array) for name, array in arrays.items()], schema=schema)
+        arrays = [self._column(name, batch.column(name)) for name in schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _column(self, name: str, column: pa.Array) -> pa.Array:
+        mechanism = self.mechanisms.get(name)
+        return kept(column) if mechanism is None else drawn(mechanism, column, name, self._drawn)
+
+    def _drawn(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
+        return mechanism.perturb(column)
 
 
 def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool = True) -> None:
@@ -130,10 +147,10 @@ def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
 
 
-def drawn(mechanism: CertifiedMechanism, column: pa.Array, name: object) -> pa.Array:
+def drawn(mechanism: CertifiedMechanism, column: pa.Array, name: object, draw: Draw = CertifiedMechanism.perturb) -> pa.Array:
     """Return a report for each value; a refusal names the column, if it has a name."""
     try:
-        return mechanism.perturb(column)
+        return draw(mechanism, column)
     except NOT_PERTURBED as error:
         raise error.of_column(name) if isinstance(name, str) and name else error from None
 

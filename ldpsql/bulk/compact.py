@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ldpsql.bulk.batches import Plan
-from ldpsql.columns import family, plain
+from ldpsql.columns import family
 from ldpsql.domain import Domain
 from ldpsql.mechanism import CertifiedMechanism
 from ldpsql.reports import WordReports, type_of
@@ -33,19 +33,10 @@ class CompactPlan(Plan):
 
     def _field(self, field: pa.Field) -> pa.Field:
         mechanism = self.mechanisms.get(field.name)
-        if mechanism is not None:
-            return pa.field(field.name, _compact(mechanism))
-        return field.with_type(_stored(field.type))
+        return field if mechanism is None else pa.field(field.name, _compact(mechanism))
 
-    def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Draw the reports of one batch, as positions."""
-        return pa.RecordBatch.from_arrays([self._drawn(field, batch.column(field.name)) for field in schema], schema=schema)
-
-    def _drawn(self, field: pa.Field, column: pa.Array) -> pa.Array:
-        mechanism = self.mechanisms.get(field.name)
-        if mechanism is not None:
-            return _positions(mechanism, column)
-        return column if column.type == field.type else _decoded(column).cast(field.type)
+    def _drawn(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
+        return _positions(mechanism, column)
 
     def shown_schema(self, schema: pa.Schema, *, encoded: bool) -> pa.Schema:
         """Return the schema of the reports that compact batches of a schema stand for.
@@ -55,7 +46,7 @@ class CompactPlan(Plan):
             encoded: leave few values, such as names, as a dictionary and positions in it, which DuckDB writes sooner.
 
         """
-        return pa.schema([self._shown_field(field, encoded=encoded) for field in schema])
+        return pa.schema([self._shown_field(field, encoded=encoded) for field in schema], self.fingerprints)
 
     def _shown_field(self, field: pa.Field, *, encoded: bool) -> pa.Field:
         if field.name not in self.mechanisms:
@@ -79,25 +70,6 @@ class CompactPlan(Plan):
         if pa.types.is_dictionary(field.type):
             return pa.DictionaryArray.from_arrays(column, mechanism.reports.values, safe=False)
         return pc.take(mechanism.reports.values, column, boundscheck=False)
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """Return a type of the same values that a file holds and that rows can be taken from: no dictionaries, no views."""
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return _stored(kind.value_type)
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        field = kind.value_field.with_type(_stored(kind.value_type))
-        return pa.list_(field) if pa.types.is_list(kind) else pa.large_list(field)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_stored(field.type)) for field in kind])
-    return kind
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    column = plain(column)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _compact(mechanism: CertifiedMechanism) -> pa.DataType:

@@ -15,6 +15,12 @@ from ldpsql.sql import quoted
 
 _COMPARABLE = {"UUID": "VARCHAR", "JSON": "VARCHAR", "UHUGEINT": "HUGEINT"}  # types that no domain has
 
+_SETTINGS = {
+    "arrow_lossless_conversion": True,  # else a UHUGEINT may become -1, and a BIT other bytes
+    "produce_arrow_string_view": False,  # a view in a UNION cannot be written
+    "arrow_output_list_view": False,
+}
+
 
 def selected(
     con: DuckDBPyConnection,
@@ -29,7 +35,8 @@ def selected(
     `snapshot_of` reads what was there when it first read.
     """
     cursor = snapshot or cursor_like(con)
-    cursor.execute("SET SESSION arrow_lossless_conversion = true")  # else a UHUGEINT may become -1, and a BIT other bytes
+    for setting, value in _SETTINGS.items():
+        cursor.execute(f"SET SESSION {setting} = {value}")
     found = relation(cursor)
     types = dict(zip(found.columns, map(str, found.types), strict=True))
     columns = (quoted(name) if name in kept else _comparable(name, types[name]) for name in wanted)

@@ -110,8 +110,8 @@ def identity_of(policy: Policy, people: People | None, named: tuple[str, str, st
 
 def _written(mechanism: Mechanism) -> dict[str, Any] | list[Any]:
     """Return a mechanism as JSON; one of somebody else with its claim too, for it may write two epsilons in the same way."""
-    text = mechanism.to_json()
-    return text if of_core(type(mechanism)) else [text, str(certify(mechanism).certificate.claim)]
+    spec = mechanism.to_json()
+    return spec if of_core(type(mechanism)) else [spec, str(certify(mechanism).certificate.claim)]
 
 
 STATE = "CASE WHEN published_at IS NULL THEN 'charged' ELSE 'published' END"
