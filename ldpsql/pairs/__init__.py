@@ -1,1 +1,1 @@
-"""Sets of key-value pairs: how they are read, the mechanisms for them, frequencies and means."""
+"""Estimates from reports of sets of (key, value) pairs: frequencies and means of keys."""

@@ -15,16 +15,17 @@ import pyarrow as pa
 
 from ldpsql.channels import KeepOrWindow
 from ldpsql.errors import InvalidParameter, NotApplicable
-from ldpsql.estimation import Diagnosis, Estimates, estimate_likelihood
-from ldpsql.estimator import Estimator, Status
-from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import Mechanism
-from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
-from ldpsql.pairs.families import KeyValueMechanism
+from ldpsql.estimates.estimate import Diagnosis, Estimates, estimate_likelihood
+from ldpsql.estimates.uncertainty import error_text
+from ldpsql.estimators.base import Estimator
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
+from ldpsql.inference.outcome import Status
+from ldpsql.inference.score_intervals import cut, deviations
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.pairs.shown import Shown, channel_of, shown
 from ldpsql.pairs.sizes import lost_if_geometric
-from ldpsql.score_intervals import cut, deviations
-from ldpsql.uncertainty import error_text
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 MOST_LOST = 0.5

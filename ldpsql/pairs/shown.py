@@ -9,11 +9,11 @@ import numpy as np
 
 from ldpsql.channels import KeyValue
 from ldpsql.errors import InvalidParameter
-from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import Mechanism, certify
-from ldpsql.operators import Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
-from ldpsql.pairs.families import KeyValueMechanism
-from ldpsql.score_intervals import cut, wilson
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
+from ldpsql.inference.score_intervals import cut, wilson
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.key_value import KeyValueMechanism
 
 
 @dataclass(frozen=True)
