@@ -20,6 +20,10 @@ class PrivacyLeakWarning(UserWarning):
     """What was asked for is done, but it protects nobody as it stands."""
 
 
+class UnmarkedReports(UserWarning):
+    """Reports were estimated, and nothing says which mechanism drew them."""
+
+
 class LdpError(Exception):
     """Base of all errors of ldpsql: ``code``, ``message``, ``hint`` and the exit code of the command line."""
 
@@ -293,6 +297,12 @@ class OutOfTime(DataError):
 
     def __init__(self) -> None:
         super().__init__("the deadline passed while the channel was prepared", "raise deadline, or use fewer values")
+
+
+class OtherMechanism(DataError):
+    """Another mechanism drew the reports than the one that is to estimate them."""
+
+    code = "LDP408"
 
 
 class ConnectionRefused(LdpError):

@@ -13,10 +13,12 @@ from ldpsql.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import drawn
 from ldpsql.bulk.counts import Counts, partial_counts
+from ldpsql.bulk.fingerprints import compare, of_frame
 from ldpsql.counting import column_likelihood, counted_likelihood
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimation import Estimate, estimate_likelihood
 from ldpsql.estimator import Estimator
+from ldpsql.fingerprint import check
 from ldpsql.likelihood import Likelihood
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
@@ -69,10 +71,12 @@ def estimate(reports: Any, *arguments: Any, **named: Any) -> Estimate:
         estimate(reports, mechanism, estimator="ibu")           a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
         estimate(frame, column, mechanism, estimator="ibu")     a Polars or pandas frame, an Arrow table or stream, a relation
 
-    A frame is counted by its own engine, a stream batch by batch, so it need not fit into memory.
+    A frame is counted by its own engine, a stream batch by batch, so it need not fit into memory. A table of DuckDB, an Arrow
+    table and a stream say which mechanism drew their reports; if they do not, a warning says so once.
 
     Raises:
         ImpossibleReport, NotReports, NoReports: where these cannot be reports of the mechanism.
+        OtherMechanism: if another mechanism drew them, and their frame or their counts say so.
 
     """
     frame = is_frame(reports)
@@ -86,7 +90,9 @@ def estimate(reports: Any, *arguments: Any, **named: Any) -> Estimate:
 
 
 def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
-    return _of_reports(_counted(reports, column), mechanism, estimator)
+    made = registry().mechanism(mechanism)
+    compare(of_frame(reports, column), made)
+    return _of_reports(_counted(reports, column), made, estimator)
 
 
 @one_thread
@@ -114,6 +120,7 @@ def key_value(
 
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
     if isinstance(reports, Counts):
+        check(reports.fingerprints, mechanism)
         return counted_likelihood(reports.reports, reports.numbers, mechanism)
     return column_likelihood(column_of(reports), mechanism)
 

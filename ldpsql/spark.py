@@ -8,6 +8,7 @@ with the interpreter that has ldpsql: ``PYSPARK_PYTHON``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.estimation import Estimate
 from ldpsql.estimator import Estimator
+from ldpsql.fingerprint import KEY, fingerprint, of_text
 from ldpsql.frames import estimate as estimate_counts
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
@@ -27,6 +29,7 @@ from ldpsql.reports import ListedHashReports, type_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_KEY = KEY[:-1]  # of a column's own metadata
 _HASHED = pa.struct([("seed", pa.int64()), ("y", pa.int32())])  # Spark has no unsigned numbers
 
 
@@ -61,6 +64,8 @@ def perturb(
     schema = pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in given])
     mechanisms = {name: known.mechanism for name, known in plan.mechanisms.items()}
     drawn = selected.mapInArrow(lambda batches: _perturbed(batches, mechanisms, schema), from_arrow_schema(schema))
+    for name, mechanism in mechanisms.items():
+        drawn = drawn.withMetadata(name, {_KEY: fingerprint(mechanism)})
     drawn.write.mode("overwrite" if replace else "errorifexists").parquet(into)
     return session.read.parquet(into)
 
@@ -114,11 +119,13 @@ def counts(frame: DataFrame, column: str) -> Counts:
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
 
     selected = frame.select(column)
+    written = of_text(selected.schema[0].metadata.get(_KEY))
     (field,) = to_arrow_schema(selected.schema)
     schema = pa.schema([("report", field.type), ("n", pa.int64())])
     parts = selected.mapInArrow(lambda batches: _counted(batches, column, schema), from_arrow_schema(schema)).toArrow()
     nothing = Counts.of(pa.array([], field.type), pa.array([], pa.uint64()))
-    return merge([nothing, *(Counts.from_arrow(pa.table(batch)) for batch in parts.to_batches())])
+    counted = merge([nothing, *(Counts.from_arrow(pa.table(batch)) for batch in parts.to_batches())])
+    return replace(counted, fingerprints=written)
 
 
 @withheld_stream

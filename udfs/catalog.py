@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from ldpsql import certify, hookimpl
 from ldpsql.columns import plain
+from ldpsql.fingerprint import fingerprint
 from ldpsql.handles import MECHANISMS
 from ldpsql.registry import registry
 from ldpsql.spec import Spec
@@ -14,7 +15,7 @@ from ldpsql.sql import Macros, Scalar, guarded
 _ENTRY = "STRUCT(name VARCHAR, signature VARCHAR, summary VARCHAR, plugin VARCHAR)[]"
 _DESCRIPTION = (
     "STRUCT(mechanism VARCHAR, claim VARCHAR, realised_epsilon DOUBLE, ratio VARCHAR, "
-    "inputs BIGINT, outputs BIGINT, structure VARCHAR, summary VARCHAR)"
+    "inputs BIGINT, outputs BIGINT, structure VARCHAR, summary VARCHAR, fingerprint VARCHAR)"
 )
 
 
@@ -39,7 +40,7 @@ def _entry(spec: type[Spec]) -> dict[str, str]:
 
 @guarded
 def describe(handles: pa.ChunkedArray) -> pa.Array:
-    """Return name, claim, realised epsilon, the exact largest ratio, size and structure of each mechanism."""
+    """Return name, claim, realised epsilon, the exact largest ratio, size, structure and fingerprint of each mechanism."""
     out = []
     for handle in plain(handles).to_pylist():
         known = certify(MECHANISMS.thing(handle))
@@ -53,6 +54,7 @@ def describe(handles: pa.ChunkedArray) -> pa.Array:
                 "outputs": getattr(known.channel, "outputs", None),  # sets and private seeds are too many to number
                 "structure": type(known.channel).__name__,
                 "summary": known.mechanism.summary(),
+                "fingerprint": fingerprint(known.mechanism),
             }
         )
     return pa.array(out)

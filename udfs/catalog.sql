@@ -5,4 +5,4 @@ CREATE OR REPLACE MACRO ldp."describe"(m) AS __ldp_describe(__ldp_mechanism(m));
 
 COMMENT ON MACRO TABLE ldp.mechanisms IS 'the mechanisms there are';
 COMMENT ON MACRO TABLE ldp.estimators IS 'the estimators there are';
-COMMENT ON MACRO ldp."describe" IS 'claim, realised epsilon, exact ratio and size of a mechanism';
+COMMENT ON MACRO ldp."describe" IS 'claim, realised epsilon, exact ratio, size and fingerprint of a mechanism';

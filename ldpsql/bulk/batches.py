@@ -13,6 +13,7 @@ from ldpsql.boundary import withheld, withheld_stream
 from ldpsql.bulk.kept import kept, kept_field
 from ldpsql.bulk.parquet import BATCH_ROWS
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
+from ldpsql.fingerprint import metadata
 from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import type_of
@@ -105,9 +106,15 @@ class Plan:
         return [name for name in names if name in set(self.columns)]
 
     def schema(self, given: pa.Schema) -> pa.Schema:
-        """Return the schema of the reports: perturbed columns in the type of their reports."""
+        """Return the schema of the reports: perturbed columns in the type of their reports, with their fingerprints."""
         reports = {name: pa.field(name, type_of(known.reports)) for name, known in self.mechanisms.items()}
-        return pa.schema([reports.get(name) or kept_field(given.field(name)) for name in self.among(given.names)])
+        fields = [reports.get(name) or kept_field(given.field(name)) for name in self.among(given.names)]
+        return pa.schema(fields, self.fingerprints)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """The metadata that say which mechanism drew each column."""
+        return metadata({name: certified.mechanism for name, certified in self.mechanisms.items()})
 
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""

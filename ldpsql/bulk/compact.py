@@ -46,7 +46,7 @@ class CompactPlan(Plan):
             encoded: leave few values, such as names, as a dictionary and positions in it, which DuckDB writes sooner.
 
         """
-        return pa.schema([self._shown_field(field, encoded=encoded) for field in schema])
+        return pa.schema([self._shown_field(field, encoded=encoded) for field in schema], self.fingerprints)
 
     def _shown_field(self, field: pa.Field, *, encoded: bool) -> pa.Field:
         if field.name not in self.mechanisms:

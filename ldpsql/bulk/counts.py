@@ -7,7 +7,7 @@ as from all the reports. For sets of values, where nearly all reports differ, `p
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import batches_of, check_columns, stream
+from ldpsql.bulk.fingerprints import of_frame
 from ldpsql.channels import SetChannel
 from ldpsql.columns import plain
 from ldpsql.counting import MAX_COUNT, whole_numbers
 from ldpsql.distinct import distinct
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
+from ldpsql.fingerprint import KEY, NONE, Fingerprints, check, of_schema, together
 from ldpsql.mechanism import Mechanism, certify
 from ldpsql.registry import registry
 from ldpsql.reports import SetReports, impossible
@@ -32,10 +34,11 @@ _AHEAD = 64  # batches that are counted before their counts are added up
 
 @dataclass(frozen=True)
 class Counts:
-    """Distinct reports, in a fixed order, and how often each occurs."""
+    """Distinct reports, in a fixed order, how often each occurs, and the fingerprint of what drew them, if it is known."""
 
     reports: pa.Array
     numbers: pa.Array
+    fingerprints: Fingerprints = NONE
 
     @classmethod
     @withheld
@@ -64,11 +67,13 @@ class Counts:
         read = stream(table, ("report", "n")).read_all()
         if {"report", "n"} - set(read.column_names):
             raise BadCounts("counts must have the columns report and n", "SELECT city AS report, count(*) AS n")
-        return cls.of(read["report"].combine_chunks(), read["n"].combine_chunks())
+        counts = cls.of(read["report"].combine_chunks(), read["n"].combine_chunks())
+        return replace(counts, fingerprints=of_schema(read.schema, "report"))
 
     def to_arrow(self) -> pa.Table:
-        """Return a table with the columns ``report`` and ``n``."""
-        return pa.table([self.reports, self.numbers], ["report", "n"])
+        """Return a table with the columns ``report`` and ``n``; its metadata hold the fingerprint."""
+        written = {f"{KEY}report": "\n".join(sorted(self.fingerprints))} if self.fingerprints else None
+        return pa.table([self.reports, self.numbers], ["report", "n"], metadata=written)
 
     @withheld
     def __add__(self, other: Counts) -> Counts:
@@ -132,7 +137,7 @@ def partial_counts(batches: Any, column: str) -> Counts:
         waiting.append(Counts.of(reports, pa.array(np.ones(len(reports), dtype=np.uint64))))
         if len(waiting) == _AHEAD:
             total, waiting = merge([total, *waiting]), []
-    return merge([total, *waiting])
+    return replace(merge([total, *waiting]), fingerprints=of_frame(batches, column) or of_schema(reader.schema, column))
 
 
 C = TypeVar("C", Counts, Supports)
@@ -146,6 +151,7 @@ def merge(parts: Iterable[C]) -> C:
         NoReports: where there is no part.
         InvalidParameter: where a part is neither counts nor supports, or both occur.
         BadCounts: where the reports are of types that have nothing in common.
+        OtherMechanism: if different mechanisms drew the reports.
 
     """
     listed = list(parts)
@@ -154,7 +160,7 @@ def merge(parts: Iterable[C]) -> C:
     if not all(isinstance(part, Counts | Supports) and type(part) is type(listed[0]) for part in listed):
         raise InvalidParameter("these are not counts, or not of one kind", "pass what ldpsql.partial_counts returns")
     if isinstance(listed[0], Counts):
-        return _joined(listed)
+        return replace(_joined(listed), fingerprints=together(part.fingerprints for part in listed))
     return reduce(lambda a, b: a + b, listed)
 
 
@@ -168,6 +174,7 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
         UnknownName, SourceRefused: where the column is not there, or there twice.
         ImpossibleReport: where it holds something else than sets of values of this mechanism.
         InvalidParameter: where the reports of the mechanism are no sets.
+        OtherMechanism: if another mechanism drew them.
 
     """
     read = registry().mechanism(mechanism)
@@ -175,6 +182,7 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
     if not isinstance(known.reports, SetReports) or not isinstance(known.channel, SetChannel):
         raise InvalidParameter(f"the reports of {read.name} are no sets of values", "use partial_counts")
     reports, numbers = 0, np.zeros(known.reports.words * 64, dtype=np.int64)
+    check(of_frame(batches, column) or NONE, read)
     for batch in batches_of(_with(batches, column)):
         words = known.reports.read(plain(batch.column(column)).drop_null())
         if not known.channel.possible(words).all():

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.fingerprints import copy_options
 from ldpsql.bulk.sources import format_of
 from ldpsql.errors import DestinationRefused
 from ldpsql.interrupting import cursor_of, stopped_with, until_stopped
@@ -54,7 +55,7 @@ class Form:
         if self.kind == "arrow":
             _write_arrow(con, reports, folder / name)
             return
-        options = [f"FORMAT {self.kind}"]
+        options = [f"FORMAT {self.kind}", *(copy_options(reports.schema) if self.kind == "parquet" else ())]
         if self.suffix in _COMPRESSIONS:
             options.append(f"COMPRESSION {_COMPRESSIONS[self.suffix]}")
         if self.tabs:

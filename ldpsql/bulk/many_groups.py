@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from duckdb import DuckDBPyConnection
 
 from ldpsql.boundary import withheld
+from ldpsql.bulk.fingerprints import compare, of_source
 from ldpsql.bulk.staging import exists
 from ldpsql.bulk.tables import is_there, table_name
 from ldpsql.errors import DestinationExists, InvalidParameter
@@ -57,12 +58,15 @@ def estimate_groups(
     Raises:
         DestinationExists: where there is a table of that name, and it is not to be replaced.
         InvalidParameter: where no key is named.
+        OtherMechanism: if another mechanism drew the reports, and the table or the files say so.
 
     """
     if not keys:
         raise InvalidParameter("there must be at least one column that makes a group", "for one estimate use ldp.estimate")
+    drew = registry().mechanism(mechanism)
+    compare(of_source(con, reports, report), drew)
     with cursor_of(con) as cursor:
-        made = sql_call(registry().mechanism(mechanism), cursor)
+        made = sql_call(drew, cursor)
         if not replace and is_there(con, table_name(into)):
             raise DestinationExists(*exists(into))
         cursor.execute("BEGIN")

@@ -18,12 +18,13 @@ from duckdb import DuckDBPyConnection
 from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.charging import Charge, charged, written_release
+from ldpsql.bulk.fingerprints import Marking, mechanisms_of
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.orders import Drawing, Order, check_order
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
-from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name, write_token
+from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.bulk.unchanged import witnessed
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
 from ldpsql.interrupting import stops_with_connection
@@ -161,6 +162,7 @@ def perturb_table(
 
     Raises:
         DestinationExists, DestinationRefused: where the reports cannot go there.
+        OtherMechanism: if they would be appended to reports of another mechanism.
         SourceRefused: where the source is not there or cannot be read.
         UnknownName: where it has no such column.
         PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
@@ -186,9 +188,12 @@ def perturb_table(
         raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
     check_writable(con, verb, plan.columns)
+    marking = Marking(con, name, mechanisms_of(plan.mechanisms))
+    if append:
+        marking.check()
     token = charged(con, charge, found, plan, where, again=replace, resume=resume and not there)
     drawing = Drawing(con, found, plan, Meter(found.rows, progress))
-    drawing.into_table(verb, order, partial(write_token, name=name, token=token))
+    drawing.into_table(verb, order, partial(marking.write, token=token, appended=append and there))
     if charge:
         charge.ledger.publish(charge.ledger.release_of(token))
     return Run(drawing.rows, 1, 0, token)

@@ -20,13 +20,15 @@ def estimate(
     Example: ldpsql estimate reports.parquet --column city --mechanism city --by region
     """
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import estimating, opened
+    from ldpsql.cli.source import compare, estimating, opened
     from ldpsql.errors import NoReports
     from ldpsql.registry import registry
 
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
-        query = estimating(con, sql_of(con, source, [column, *keys]), column, keys, made, method)
+        table = sql_of(con, source, [column, *keys])
+        compare(con, source, column, made)
+        query = estimating(con, table, column, keys, made, method)
         rows = rows_of(con.sql(query))
     if not rows:
         raise NoReports(hint="is the column empty?")

@@ -38,13 +38,14 @@ def report(
     """
     from ldpsql import pages
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import estimating, opened
+    from ldpsql.cli.source import compare, estimating, opened
     from ldpsql.registry import registry
 
     pages.check(output)
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
         table = sql_of(con, source, [column, *keys])
+        compare(con, source, column, made)
         found = pages.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
         shown = estimating(con, table, column, keys, made, method)
         known = {}

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -43,6 +45,22 @@ def existing(database: str) -> str:
             "there is no database of this name", "--database takes a DuckDB file; a new one is made by ldpsql sql NAME"
         )
     return database
+
+
+def compare(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechanism) -> None:
+    """Refuse reports that another mechanism drew; say on stderr if nothing says which one did.
+
+    Raises:
+        OtherMechanism: if another one did.
+
+    """
+    from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.fingerprint import NONE, REMEDY, UNMARKED, check
+
+    fingerprints = of_source(con, source, column)
+    check(fingerprints or NONE, mechanism)
+    if fingerprints is not None and not fingerprints:
+        typer.echo(f"note: {UNMARKED}: {REMEDY}", err=True)
 
 
 def estimating(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from hashlib import blake2b
+from typing import Any
 
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.people import People
@@ -107,10 +108,10 @@ def identity_of(policy: Policy, people: People | None, named: tuple[str, str, st
     return blake2b(json.dumps(told, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
-def _written(mechanism: Mechanism) -> str | list[str]:
+def _written(mechanism: Mechanism) -> dict[str, Any] | list[Any]:
     """Return a mechanism as JSON; one of somebody else with its claim too, for it may write two epsilons in the same way."""
-    text = mechanism.to_json()
-    return text if of_core(type(mechanism)) else [text, str(certify(mechanism).certificate.claim)]
+    spec = mechanism.to_json()
+    return spec if of_core(type(mechanism)) else [spec, str(certify(mechanism).certificate.claim)]
 
 
 STATE = "CASE WHEN published_at IS NULL THEN 'charged' ELSE 'published' END"

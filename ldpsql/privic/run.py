@@ -16,6 +16,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.fingerprints import add_comment
 from ldpsql.bulk.sources import sql_of
 from ldpsql.duck import connect
 from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports
@@ -191,13 +192,16 @@ def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> C
     try:
         con.execute(_REPORT.format(cycle=number, **words))
         con.execute(_STEP.format(cycle=number, **words))
-        if con.execute(f"SELECT step IS NULL {_LATEST}").fetchone() == (True,):
+        if con.execute(f"SELECT step IS NULL {_LATEST}").fetchall() == [(True,)]:
             raise NoReports("there is not a single value to report", "is the source empty?")
+        (cycle,) = _read(con, number)
+        ((database,),) = con.execute("SELECT current_database()").fetchall()
+        add_comment(con, (database.lower(), "privic", "reports"), "report", cycle.mechanism)
         con.execute("COMMIT")
     except BaseException:
         con.execute("ROLLBACK")
         raise
-    return _read(con, number)[0]
+    return cycle
 
 
 def _unquoted(read: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.constructors import constructor
 from ldpsql.domain import Domain
 from ldpsql.duck import connect
 from ldpsql.errors import NotPrivate
@@ -43,15 +44,16 @@ def check_mechanism(mechanism: Mechanism, draws: int = 200_000) -> None:
 @contextmanager
 def _registered(mechanism: type[Mechanism]) -> Iterator[None]:
     """Register a class within a ``with`` block, unless its plugin has: SQL gets a constructor for each registered class."""
-    registered = registry().mechanisms
-    assert registered.get(mechanism.name, mechanism) is mechanism, f"another plugin offers a mechanism named {mechanism.name}"
-    new = mechanism.name not in registered
-    registered[mechanism.name] = mechanism
+    name, registered, constructors = mechanism.name, registry().mechanisms, registry().constructors
+    assert registered.get(name, mechanism) is mechanism, f"another plugin offers a mechanism named {name}"
+    if name in registered:
+        yield
+        return
+    registered[name], constructors[name] = mechanism, constructor(name, mechanism, trusted=False)
     try:
         yield
     finally:
-        if new:
-            del registered[mechanism.name]
+        del registered[name], constructors[name]
 
 
 def _check_round_trips(mechanism: Mechanism) -> None:

@@ -1,0 +1,178 @@
+"""Where fingerprints are kept in tables of DuckDB and in files, and how they are read from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+from ldpsql.bulk.sources import source_of
+from ldpsql.bulk.tables import write_token
+from ldpsql.errors import OtherMechanism, SourceRefused
+from ldpsql.fingerprint import NONE, Fingerprints, check, digits, fingerprint, of_schema, of_text, say_unmarked
+from ldpsql.interrupting import cursor_of
+from ldpsql.ledger.datasets import parts, table_of
+from ldpsql.mechanism import CertifiedMechanism, Mechanism
+from ldpsql.sql import quoted, text_literal
+
+_COMMENTS = """
+SELECT comment FROM duckdb_columns() WHERE lower(column_name) = lower({column}) AND lower(table_name) = {table}
+AND lower(schema_name) = {schema} AND lower(database_name) = {database}"""
+
+
+def copy_options(schema: pa.Schema) -> list[str]:
+    """Return the options of a COPY that put the metadata of a schema into Parquet files."""
+    pairs = [f"{text_literal(key.decode())}: {text_literal(text.decode())}" for key, text in (schema.metadata or {}).items()]
+    return [f"KV_METADATA {{{', '.join(pairs)}}}"] if pairs else []
+
+
+class Marking:
+    """What the comments of a table will say of the mechanisms that draw into it."""
+
+    def __init__(self, con: DuckDBPyConnection, name: str, mechanisms: Mapping[str, Mechanism]) -> None:
+        """Read what is in the table, if it is there, before anything is drawn.
+
+        Args:
+            con: the database.
+            name: the table, as SQL writes it.
+            mechanisms: the mechanism of each column that is drawn.
+
+        """
+        self._name, self._mechanisms = name, mechanisms
+        with cursor_of(con) as cursor:
+            self._before = {column: of_table(cursor, name, column) for column in mechanisms}
+            self._rows = _has_rows(cursor, name)
+
+    def check(self) -> None:
+        """Refuse to add reports to those of another mechanism.
+
+        Raises:
+            OtherMechanism: if a column holds any.
+
+        """
+        for column, before in self._before.items():
+            if before and digits(before) != digits([fingerprint(self._mechanisms[column])]):
+                raise OtherMechanism(
+                    f"another mechanism drew the reports in the column '{column}'", "write these into a table of their own"
+                )
+
+    def write(self, cursor: DuckDBPyConnection, token: str = "", *, appended: bool = False) -> None:
+        """Write the fingerprints, and the token of a release, in the transaction that writes the table.
+
+        Where rows without a fingerprint were appended to, there will be none: what drew those nobody knows.
+        """
+        write_token(cursor, self._name, token)
+        self._write(cursor, table_of(cursor, self._name), appended=appended)
+
+    def _write(self, cursor: DuckDBPyConnection, path: tuple[str, ...] | None, *, appended: bool) -> None:
+        for column, mechanism in self._mechanisms.items():
+            if not (appended and self._rows and not self._before[column]):
+                add_comment(cursor, path, column, mechanism)
+
+    def write_if_there(self, con: DuckDBPyConnection) -> None:
+        """Write the fingerprints of a table that somebody else wrote, if it is one, and DuckDB lets its comments be written.
+
+        Through the connection itself: a comment of another would break a transaction that is open on this one.
+        """
+        with cursor_of(con) as cursor:
+            cursor.execute("SET python_enable_replacements = false")
+            path = table_of(cursor, self._name)
+        if path is not None and path[-1] == parts(self._name)[-1]:
+            with suppress(duckdb.Error):
+                self._write(con, path, appended=True)
+
+
+def _has_rows(cursor: DuckDBPyConnection, name: str) -> bool:
+    with suppress(duckdb.Error):
+        return bool(cursor.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall())  # noqa: S608  # quoted
+    return False
+
+
+def add_comment(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column: str, mechanism: Mechanism) -> None:
+    """Add a fingerprint to the comment of a column of the table catalog.schema.name, unless it is there."""
+    line = fingerprint(mechanism)
+    for (comment,) in _comments(cursor, path, column):
+        if not digits([line]) <= digits(of_text(comment)):
+            text = f"{comment}\n{line}" if comment else line
+            full = ".".join(map(quoted, (*(path or ()), column)))
+            cursor.execute(f"COMMENT ON COLUMN {full} IS {text_literal(text)}")
+
+
+def _comments(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column: str) -> list[tuple[str | None]]:
+    """Return the comment of a column of the table catalog.schema.name; nothing if DuckDB does not keep that table."""
+    if path is None or len(path) != 3:  # catalog, schema, name
+        return []
+    database, schema, table = map(text_literal, path)
+    query = _COMMENTS.format(column=text_literal(column), table=table, schema=schema, database=database)
+    own = "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
+    return cursor.execute(f"{query} AND {own}").fetchall()
+
+
+def of_table(cursor: DuckDBPyConnection, name: str, column: str) -> Fingerprints:
+    """Return what the comments say of a column of a table, or of the one table that a view reads.
+
+    A view of a table with the reports of several mechanisms says nothing: it may choose those of one.
+    """
+    path = table_of(cursor, name)
+    written = NONE.union(*(of_text(comment) for (comment,) in _comments(cursor, path, column)))
+    is_view = path is not None and path[-1] != parts(name)[-1]
+    return NONE if is_view and len(digits(written)) > 1 else written
+
+
+def of_relation(relation: DuckDBPyRelation, column: str) -> Fingerprints:
+    """Return what the comments say of a column of a relation that is a whole table."""
+    if relation.type != "TABLE_RELATION":
+        return NONE
+    path = [text_literal(part) for part in parts(relation.sql_query().removeprefix("SELECT * FROM "))]
+    full = ["lower(current_database())", "lower(current_schema())"][: 3 - len(path)] + path
+    query = _COMMENTS.format(column=text_literal(column), database=full[0], schema=full[1], table=full[2])
+    comments = relation.query("__ldpsql", query)
+    return NONE.union(*(of_text(comment) for (comment,) in comments.fetchall())) if comments else NONE
+
+
+def of_frame(frame: Any, column: str) -> Fingerprints | None:
+    """Return the fingerprints of a column of a frame; None for frames that can hold none, as those of Polars and pandas."""
+    if isinstance(frame, pa.Table | pa.RecordBatchReader):
+        return of_schema(frame.schema, column)
+    return of_relation(frame, column) if isinstance(frame, DuckDBPyRelation) else None
+
+
+def of_source(con: DuckDBPyConnection, source: str, column: str) -> Fingerprints | None:
+    """Return the fingerprints of a column of a table or of files; None for what can hold none, such as CSV."""
+    if "://" in source:  # on the network: not ours to open
+        return None
+    try:
+        read = source_of(con, source)
+    except SourceRefused:  # whoever reads it next says why
+        return None
+    if read.kind == "parquet":
+        return NONE.union(*(of_schema(pq.read_schema(file), column) for file in read.files))
+    if read.kind == "arrow":
+        with pa.memory_map(read.files[0]) as file:
+            return of_schema(pa.ipc.open_file(file).schema, column)
+    if read.files:
+        return None
+    with cursor_of(con) as cursor:
+        return of_table(cursor, source, column)
+
+
+def compare(fingerprints: Fingerprints | None, mechanism: Mechanism) -> None:
+    """Refuse reports of another mechanism, and warn once if nothing says which mechanism drew them.
+
+    Raises:
+        OtherMechanism: if another one did.
+
+    """
+    check(fingerprints or NONE, mechanism)
+    if fingerprints is not None and not fingerprints:
+        say_unmarked()
+
+
+def mechanisms_of(certified: Mapping[str, CertifiedMechanism]) -> dict[str, Mechanism]:
+    """Return the mechanism of each column."""
+    return {column: one.mechanism for column, one in certified.items()}

@@ -1,0 +1,301 @@
+"""Reports say which mechanism drew them, wherever they are kept, and no other mechanism estimates them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from duckdb import DuckDBPyConnection
+from typer.testing import CliRunner
+
+import ldpsql
+from ldpsql import Counts, merge, partial_counts, partial_supports, privic
+from ldpsql.cli.app import app
+from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
+from ldpsql.fingerprint import fingerprint, of_schema, say_unmarked
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.registry import registry
+
+CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
+DREW = f"krr(1, {CITIES})"
+OTHERS = [f"krr(1.1, {CITIES})", f"krr(1, {[*CITIES, 'Bern', 'Riga']})", f"subset_selection(1, {CITIES})"]
+PEOPLE = pa.table({"city": CITIES * 500, "region": ["north", "south"] * 1000})
+
+
+@pytest.fixture(autouse=True)
+def unsaid() -> Iterator[None]:
+    say_unmarked.cache_clear()
+    yield
+    say_unmarked.cache_clear()
+
+
+@pytest.fixture
+def silent() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnmarkedReports)
+        yield
+
+
+def drawn() -> pa.Table:
+    return ldpsql.perturb_batches(PEOPLE, {"city": DREW}, keep=["region"]).read_all()
+
+
+def digest(mechanism: str) -> str:
+    return fingerprint(registry().mechanism(mechanism)).split()[0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("krr(1, ['a', 'b'])", "krr(epsilon=1.0, domain=['b', 'a'])"),  # the order of the values does not matter to krr
+        ("krr(1, ['a', 'b'])", "krr(1, ['a', 'b'], nulls='as:a', outside='as:b')"),
+        ("krr(1, [1.0, 2.5])", "krr(1, ['1', '2.5'])"),
+    ],
+)
+def test_mechanisms_that_draw_alike_have_one_fingerprint(one: str, other: str) -> None:
+    assert digest(one) == digest(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("krr(1, ['a', 'b'])", "krr(1.000001, ['a', 'b'])"),
+        ("krr(1, ['a', 'b'])", "krr(1, ['a', 'c'])"),
+        ("krr(1, ['a', 'b'])", "oue(1, ['a', 'b'])"),
+        ("oue(1, ['a', 'b'])", "oue(1, ['b', 'a'])"),  # a bit stands for the value at its place
+        ("square_wave(1, 0, 100)", "square_wave(1, 0, 100, bins=64)"),
+    ],
+)
+def test_mechanisms_that_draw_differently_have_different_fingerprints(one: str, other: str) -> None:
+    assert digest(one) != digest(other)
+
+
+def test_sql_and_python_give_the_same_fingerprint(con: DuckDBPyConnection) -> None:
+    (text,) = con.execute("SELECT ldp.describe(ldp.krr(1.0, ['Rome', 'Oslo', 'Lima', 'Kyiv'])).fingerprint").fetchall()[0]
+    assert text.split()[0] == digest(DREW)
+    (text,) = con.execute("SELECT ldp.describe(ldp.oue(0.5, [1.50, 2])).fingerprint").fetchall()[0]
+    assert text.split()[0] == digest("oue(0.5, [1.5, 2])")
+
+
+def test_every_mechanism_has_a_fingerprint_of_one_line_that_reads_back() -> None:
+    for text in (DREW, "square_wave(1, 0, 100)", "planar_geometric(1, 5, 5, 1)", f"olh(1, {list(range(5000))})"):
+        line = fingerprint(registry().mechanism(text))
+        assert "\n" not in line
+        assert len(line) < 1_200
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.usefixtures("silent")
+def test_a_stream_and_a_table_of_arrow_keep_the_fingerprint_and_refuse_other_mechanisms(other: str) -> None:
+    table = drawn()
+    ldpsql.estimate(table, "city", DREW)
+    ldpsql.estimate(table.to_reader(100), "city", DREW)
+    for frame in (table, table.to_reader()):
+        with pytest.raises(OtherMechanism, match="krr\\(epsilon='1'"):
+            ldpsql.estimate(frame, "city", other)
+
+
+@pytest.mark.usefixtures("silent")
+def test_counts_carry_the_fingerprint_and_those_of_different_mechanisms_do_not_add_up() -> None:
+    counts, plain = partial_counts(drawn(), "city"), Counts.of(pa.array(CITIES), pa.array([1, 1, 1, 1]))
+    for each in (counts, merge([counts, plain]), counts + counts, Counts.from_arrow(counts.to_arrow())):
+        ldpsql.estimate(each, DREW)
+        with pytest.raises(OtherMechanism):
+            ldpsql.estimate(each, OTHERS[0])
+    other = partial_counts(ldpsql.perturb_batches(PEOPLE, {"city": OTHERS[0]}), "city")
+    with pytest.raises(OtherMechanism, match="do not add up"):
+        merge([counts, plain, other])
+
+
+def test_supports_are_counted_for_the_mechanism_that_drew_only() -> None:
+    table = ldpsql.perturb_batches(PEOPLE, {"city": f"oue(1, {CITIES})"}).read_all()
+    partial_supports(table, "city", f"oue(1, {CITIES})")
+    with pytest.raises(OtherMechanism):
+        partial_supports(table, "city", f"oue(1, {CITIES[::-1]})")
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out", "out.arrow"])
+@pytest.mark.usefixtures("silent")
+def test_files_keep_the_fingerprint_and_the_command_line_refuses_other_mechanisms(name: str, tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        ldpsql.perturb_copy(con, PEOPLE, tmp_path / name, {"city": DREW}, keep=["region"])
+    estimate = ["estimate", str(tmp_path / name), "--column", "city", "--mechanism"]
+    right = CliRunner().invoke(app, [*estimate, DREW])
+    assert (right.exit_code, right.stderr) == (0, "")
+    for other in OTHERS:
+        refused = CliRunner().invoke(app, [*estimate, other]).exception
+        assert isinstance(refused, OtherMechanism)
+        assert "krr(epsilon='1'" in refused.message
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_folder_of_partitions_keeps_the_fingerprint_in_each_file(tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        ldpsql.perturb_copy(con, PEOPLE, tmp_path / "out", {"city": DREW}, keep=["region"], partition_by=["region"])
+    files = [*(tmp_path / "out").rglob("*.parquet")]
+    assert len(files) > 1
+    for file in files:
+        assert of_schema(pq.read_schema(file), "city") == {fingerprint(registry().mechanism(DREW))}
+    with pytest.raises(OtherMechanism):
+        ldpsql.estimate(pq.read_table(files[0]), "city", OTHERS[0])
+
+
+def table_of_reports(
+    con: DuckDBPyConnection, name: str = "reports", mechanism: str = DREW, *, append: bool = False, replace: bool = False
+) -> None:
+    ldpsql.perturb_table(con, PEOPLE, name, {"city": mechanism}, keep=["region"], append=append, replace=replace)
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_table_keeps_the_fingerprint_as_a_comment_of_its_column(con: DuckDBPyConnection) -> None:
+    con.execute('CREATE SCHEMA "of city"')
+    for name, sql in (("reports", "reports"), ("of city.Reports", '"of city"."Reports"')):
+        table_of_reports(con, name)
+        ldpsql.estimate(con.table(sql), "city", DREW)
+        for other in OTHERS:
+            with pytest.raises(OtherMechanism):
+                ldpsql.estimate(con.table(sql), "city", other)
+            with pytest.raises(OtherMechanism):
+                ldpsql.estimate_groups(con, sql, "out", report="city", keys=["region"], mechanism=other)
+    ldpsql.estimate_groups(con, "reports", "out", report="city", keys=["region"], mechanism=DREW)
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_view_has_the_fingerprint_of_its_table(con: DuckDBPyConnection) -> None:
+    table_of_reports(con)
+    con.execute("CREATE VIEW north AS FROM reports WHERE region = 'north'")
+    ldpsql.estimate_groups(con, "north", "out", report="city", keys=["region"], mechanism=DREW)
+    with pytest.raises(OtherMechanism):
+        ldpsql.estimate_groups(con, "north", "out", report="city", keys=["region"], mechanism=OTHERS[0])
+
+
+@pytest.mark.usefixtures("silent")
+def test_reports_are_not_appended_to_those_of_another_mechanism(con: DuckDBPyConnection) -> None:
+    table_of_reports(con)
+    table_of_reports(con, append=True)
+    with pytest.raises(OtherMechanism):
+        table_of_reports(con, mechanism=OTHERS[0], append=True)
+    assert con.execute("SELECT count(*) FROM reports").fetchall() == [(2 * len(PEOPLE),)]
+    ldpsql.estimate(con.table("reports"), "city", DREW)
+    table_of_reports(con, mechanism=OTHERS[0], replace=True)
+    ldpsql.estimate(con.table("reports"), "city", OTHERS[0])
+
+
+def test_rows_that_nobody_knows_the_mechanism_of_get_no_fingerprint(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE old AS SELECT 'Lima' AS city, 'north' AS region")
+    con.execute("CREATE TABLE empty AS FROM old LIMIT 0; COMMENT ON COLUMN empty.city IS 'where people live'")
+    for name in ("old", "empty"):
+        table_of_reports(con, name, append=True)
+    comments = dict(con.execute("SELECT table_name, comment FROM duckdb_columns() WHERE column_name = 'city'").fetchall())
+    assert comments["old"] is None
+    assert comments["empty"] == f"where people live\n{fingerprint(registry().mechanism(DREW))}"
+
+
+@pytest.mark.usefixtures("silent")
+def test_the_command_line_compares_tables_of_a_database(tmp_path: Path) -> None:
+    database = str(tmp_path / "a.duckdb")
+    with duckdb.connect(database) as con:
+        table_of_reports(con)
+    estimate = ["estimate", "reports", "--database", database, "--column", "city", "--mechanism"]
+    assert CliRunner().invoke(app, [*estimate, DREW]).stderr == ""
+    assert isinstance(CliRunner().invoke(app, [*estimate, OTHERS[0]]).exception, OtherMechanism)
+
+
+def test_without_a_fingerprint_a_warning_comes_once(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    table = drawn().replace_schema_metadata(None)
+    con.register("tabled", table).execute("CREATE TABLE raw AS FROM tabled")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            ldpsql.estimate(table, "city", DREW)
+            ldpsql.estimate(con.table("raw"), "city", DREW)
+            ldpsql.estimate_groups(con, "raw", "out", report="city", keys=["region"], mechanism=DREW, replace=True)
+    assert [warning.category for warning in caught] == [UnmarkedReports]
+    con.execute(f"COPY raw TO '{tmp_path / 'raw.parquet'}'")
+    told = CliRunner().invoke(app, ["estimate", str(tmp_path / "raw.parquet"), "--column", "city", "--mechanism", DREW])
+    assert told.exit_code == 0
+    assert told.stderr.count("nothing says which mechanism") == 1
+
+
+@pytest.mark.usefixtures("silent")
+def test_what_can_hold_no_fingerprint_is_not_warned_of(tmp_path: Path) -> None:
+    table = drawn()
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    for reports in (table["city"], table["city"].to_pylist(), frame["city"]):
+        ldpsql.estimate(reports, DREW)
+    ldpsql.estimate(frame, "city", DREW)
+    frame.write_csv(tmp_path / "reports.csv")
+    told = CliRunner().invoke(app, ["estimate", str(tmp_path / "reports.csv"), "--column", "city", "--mechanism", DREW])
+    assert (told.exit_code, told.stderr) == (0, "")
+
+
+def released(tmp_path: Path) -> DuckDBPyConnection:
+    Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=9))
+    con = ldpsql.connect(ledger=tmp_path / "ledger")
+    con.execute(f"CREATE MACRO city() AS ldp.krr(1, {CITIES}); CREATE TABLE people AS SELECT 'Lima' AS city FROM range(500)")
+    return con
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_release_into_a_table_writes_the_fingerprint(tmp_path: Path) -> None:
+    with released(tmp_path) as con:
+        with ldpsql.release(con, "people", {"city": "city()"}, "reports"):
+            con.execute("CREATE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people")
+        ldpsql.estimate(con.table("reports"), "city", DREW)
+        with pytest.raises(OtherMechanism):
+            ldpsql.estimate(con.table("reports"), "city", OTHERS[0])
+
+
+def test_a_release_does_not_break_a_transaction_that_is_still_open(tmp_path: Path) -> None:
+    with released(tmp_path) as con:
+        con.execute("CREATE TABLE reports (city VARCHAR)")
+        con.execute("BEGIN")
+        with ldpsql.release(con, "people", {"city": "city()"}, "reports"):
+            con.execute("INSERT INTO reports SELECT ldp.perturb(city, city()) FROM people")
+        con.execute("COMMIT")
+        assert con.execute("SELECT count(*) FROM reports").fetchall() == [(500,)]
+        with pytest.raises(OtherMechanism):
+            ldpsql.estimate(con.table("reports"), "city", OTHERS[0])
+
+
+def test_a_release_to_anything_but_a_table_is_published(tmp_path: Path) -> None:
+    with released(tmp_path) as con:
+        for number, destination in enumerate(
+            ["s3://bucket/x.parquet", "no 'such\" table", str(tmp_path / "x.parquet"), "people"]
+        ):
+            with ldpsql.release(con, "people", {"city": "city()"}, destination, part=str(number)):
+                con.execute("CREATE OR REPLACE TEMP TABLE t AS SELECT ldp.perturb(city, city()) FROM people")
+
+
+def test_the_reports_of_a_run_of_privic_say_the_mechanism_of_each_cycle(tmp_path: Path) -> None:
+    frame, state = pl.DataFrame({"cell": [0, 1, 2, 3, 4, 5] * 100}), tmp_path / "state.duckdb"
+    first, second = privic.collect(frame, state, privic.start(1.5, range(6), columns=3), cycles=2)
+    with duckdb.connect(str(state)) as con:
+        ((comment,),) = con.execute("SELECT comment FROM duckdb_columns() WHERE column_name = 'report'").fetchall()
+        assert comment.splitlines() == [fingerprint(first.mechanism), fingerprint(second.mechanism)]
+        with pytest.raises(OtherMechanism, match="several mechanisms"):
+            ldpsql.estimate(con.table("privic.reports"), "report", first.mechanism)
+
+
+def test_a_forged_fingerprint_is_not_repeated_in_a_message() -> None:
+    secret = {"ldpsql.mechanism.city": f"ldpsql:{'0' * 32} krr(1, ['a secret', 'b'])"}
+    with pytest.raises(OtherMechanism) as refused:
+        ldpsql.estimate(drawn().replace_schema_metadata(secret), "city", DREW)
+    assert "secret" not in str(refused.value)
+    assert isinstance(refused.value, LdpError)
+
+
+def test_metadata_of_other_makers_are_no_hindrance() -> None:
+    spark = {"org.apache.spark.sql.parquet.row.metadata": b'{"fields": [{"name": "city"}, 3]}', b"\xff": b"\xff"}
+    assert of_schema(drawn().schema.with_metadata(spark), "city") == set()
+    line = fingerprint(registry().mechanism(DREW)).replace('"', '\\"')
+    row = f'{{"fields": [{{"name": "city", "metadata": {{"ldpsql.mechanism": "{line}"}}}}]}}'
+    spark = {"org.apache.spark.sql.parquet.row.metadata": row.encode()}
+    assert len(of_schema(drawn().schema.with_metadata(spark), "city")) == 1
