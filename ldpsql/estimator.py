@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, ClassVar
 
@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ldpsql.deadline import check, late
+from ldpsql.errors import OutOfTime
 from ldpsql.likelihood import Likelihood
 from ldpsql.operators import Floats
 from ldpsql.spec import Spec
@@ -74,13 +76,25 @@ class Fit:
     @classmethod
     def joined(cls, parts: Sequence[Fit]) -> Fit:
         """Put the outcomes of single groups together."""
+        counts = [len(part.theta) for part in parts]
         return cls(
             np.concatenate([part.theta for part in parts]),
             np.concatenate([part.iterations for part in parts]),
             tuple(s for part in parts for s in part.status),
-            tuple(c for part in parts for c in part.chosen),
-            tuple(r for part in parts for r in part.reasons),
+            _filled([part.chosen for part in parts], counts),
+            _filled([part.reasons for part in parts], counts),
         )
+
+    def out_of_time(self) -> Fit:
+        """Return the outcome as that of a solve that the deadline cut short."""
+        return replace(self, status=(Status.OUT_OF_TIME,) * len(self.status))
+
+
+def _filled(texts: Sequence[tuple[str, ...]], counts: Sequence[int]) -> tuple[str, ...]:
+    """Return the texts of all groups; none if no group has any, and empty ones for groups without."""
+    if not any(texts):
+        return ()
+    return tuple(text for part, count in zip(texts, counts, strict=True) for text in part or ("",) * count)
 
 
 class Estimator(Spec):
@@ -105,6 +119,7 @@ class Estimator(Spec):
     misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
     )
+    deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
 
     def pointwise(self, count: int) -> float:
         """Return the confidence of each of ``count`` intervals: Sidak's, where all are to be right together.
@@ -117,6 +132,25 @@ class Estimator(Spec):
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:
         """Estimate every group of the likelihood."""
+
+    def each(self, likelihood: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
+        """Estimate group by group; those that there is no time for get equal shares, and say so."""
+        return Fit.joined([self._in_time(likelihood.group(i), fit) for i in range(len(likelihood.counts))])
+
+    def _in_time(self, one: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
+        try:
+            check()
+            outcome = fit(one)
+        except OutOfTime:
+            return self.unfitted(one)
+        return outcome.out_of_time() if late() else outcome
+
+    def unfitted(self, likelihood: Likelihood) -> Fit:
+        """Return equal shares for every group, as there was no time for more."""
+        groups, inputs = len(likelihood.counts), likelihood.operator.inputs
+        even = np.full((groups, inputs), 1.0 / inputs)
+        status, steps = (Status.OUT_OF_TIME,) * groups, np.zeros(groups, dtype=np.int64)
+        return Fit(even, steps, status, ("uniform",) * groups, ("there was no time",) * groups)
 
 
 def simplex_projection(v: Floats) -> Floats:
