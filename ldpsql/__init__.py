@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.bulk.many_groups import estimate_groups
+    from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.certificate import Certificate
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ldpsql.hookspecs import hookimpl
     from ldpsql.interrupting import interrupt, interruptible
     from ldpsql.ledger import Ledger, Policy
-    from ldpsql.ledger.guard import release
     from ldpsql.ledger.permanent import Key
     from ldpsql.likelihood import Likelihood
     from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
@@ -44,6 +44,7 @@ _HOMES = {
     "bulk.charging": ["Charge"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
+    "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
     "certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
@@ -57,7 +58,6 @@ _HOMES = {
     "hookspecs": ["hookimpl"],
     "interrupting": ["interrupt", "interruptible"],
     "ledger": ["Ledger", "Policy"],
-    "ledger.guard": ["release"],
     "ledger.permanent": ["Key"],
     "likelihood": ["Likelihood"],
     "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],

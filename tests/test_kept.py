@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,7 +39,7 @@ def masked() -> pd.Series:
     return series
 
 
-HIDING = {
+HIDING: dict[str, Callable[[], Any]] = {
     "numbers under NULLs": lambda: pa.table({"n": under_nulls(pa.array([NUMBER] * ROWS))}),
     "text under NULLs": lambda: pa.table({"n": under_nulls(pa.array([HIDDEN] * ROWS))}),
     "lists under NULLs": lambda: pa.table({"n": under_nulls(pa.array([[NUMBER]] * ROWS))}),
@@ -64,7 +66,7 @@ def test_a_kept_column_has_only_the_values_of_its_rows(name: str, tmp_path: Path
     frame = with_city(HIDING[name]())
     for order in ("random", "keep"):
         file = tmp_path / f"{order}.arrow"
-        ldpsql.perturb_copy(ldpsql.connect(), frame, file, {"city": KRR}, keep=["n"], order=order)  # type: ignore[arg-type]
+        ldpsql.perturb_copy(ldpsql.connect(), frame, file, {"city": KRR}, keep=["n"], order=order)
         assert HIDDEN.encode() not in file.read_bytes()
     stream, reader = io.BytesIO(), ldpsql.perturb_batches(frame, {"city": KRR}, keep=["n"])
     with pa.ipc.new_stream(stream, reader.schema) as writer:

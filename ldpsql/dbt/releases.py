@@ -15,11 +15,12 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.releases import people, refuse_others
 from ldpsql.dbt.models import told
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import dataset_of
-from ldpsql.ledger.guard import Guard, people, refuse_others
+from ldpsql.ledger.guard import Guard
 from ldpsql.registry import registry
 
 _LOG = logging.getLogger("ldpsql")

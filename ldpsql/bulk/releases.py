@@ -1,0 +1,131 @@
+"""Releases in SQL: charged first, then drawn by the statements of a block, then published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+from ldpsql.boundary import withheld_block
+from ldpsql.bulk.fingerprints import Marking
+from ldpsql.connections import duckdb_of
+from ldpsql.errors import NotReleased
+from ldpsql.handles import MECHANISMS
+from ldpsql.interrupting import cursor_of
+from ldpsql.ledger import Release
+from ldpsql.ledger.datasets import dataset_of
+from ldpsql.ledger.guard import GIVE_LEDGER, guard_of
+from ldpsql.ledger.witness import others
+from ldpsql.mechanism import Mechanism
+from ldpsql.sql import quoted, text_literal
+
+
+@withheld_block
+def release(
+    con: DuckDBPyConnection,
+    dataset: str,
+    columns: Mapping[str, Mechanism | str],
+    destination: str,
+    *,
+    part: str = "",
+    again: bool = False,
+    name: str = "ldp",
+) -> Iterator[Release]:
+    """Charge a release to the connection's ledger, let the statements of the block draw it, then write it down as published.
+
+        with ldpsql.release(con, "people", {"city": "city()"}, "reports") as release:
+            if not release.stored:
+                con.execute("CREATE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people")
+
+    Each mechanism draws at most as many reports as the dataset has rows, for each column that names it.
+
+    Args:
+        con: a connection to which `attach(con, ledger=...)` gave a ledger.
+        dataset: a table, a view or a file. However it is spelled, the tables and files that it reads are charged.
+        columns: the mechanism of each column: as SQL writes it, such as ``city()``, or a `Mechanism`.
+        destination: where the reports go; the same release for the same destination is not drawn twice.
+        part: a part of the dataset with other people than the other parts, such as a day.
+        again: charge and draw anew what was published before.
+        name: the catalog of ldpsql.
+
+    Raises:
+        NotReleased: where the connection has no ledger, another release is open, the same release was published for fewer
+            rows, or users came into the dataset while it was open. Then it is not published: drop what was drawn.
+        BudgetExceeded: where it would cost somebody too much.
+        LedgerError: where the ledger cannot be used.
+
+    """
+    con = duckdb_of(con)
+    guard = guard_of(con, name)
+    if guard is None or guard.ledger is None:
+        raise NotReleased("this connection has no ledger", GIVE_LEDGER)
+    with _without_variables(con) as cursor:
+        mechanisms = {column: _mechanism(cursor, told) for column, told in columns.items()}
+        unit = guard.ledger.policy.privacy_unit
+        rows, users = people(cursor, dataset, unit)
+        data = dataset_of(cursor, dataset)
+    counted = rows if users is None else None
+    charged = guard.ledger.charge(data, mechanisms, destination, users=users, rows=counted, part=part, again=again)
+    if charged.stored:
+        yield charged
+        return
+    allowed: Counter[Mechanism] = Counter()
+    for mechanism in mechanisms.values():
+        allowed[mechanism] += rows
+    marking = Marking(con, destination, mechanisms)
+    with guard.allowing(allowed):
+        yield charged
+    with _without_variables(con) as cursor:
+        refuse_others(cursor, dataset, unit, users)
+    marking.write_if_there(con)
+    guard.ledger.publish(charged)
+
+
+@contextmanager
+def _without_variables(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
+    """Give a cursor like the connection that takes no name of a dataset for a Python variable of this file."""
+    with cursor_of(con) as cursor:
+        cursor.execute("SET python_enable_replacements = false")
+        yield cursor
+
+
+def _mechanism(cursor: DuckDBPyConnection, told: Mechanism | str) -> Mechanism:
+    if isinstance(told, Mechanism):
+        return told
+    ((number,),) = cursor.execute(f"SELECT system.main.__ldp_mechanism({told})").fetchall()
+    return MECHANISMS.thing(number)
+
+
+def people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa.ChunkedArray | None]:
+    """Return the number of rows, and the user ids where they are the unit of privacy."""
+    source = f"query_table({text_literal(dataset)})"
+    if unit == "row":
+        ((rows,),) = cursor.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  # quoted
+        return rows, None
+    ids = f"SELECT {quoted(unit)} FROM {source}"  # noqa: S608  # quoted
+    users = cursor.sql(ids).to_arrow_table().column(0)
+    return len(users), users
+
+
+def refuse_others(cursor: DuckDBPyConnection, dataset: str, unit: str, charged: pa.ChunkedArray | None) -> None:
+    """Refuse to publish what may have been drawn of users who came into a dataset after it was charged.
+
+    Raises:
+        NotReleased: where there are any. Users may have left: a statement may delete the rows that it draws from.
+
+    """
+    if charged is None:
+        return
+    try:
+        _, users = people(cursor, dataset, unit)
+    except duckdb.CatalogException:  # dropped
+        return
+    if new := others(charged, users):
+        raise NotReleased(
+            f"the dataset has rows of {new} users now that were not charged for, and they may have been drawn",
+            "drop the reports and release again while nobody writes; ldpsql.perturb_table charges and draws one snapshot",
+        )
