@@ -65,10 +65,11 @@ test-stress: $(STAMP)  ## kill -9, damage and nonsense; in full: make test-stres
 	$(RUN)python -m tests.stress.damage --flips $(FLIPS)
 	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)
 
-lint: $(STAMP)  ## style and types
+lint: $(STAMP)  ## style, types, and the order of rooms
 	$(RUN)ruff check .
 	$(RUN)ruff format --check .
 	$(RUN)mypy
+	$(RUN)lint-imports
 
 format: $(STAMP)  ## let ruff arrange the code
 	$(RUN)ruff check --fix-only --quiet .

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.figures import Figure, at_most, public_file
 from ldpsql import LdpError, Likelihood
-from ldpsql.counting import operator_of
-from ldpsql.mechanism import certify
-from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator
-from ldpsql.registry import registry
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
 
 SOURCES = {
     "adult_census_income.parquet": "UCI Adult, CC BY 4.0",

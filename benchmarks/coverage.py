@@ -18,13 +18,13 @@ from scipy.stats import binom
 import ldpsql
 from benchmarks.figures import Figure, at_least, at_most
 from ldpsql import Likelihood
-from ldpsql.counting import likelihoods, operator_of
-from ldpsql.distinct import distinct
-from ldpsql.estimation import Estimates, estimate_likelihood
-from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
-from ldpsql.mechanism import Mechanism
-from ldpsql.operators import Floats
-from ldpsql.registry import registry
+from ldpsql.domains.distinct import distinct
+from ldpsql.estimates.estimate import Estimates, estimate_likelihood
+from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
+from ldpsql.inference.counting import likelihoods, operator_of
+from ldpsql.inference.operators import Floats
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.registry.registry import registry
 
 TRUTH = np.array([30, 20, 12, 9, 7, 5, 4, 3, 2, 2, 1.5, 1, 1, 0.5, 0.5, 0.5, 1, 0, 0, 0]) / 100
 VALUES = np.arange(len(TRUTH))

@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.figures import Figure, at_least, at_most, peak_mebibytes
 from ldpsql import Fit, Likelihood, Status
 from ldpsql.channels import SetChannel
-from ldpsql.counting import operator_of
-from ldpsql.mechanism import certify
-from ldpsql.operators import (
+from ldpsql.estimates.uncertainty import intervals
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import (
     DenseOperator,
     Floats,
     KeepOrSpreadOperator,
@@ -32,10 +32,10 @@ from ldpsql.operators import (
     packed,
     stacked,
 )
-from ldpsql.registry import registry
-from ldpsql.solver.mle import em_step, maximum_likelihood, uniform
-from ldpsql.solver.objective import Point
-from ldpsql.uncertainty import intervals
+from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
+from ldpsql.inference.solver.objective import Point
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
 
 T = TypeVar("T")
 TOLERANCE = 1e-9

@@ -20,13 +20,13 @@ import ldpsql
 from benchmarks.figures import Figure, at_most, public_file
 from ldpsql import certify
 from ldpsql.channels import KeyValue, Sets, SignedBits
-from ldpsql.counting import operator_of
-from ldpsql.likelihood import Likelihood
-from ldpsql.operators import Operator, observed, packed
-from ldpsql.pairs.estimation import estimate_key_value
-from ldpsql.pairs.families import KeyValueMechanism
-from ldpsql.pairs.shown import Shown, shown
-from ldpsql.registry import registry
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Operator, observed, packed
+from ldpsql.key_value.estimation import estimate_key_value
+from ldpsql.key_value.shown import Shown, shown
+from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.registry.registry import registry
 
 RATINGS = "ecommerce_clothing_key_rating.parquet"
 Floats = NDArray[np.float64]

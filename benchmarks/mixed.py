@@ -15,13 +15,13 @@ import pyarrow as pa
 import ldpsql
 from benchmarks.figures import Figure, at_least, at_most, in_turns
 from ldpsql import Mechanism
-from ldpsql.counting import likelihoods, operator_of
-from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood
-from ldpsql.functionals import Functional, Mean, Quantile, Variance
-from ldpsql.mechanism import certify
-from ldpsql.mixed import Mixed
-from ldpsql.operators import Floats, StackOperator
-from ldpsql.registry import registry
+from ldpsql.estimates.estimate import Estimates, estimate_counts, estimate_likelihood
+from ldpsql.estimates.functionals import Functional, Mean, Quantile, Variance
+from ldpsql.inference.counting import likelihoods, operator_of
+from ldpsql.inference.mixed import Mixed
+from ldpsql.inference.operators import Floats, StackOperator
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
 
 GROUPS = 200
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from benchmarks.figures import Figure, at_most, near, public_file
 from ldpsql import certify
-from ldpsql.certificate import certificate
-from ldpsql.distances import emd
-from ldpsql.metric import Grid
+from ldpsql.estimates.distances import emd
+from ldpsql.privacy.certificate import certificate
+from ldpsql.privacy.metric import Grid
 from ldpsql.privic import start, step
 
 GRID = "gowalla_sf_privic_grid.csv"

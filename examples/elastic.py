@@ -16,7 +16,7 @@ import polars as pl
 
 from ldpsql import certify
 from ldpsql.channels import TableChannel
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
 
 COLUMNS, ROWS = 16, 10
 HOUSE = (ROWS - 2) * COLUMNS + 1

@@ -1,7 +1,7 @@
 """Local differential privacy where the data already is: perturb and estimate in SQL.
 
 `attach` puts the functions on a DuckDB connection. Mechanisms and estimators are plugins, registered by the hooks of
-`ldpsql.hookspecs`; the names below are what a plugin and a Python caller need.
+`ldpsql.registry.hookspecs`; the names below are what a plugin and a Python caller need.
 """
 
 from __future__ import annotations
@@ -10,31 +10,34 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ldpsql import moved
+
 if TYPE_CHECKING:
     from ldpsql.bulk.batches import perturb_batches
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
+    from ldpsql.bulk.frames import estimate, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
-    from ldpsql.certificate import Certificate
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
-    from ldpsql.domain import Domain, DomainField
-    from ldpsql.duck import attach, connect
+    from ldpsql.domains.domain import Domain, DomainField
+    from ldpsql.engine.interrupting import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
-    from ldpsql.estimation import Estimate
-    from ldpsql.estimator import Estimator, Fit, Status
-    from ldpsql.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
-    from ldpsql.frames import estimate, key_value, perturb
-    from ldpsql.hookspecs import hookimpl
-    from ldpsql.interrupting import interrupt, interruptible
+    from ldpsql.estimates.estimate import Estimate
+    from ldpsql.estimators.base import Estimator
+    from ldpsql.hooks import hookimpl
+    from ldpsql.inference.likelihood import Likelihood
+    from ldpsql.inference.outcome import Fit, Status
     from ldpsql.ledger import Ledger, Policy
     from ldpsql.ledger.permanent import Key
-    from ldpsql.likelihood import Likelihood
-    from ldpsql.mechanism import CategoricalMechanism, Mechanism, certify
-    from ldpsql.pairs.families import KeyValueMechanism, SignMechanism
-    from ldpsql.privacy import Epsilon
+    from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
+    from ldpsql.mechanisms.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
+    from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
+    from ldpsql.privacy.certificate import Certificate
+    from ldpsql.privacy.claims import Epsilon
     from ldpsql.reports import HashReports, PairReports, SetReports
+    from ldpsql.sql.attach import attach, connect
 
 __version__ = "0.1.0"
 
@@ -46,23 +49,24 @@ _HOMES = {
     "bulk.many_groups": ["estimate_groups"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
-    "certificate": ["Certificate"],
+    "privacy.certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
-    "domain": ["Domain", "DomainField"],
-    "duck": ["attach", "connect"],
+    "domains.domain": ["Domain", "DomainField"],
+    "sql.attach": ["attach", "connect"],
     "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
-    "estimation": ["Estimate"],
-    "estimator": ["Estimator", "Fit", "Status"],
-    "families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
-    "frames": ["estimate", "key_value", "perturb"],
-    "hookspecs": ["hookimpl"],
-    "interrupting": ["interrupt", "interruptible"],
+    "estimates.estimate": ["Estimate"],
+    "estimators.base": ["Estimator"],
+    "inference.outcome": ["Fit", "Status"],
+    "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
+    "bulk.frames": ["estimate", "key_value", "perturb"],
+    "hooks": ["hookimpl"],
+    "engine.interrupting": ["interrupt", "interruptible"],
     "ledger": ["Ledger", "Policy"],
     "ledger.permanent": ["Key"],
-    "likelihood": ["Likelihood"],
-    "mechanism": ["CategoricalMechanism", "Mechanism", "certify"],
-    "pairs.families": ["KeyValueMechanism", "SignMechanism"],
-    "privacy": ["Epsilon"],
+    "inference.likelihood": ["Likelihood"],
+    "mechanisms.base": ["CategoricalMechanism", "Mechanism", "certify"],
+    "mechanisms.key_value": ["KeyValueMechanism", "SignMechanism"],
+    "privacy.claims": ["Epsilon"],
     "reports": ["HashReports", "PairReports", "SetReports"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -134,3 +138,4 @@ def __dir__() -> list[str]:
 # An install keeps plugins/ and udfs/ inside this folder; a checkout keeps them beside it.
 if not (_here := Path(__file__).parent).joinpath("plugins").is_dir():
     __path__.append(str(_here.parent))
+moved.install()

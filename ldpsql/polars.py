@@ -13,10 +13,10 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from ldpsql import frames
-from ldpsql.boundary import withheld
-from ldpsql.mechanism import Mechanism, certify
-from ldpsql.registry import registry
+from ldpsql.bulk import frames
+from ldpsql.errors.boundary import withheld
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.registry.registry import registry
 from ldpsql.reports import type_of
 
 

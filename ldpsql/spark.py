@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ldpsql.boundary import withheld_stream
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.counts import Counts, merge, partial_counts
+from ldpsql.bulk.frames import estimate as estimate_counts
 from ldpsql.errors import InvalidParameter, SparkRefused
-from ldpsql.estimation import Estimate
-from ldpsql.estimator import Estimator
-from ldpsql.fingerprint import KEY, fingerprint, of_text
-from ldpsql.frames import estimate as estimate_counts
-from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.registry import registry
+from ldpsql.errors.boundary import withheld_stream
+from ldpsql.estimates.estimate import Estimate
+from ldpsql.estimators.base import Estimator
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.registry.fingerprint import KEY, fingerprint, of_text
+from ldpsql.registry.registry import registry
 from ldpsql.reports import ListedHashReports, type_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import typer.main
 import ldpsql
 from ldpsql import errors
 from ldpsql.cli.app import app
-from ldpsql.registry import registry
-from ldpsql.spec import Spec
+from ldpsql.mechanisms.spec import Spec
+from ldpsql.registry.registry import registry
 
 MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command line it is the text `NAME(...)`."
 ESTIMATORS = "`ldp.NAME(report, m, ...)` estimates from a column of reports, `ldp.NAME_counts(counts, m, ...)` from counts."

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import ldpsql
-from ldpsql import demo, pages
-from ldpsql.registry import registry
+from ldpsql.pages import demo
+from ldpsql.pages import page as pages
+from ldpsql.registry.registry import registry
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")]

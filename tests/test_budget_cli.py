@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
 from tests.test_cli import run
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from ldpsql import Channel, DenseChannel, KeepOrSpread, LdpError, Mechanism, NotPrivate, certify
 from ldpsql.channels import TOTAL, Codes
-from ldpsql.privacy import PureLdp, exp_below
-from ldpsql.randomness import Words, random_words
-from ldpsql.registry import registry
+from ldpsql.channels.exact import exp_below
+from ldpsql.channels.randomness import Words, random_words
+from ldpsql.privacy.claims import PureLdp
+from ldpsql.registry.registry import registry
 from ldpsql.testing import check_mechanism, check_sampler
 
 Krr: Any = registry().mechanisms["krr"]

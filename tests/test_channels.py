@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from ldpsql import DenseChannel, InvalidParameter, KeepOrSpread
 from ldpsql.channels import TOTAL, TableChannel, floor_mixing
+from ldpsql.channels.exact import exp_below
+from ldpsql.channels.randomness import random_words
 from ldpsql.errors import PrivacyLeakWarning
-from ldpsql.privacy import Epsilon, exp_below
-from ldpsql.randomness import random_words
+from ldpsql.privacy.claims import Epsilon
 from ldpsql.testing import check_rows, check_sampler, insecure_words_for_tests
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from ldpsql import Key, LdpError, __version__
 from ldpsql.cli.doctor import check_ledger
 from ldpsql.cli.plugins import app as plugins_app
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))
 

@@ -7,12 +7,12 @@ import pytest
 
 import ldpsql
 from ldpsql import Likelihood
-from ldpsql.counting import operator_of
-from ldpsql.estimation import estimate_column
-from ldpsql.estimator import Fit
-from ldpsql.operators import DenseOperator, Floats
-from ldpsql.registry import registry
-from ldpsql.uncertainty import intervals
+from ldpsql.estimates.estimate import estimate_column
+from ldpsql.estimates.uncertainty import intervals
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import DenseOperator, Floats
+from ldpsql.inference.outcome import Fit
+from ldpsql.registry.registry import registry
 
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
 TRUTH = np.array([0.4, 0.3, 0.15, 0.1, 0.04, 0.01, 0, 0, 0, 0])

@@ -129,7 +129,7 @@ def test_an_alias_is_a_matter_of_spelling(con: DuckDBPyConnection, ledger: Ledge
 
 
 def test_what_an_older_ledger_was_charged_by_another_spelling_still_counts(con: DuckDBPyConnection, ledger: Ledger) -> None:
-    mechanism = ldpsql.registry.registry().mechanism(CITY)
+    mechanism = ldpsql.registry.registry.registry().mechanism(CITY)
     for name in ("People", "main.people"):
         ledger.charge(name, {"city": mechanism}, "long ago")
     ldpsql.attach(con, ledger=ledger)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection, Error
 
-from ldpsql.counting import _operator
-from ldpsql.deadline import check, soonest, until
 from ldpsql.errors import OutOfTime
-from ldpsql.estimation import estimate_counts
-from ldpsql.functionals import Mean
-from ldpsql.registry import registry
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.estimates.functionals import Mean
+from ldpsql.inference.counting import _operator
+from ldpsql.inference.deadline import check, soonest, until
+from ldpsql.registry.registry import registry
 
 FIVE_THOUSAND = "ldp.olh(1, range(5000))"
 

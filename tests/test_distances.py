@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql.distances import emd, js_divergence, mae, mse, total_variation, wasserstein
 from ldpsql.errors import InvalidParameter
-from ldpsql.metric import Distances, Grid, Line
+from ldpsql.estimates.distances import emd, js_divergence, mae, mse, total_variation, wasserstein
+from ldpsql.privacy.metric import Distances, Grid, Line
 
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
 

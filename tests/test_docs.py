@@ -16,8 +16,9 @@ import pytest
 from duckdb import DuckDBPyConnection, StatementType
 
 import ldpsql
-from ldpsql import errors, hookspecs
-from ldpsql.registry import registry
+from ldpsql import errors
+from ldpsql.registry import hookspecs
+from ldpsql.registry.registry import registry
 from tests.reference import REFERENCE, pages
 
 ROOT = REFERENCE.parents[1]

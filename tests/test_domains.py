@@ -11,7 +11,7 @@ import pytest
 import ldpsql
 from ldpsql import Domain, LdpError
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
 
 Krr: Any = registry().mechanisms["krr"]
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldpsql import Epsilon
+from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.errors import InvalidEpsilon
-from ldpsql.privacy import exp_below, log_ratio
 
 BAD = [0, -1, "0", "-1", "nan", "inf", "1e3", "1_0", " 1", "1 ", "+1", "01", ".5", "1.", "\u0661", 1000, "32.000000000001"]
 BAD += ["0.0000000000001", float("nan"), float("inf"), True, None, [1], b"1", 1e-5, "1\n"]

@@ -11,18 +11,18 @@ import pytest
 
 import ldpsql
 from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
-from ldpsql.counting import align
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
-from ldpsql.estimation import estimate_counts
-from ldpsql.estimator import simplex_projection
-from ldpsql.fit import log_fit_p_value
-from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
-from ldpsql.registry import registry
-from ldpsql.solver.limits import Limits
-from ldpsql.solver.mle import em_step, maximise, uniform
-from ldpsql.solver.uniqueness import identified, unique
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.estimates.uncertainty import intervals
+from ldpsql.inference.counting import align
+from ldpsql.inference.goodness import log_fit_p_value
+from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
+from ldpsql.inference.outcome import simplex_projection
+from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.solver.mle import em_step, maximise, uniform
+from ldpsql.inference.solver.uniqueness import identified, unique
+from ldpsql.registry.registry import registry
 from ldpsql.testing import check_estimator
-from ldpsql.uncertainty import intervals
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql import export
 from ldpsql.errors import InvalidParameter
-from ldpsql.named import sql_call
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
+from ldpsql.sql import export
+from ldpsql.sql.named import sql_call
 
 # A client of DuckDB: reads macros, then queries, and prints the rows of each; errors are printed in place of rows.
 CLIENT = """

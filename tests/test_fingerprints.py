@@ -18,9 +18,9 @@ import ldpsql
 from ldpsql import Counts, merge, partial_counts, partial_supports, privic
 from ldpsql.cli.app import app
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
-from ldpsql.fingerprint import fingerprint, of_schema, say_unmarked
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry import registry
+from ldpsql.registry.fingerprint import fingerprint, of_schema, say_unmarked
+from ldpsql.registry.registry import registry
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
 DREW = f"krr(1, {CITIES})"

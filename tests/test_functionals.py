@@ -14,13 +14,13 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Estimator, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
-from ldpsql.counting import operator_of
-from ldpsql.estimation import Estimates, estimate_counts, estimate_likelihood
-from ldpsql.fit import known_law, within
-from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
-from ldpsql.operators import DenseOperator, SupportOperator, packed
-from ldpsql.operators.tangent import tangent_inverse, tangent_solve
-from ldpsql.registry import registry
+from ldpsql.estimates.estimate import Estimates, estimate_counts, estimate_likelihood
+from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.goodness import known_law, within
+from ldpsql.inference.operators import DenseOperator, SupportOperator, packed
+from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
+from ldpsql.registry.registry import registry
 
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
 FUNCTIONALS: tuple[Functional, ...] = (Mean(), Variance(), Quantile(0.3), RangeShare(2, 4))

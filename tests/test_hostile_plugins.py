@@ -19,37 +19,26 @@ import pytest
 from pydantic import field_serializer, model_validator
 
 import ldpsql
-from ldpsql import (
-    CategoricalMechanism,
-    Channel,
-    Domain,
-    Estimator,
-    Fit,
-    KeepOrSpread,
-    Likelihood,
-    Mechanism,
-    certify,
-    discovery,
-    hookimpl,
-)
-from ldpsql.certificate import certificate
+from ldpsql import CategoricalMechanism, Channel, Domain, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
 from ldpsql.channels import DenseChannel, PrivateHash, Weights
 from ldpsql.channels.alias import AliasTables
-from ldpsql.constructors import check_sql
+from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import InternalError, LdpError, NotPrivate, PluginError
-from ldpsql.handles import Handles
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanism import CertifiedMechanism
-from ldpsql.metric import Distances, Line
-from ldpsql.privacy import ApproximateLdp, Claim, Epsilon, MetricLdp, PureLdp
-from ldpsql.registry import Plugin, Registry, registry
+from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.spec import EpsilonField
+from ldpsql.privacy.certificate import certificate
+from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, MetricLdp, PureLdp
+from ldpsql.privacy.metric import Distances, Line
+from ldpsql.registry import discovery
+from ldpsql.registry.constructors import check_sql
+from ldpsql.registry.handles import Handles
+from ldpsql.registry.registry import Plugin, Registry, registry
 from ldpsql.reports import SetReports
-from ldpsql.spec import EpsilonField
-from ldpsql.sql import Macros, Scalar
 
 HEAD = """
 from ldpsql import CategoricalMechanism, KeepOrSpread, hookimpl
-from ldpsql.privacy import Epsilon, PureLdp
+from ldpsql.privacy.claims import Epsilon, PureLdp
 
 
 class Quiet(CategoricalMechanism):
@@ -113,7 +102,7 @@ def test_a_plugin_that_breaks_is_named_and_the_rest_works(deed: str, module: Pat
     assert reason in plugin.reason
     assert loaded.mechanisms.keys() == registry().mechanisms.keys()
     assert loaded.owner("krr") == "ldpsql.plugins.mechanisms.krr"
-    monkeypatch.setattr("ldpsql.duck.registry", lambda: loaded)
+    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: loaded)
     with ldpsql.connect() as con:
         assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))").fetchone() in {("a",), ("b",)}
 

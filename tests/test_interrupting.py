@@ -25,7 +25,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.errors import Interrupted
-from ldpsql.solver.limits import Limits
+from ldpsql.inference.solver.limits import Limits
 
 KRR = "krr(1, [0, 1])"
 ENDLESS = [
@@ -153,7 +153,7 @@ def test_a_solve_that_begins_after_the_interrupt_is_stopped(
             next(steps)
             return take(self)
 
-    monkeypatch.setattr("ldpsql.iteration.Limits", Late)
+    monkeypatch.setattr("ldpsql.estimators.iteration.Limits", Late)
 
     def press() -> None:
         preparing.wait()

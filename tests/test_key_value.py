@@ -20,9 +20,7 @@ from scipy.stats import binom, chi2
 
 import ldpsql
 from ldpsql import certify
-from ldpsql.certificate import certificate
 from ldpsql.channels import TOTAL, KeepOrSpread, KeepOrWindow, KeyValue, Sets, SignedBits
-from ldpsql.counting import operator_of
 from ldpsql.errors import (
     DuplicateKey,
     ImpossibleReport,
@@ -33,14 +31,16 @@ from ldpsql.errors import (
     OutsideDomain,
     WrongType,
 )
-from ldpsql.likelihood import Likelihood
-from ldpsql.operators import Floats, observed, packed
-from ldpsql.pairs.estimation import ROW, estimate_key_value
-from ldpsql.pairs.families import KeyValueMechanism
-from ldpsql.pairs.shown import shown
-from ldpsql.pairs.sizes import lost_if_geometric
-from ldpsql.privacy import Epsilon
-from ldpsql.registry import registry
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats, observed, packed
+from ldpsql.key_value.estimation import ROW, estimate_key_value
+from ldpsql.key_value.shown import shown
+from ldpsql.key_value.sizes import lost_if_geometric
+from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.privacy.certificate import certificate
+from ldpsql.privacy.claims import Epsilon
+from ldpsql.registry.registry import registry
 from ldpsql.testing import check_mechanism
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "ecommerce_clothing_key_rating.parquet"

@@ -34,9 +34,9 @@ from ldpsql.errors import (
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.entries import clock
 from ldpsql.ledger.policy import Cost
-from ldpsql.mechanism import Mechanism
-from ldpsql.privacy import PureLdp
-from ldpsql.registry import registry
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.privacy.claims import PureLdp
+from ldpsql.registry.registry import registry
 
 
 def krr(epsilon: str) -> Mechanism:
@@ -319,7 +319,7 @@ CHILD = """
     import os, resource, signal, sys
     from ldpsql.errors import LedgerError
     from ldpsql.ledger import Ledger
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
     krr = registry().mechanism("krr(epsilon=0.0001, domain=['a', 'b'])")
     ledger = Ledger.open(sys.argv[1])
     {prepare}

@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.cli.app import app
-from ldpsql.drawing import Drawing, Draws
+from ldpsql.engine.functions import Scalar
 from ldpsql.errors import PrivacyLeakWarning, SourceRefused
-from ldpsql.lint import lint
-from ldpsql.mechanism import certify
-from ldpsql.registry import registry
-from ldpsql.scripts import lint_files
-from ldpsql.sql import Scalar
-from ldpsql.tokens import statements
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
+from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.lint import lint
+from ldpsql.sql.scripts import lint_files
+from ldpsql.sql.tokens import statements
 
 REDRAWS = {
     "plain": "CREATE VIEW v AS SELECT ldp.perturb(city, city()) FROM people",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import ldpsql
 from ldpsql import LdpError
-from ldpsql.region import Region
+from ldpsql.mechanisms.region import Region
 
 BAY = Region(west="-122.5153", south="37.6919", east="-122.3499", north="37.8108", columns=24, rows=16)
 GRID = "ldp.grid(-122.5153, 37.6919, -122.3499, 37.8108, 24, 16)"

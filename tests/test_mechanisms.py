@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from ldpsql import Mechanism, NotPrivate, certify
-from ldpsql.certificate import certificate, exact_delta
 from ldpsql.channels import (
     TOTAL,
     Channel,
@@ -24,10 +23,12 @@ from ldpsql.channels import (
     coarse_above,
     from_doubles,
 )
+from ldpsql.channels.exact import exp_below
 from ldpsql.errors import InvalidParameter
-from ldpsql.metric import Grid, Line, root_below
-from ldpsql.privacy import ApproximateLdp, Epsilon, MetricLdp, PureLdp, exp_below
-from ldpsql.registry import registry
+from ldpsql.privacy.certificate import certificate, exact_delta
+from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
+from ldpsql.privacy.metric import Grid, Line, root_below
+from ldpsql.registry.registry import registry
 from ldpsql.testing import check_mechanism
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ldpsql
-from ldpsql import KeepOrSpread, LdpError, audit, certify
-from ldpsql.counting import operator_of
-from ldpsql.registry import registry
+from ldpsql import KeepOrSpread, LdpError, certify
+from ldpsql.inference.counting import operator_of
+from ldpsql.mechanisms import audit
+from ldpsql.registry.registry import registry
 
 CALLS = {
     "krr": "ldp.krr(3, range(10))",

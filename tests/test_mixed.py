@@ -11,9 +11,9 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import ImpossibleReport
-from ldpsql.estimation import estimate_likelihood
-from ldpsql.likelihood import Likelihood
-from ldpsql.operators import (
+from ldpsql.estimates.estimate import estimate_likelihood
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import (
     DenseOperator,
     KeepOrSpreadOperator,
     MixedKeepOrSpreadOperator,
@@ -21,9 +21,9 @@ from ldpsql.operators import (
     ProductOperator,
     StackOperator,
 )
-from ldpsql.registry import registry
-from ldpsql.solver.limits import Limits
-from ldpsql.solver.mle import maximise, uniform
+from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.solver.mle import maximise, uniform
+from ldpsql.registry.registry import registry
 
 ESTIMATORS = sorted(registry().estimators)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

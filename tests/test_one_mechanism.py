@@ -7,8 +7,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.cli.failures import failure
+from ldpsql.engine.statements import Statements
 from ldpsql.errors import NotPrivate
-from ldpsql.statements import Statements
 
 
 @pytest.fixture(params=["optimizer", "no optimizer"])

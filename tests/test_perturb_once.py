@@ -16,8 +16,8 @@ from scipy import stats
 import ldpsql
 from ldpsql import Key
 from ldpsql.errors import InvalidParameter, KeyUnusable
-from ldpsql.mechanism import certify
-from ldpsql.registry import registry
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
 
 FALSE_ALARM = 1e-6
 TEXTS = {

@@ -10,8 +10,8 @@ from scipy.stats import chi2
 import ldpsql
 from ldpsql import certify
 from ldpsql.errors import InvalidEpsilon, InvalidParameter
-from ldpsql.planning import compare, expected_error, over_declared_values
-from ldpsql.registry import registry
+from ldpsql.estimates.planning import compare, expected_error, over_declared_values
+from ldpsql.registry.registry import registry
 
 N, ROUNDS = 20_000, 40
 
@@ -45,7 +45,7 @@ def test_kr_rs_error_is_the_one_of_its_formula() -> None:
 
 
 def test_plans_are_ordered_and_know_every_mechanism_over_declared_values() -> None:
-    mechanisms = over_declared_values(64)
+    mechanisms = over_declared_values(registry().mechanisms, 64)
     assert {"krr", "oue", "olh", "rappor", "subset_selection"} <= {m.name for m in mechanisms}
     found = compare(["4", "0.5"], 1000, mechanisms)
     assert [plan.epsilon for plan in found] == sorted((plan.epsilon for plan in found), reverse=True)
@@ -62,4 +62,4 @@ def test_impossible_plans_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="at least one report"):
         expected_error(krr, 0)
     with pytest.raises(InvalidParameter, match="from 2 to"):
-        over_declared_values(1)
+        over_declared_values(registry().mechanisms, 1)

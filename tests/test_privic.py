@@ -22,10 +22,10 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import LdpError, Mechanism, certify, privic
 from ldpsql.channels import TableChannel
-from ldpsql.distances import emd
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter
+from ldpsql.estimates.distances import emd
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.metric import Grid
+from ldpsql.privacy.metric import Grid
 
 TRUTH = np.array([0.4, 0.3, 0.1, 0.1, 0.05, 0.05])
 COUNTS = np.array([300, 250, 150, 120, 100, 80])

@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 from scipy import stats
 
 import ldpsql
-from ldpsql.randomness import random_words
+from ldpsql.channels.randomness import random_words
 
 WORKERS, WORDS = 8, 20_000
 FALSE_ALARM = 1e-6

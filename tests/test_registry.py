@@ -15,10 +15,10 @@ import typer
 
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
+from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import BadSettings, InvalidSpec, PluginError, UnknownName
-from ldpsql.registry import Plugin, Registry, registry
-from ldpsql.solver.mle import uniform
-from ldpsql.sql import Macros, Scalar
+from ldpsql.inference.solver.mle import uniform
+from ldpsql.registry.registry import Plugin, Registry, registry
 from ldpsql.testing import examples
 
 
@@ -155,7 +155,7 @@ def test_a_mechanism_cannot_take_the_name_of_a_sql_function() -> None:
 
 def test_sql_that_duckdb_refuses_breaks_its_plugin_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded, plugin = added(plugin_module("bad", ldpsql_functions=lambda: [Macros("CREATE MACRO ldp.mine(x) AS SELEC x")]))
-    monkeypatch.setattr("ldpsql.duck.registry", lambda: loaded)
+    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: loaded)
     with ldpsql.connect() as con:
         assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))").fetchone() in [("a",), ("b",)]
     assert plugin.status == "broken"
@@ -172,7 +172,7 @@ def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path
     )
     (tmp_path / "broken_at_import.py").write_text("import a_package_that_is_not_installed\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("ldpsql.discovery.entry_points", entry_points_of(a="somebodys", b="broken_at_import"))
+    monkeypatch.setattr("ldpsql.registry.discovery.entry_points", entry_points_of(a="somebodys", b="broken_at_import"))
 
     def statuses(told: str | None) -> dict[str, str]:
         if told is None:
@@ -294,7 +294,7 @@ def test_unknown_names_come_with_a_suggestion() -> None:
 
 def test_the_core_imports_without_plugins() -> None:
     code = (
-        "import sys, ldpsql, ldpsql.registry, ldpsql.duck, ldpsql.estimation, ldpsql.frames;"
+        "import sys, ldpsql, ldpsql.registry.registry, ldpsql.sql.attach, ldpsql.estimates.estimate, ldpsql.bulk.frames;"
         "assert not [m for m in sys.modules if m.startswith(('ldpsql.plugins', 'ldpsql.udfs'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

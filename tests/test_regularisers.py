@@ -11,10 +11,10 @@ import ldpsql
 from ldpsql import Likelihood, Mechanism, Status
 from ldpsql.channels import TOTAL, IndependentBits
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
-from ldpsql.operators import DenseOperator, Floats, KeepOrSpreadOperator, merged, observed
-from ldpsql.registry import registry
-from ldpsql.resampling import folds, generator, redrawn
-from ldpsql.solver.mle import maximum_likelihood
+from ldpsql.estimators.resampling import folds, generator, redrawn
+from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, merged, observed
+from ldpsql.inference.solver.mle import maximum_likelihood
+from ldpsql.registry.registry import registry
 
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
-from ldpsql import pages
 from ldpsql.errors import InvalidParameter, NoReports
-from ldpsql.registry import registry
+from ldpsql.pages import page as pages
+from ldpsql.registry.registry import registry
 
 IBU = "ibu"
 
@@ -77,6 +77,6 @@ def test_an_estimate_shows_itself_in_a_notebook_as_a_table_with_a_chart() -> Non
 
 
 def test_a_picture_of_many_rows_is_drawn() -> None:
-    alt, figures = pytest.importorskip("altair"), pytest.importorskip("ldpsql.figures")
+    alt, figures = pytest.importorskip("altair"), pytest.importorskip("ldpsql.pages.figures")
     many = pl.DataFrame({"x": range(6000)})
     assert figures.to_svg(alt.Chart(many).mark_point().encode(x="x:Q")).count('aria-roledescription="point"') == 6000

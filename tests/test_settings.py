@@ -11,8 +11,8 @@ import pytest
 import ldpsql
 from ldpsql import settings
 from ldpsql.errors import BadSettings
-from ldpsql.named import sql_call
-from ldpsql.registry import Registry, registry
+from ldpsql.registry.registry import Registry, registry
+from ldpsql.sql.named import sql_call
 
 
 def write(path: Path, text: str) -> None:
@@ -39,7 +39,7 @@ def test_a_named_mechanism_is_a_mechanism_in_python_and_a_macro_in_sql(tmp_path:
     monkeypatch.chdir(tmp_path)
     known = Registry.load()
     assert known.mechanism("city") == known.mechanism("krr(1, ['Lima', \"it's\"])")
-    monkeypatch.setattr("ldpsql.duck.registry", lambda: known)
+    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: known)
     with ldpsql.connect() as con:
         assert con.execute("SELECT ldp.perturb('it''s', ldp.m.city())").fetchall()[0][0] in ("Lima", "it's")
         assert len(con.sql("FROM duckdb_databases() WHERE database_name NOT IN ('system', 'temp', 'memory')").fetchall()) == 1
@@ -95,5 +95,5 @@ def test_settings_that_are_wrong_are_named(text: str, complaint: str, tmp_path: 
 
 def attached(monkeypatch: pytest.MonkeyPatch) -> None:
     known = Registry.load()
-    monkeypatch.setattr("ldpsql.duck.registry", lambda: known)
+    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: known)
     ldpsql.connect()

@@ -23,8 +23,8 @@ from ldpsql.bulk.forms import Form
 from ldpsql.bulk.orders import Order
 from ldpsql.bulk.shuffling import Scattered, permutation, scatter
 from ldpsql.channels import Weights
+from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SourceRefused
-from ldpsql.randomness import random_words
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 ROWS, FILES = 40_000, 8

@@ -8,9 +8,9 @@ import pytest
 import ldpsql
 from ldpsql import Likelihood, Status
 from ldpsql.channels import SetChannel, TableChannel
-from ldpsql.counting import operator_of
-from ldpsql.mechanism import certify
-from ldpsql.operators import (
+from ldpsql.channels.plane import clamped_plane
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import (
     DenseOperator,
     Floats,
     KeepOrSpreadOperator,
@@ -23,14 +23,14 @@ from ldpsql.operators import (
     packed,
     stacked,
 )
-from ldpsql.plane import clamped_plane
-from ldpsql.registry import registry
-from ldpsql.solver.interior import interior_maximum
-from ldpsql.solver.limits import Limits
-from ldpsql.solver.mle import maximise, maximum_likelihood, uniform
-from ldpsql.solver.objective import Point
-from ldpsql.solver.squarem import squarem_step
-from ldpsql.solver.uniqueness import unique
+from ldpsql.inference.solver.interior import interior_maximum
+from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.solver.mle import maximise, maximum_likelihood, uniform
+from ldpsql.inference.solver.objective import Point
+from ldpsql.inference.solver.squarem import squarem_step
+from ldpsql.inference.solver.uniqueness import unique
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
 
 ONE = np.ones(1)
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed

@@ -14,9 +14,9 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql.engine.groups import once_a_run
 from ldpsql.errors import ConnectionRefused
-from ldpsql.groups import once_a_run
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
 ESTIMATORS = sorted(registry().estimators.keys() - {"ems"})  # cities have no neighbours to smooth over

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 import ldpsql
 from ldpsql import KeyValueMechanism, Mechanism, certify
-from ldpsql.counting import operator_of
+from ldpsql.domains.ranges import Bins, Steps
 from ldpsql.errors import InvalidParameter, OutsideDomain
-from ldpsql.estimation import Estimates, estimate_counts
-from ldpsql.functionals import Mean, Quantile, RangeShare, Variance
-from ldpsql.handles import MECHANISMS
-from ldpsql.notebook import html
-from ldpsql.pairs.estimation import ROW
-from ldpsql.ranges import Bins, Steps
-from ldpsql.registry import registry
-from ldpsql.scale import between
-from ldpsql.score_intervals import deviations
+from ldpsql.estimates.estimate import Estimates, estimate_counts
+from ldpsql.estimates.functionals import Mean, Quantile, RangeShare, Variance
+from ldpsql.estimates.notebook import html
+from ldpsql.estimates.scale import between
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.score_intervals import deviations
+from ldpsql.key_value.estimation import ROW
+from ldpsql.registry.handles import MECHANISMS
+from ldpsql.registry.registry import registry
 
 RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
 AGES = 20 + np.arange(40)

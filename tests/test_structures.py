@@ -28,13 +28,14 @@ from ldpsql.channels import (
     coarse_above,
 )
 from ldpsql.channels.bits import bits_of, coins, words_of
+from ldpsql.channels.exact import exp_below
 from ldpsql.channels.galois import Field, prime_power
 from ldpsql.channels.hashed import hashed, mixed
-from ldpsql.distinct import distinct
+from ldpsql.channels.plane import clamped_plane
+from ldpsql.channels.randomness import random_words
+from ldpsql.domains.distinct import distinct
 from ldpsql.errors import ImpossibleReport
-from ldpsql.plane import clamped_plane
-from ldpsql.privacy import Epsilon, exp_below
-from ldpsql.randomness import random_words
+from ldpsql.privacy.claims import Epsilon
 from ldpsql.reports import ListedHashReports, SetReports
 from ldpsql.testing import check_sampler
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
 
 KRR = "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 # text -> SQL types of the domain and of a report

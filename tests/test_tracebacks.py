@@ -20,10 +20,11 @@ import pytest
 
 import ldpsql
 import ldpsql.polars
-from ldpsql import Counts, Domain, Key, Ledger, Policy, boundary
+from ldpsql import Counts, Domain, Key, Ledger, Policy
 from ldpsql.cli import app
-from ldpsql.mechanism import CertifiedMechanism
-from ldpsql.registry import registry
+from ldpsql.errors import boundary
+from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.registry.registry import registry
 
 CANARY, NUMBER = "canary7f3a", 90417733
 KRR, OUE, LAPLACE = "krr(1, ['a', 'b'])", "oue(1, ['a', 'b'])", "laplace(1, 0, 5)"

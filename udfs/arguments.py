@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql import hookimpl
-from ldpsql.columns import plain
-from ldpsql.handles import read_mechanism
-from ldpsql.sql import Macros, Scalar, guarded
-from ldpsql.sql_struct import as_struct
+from ldpsql.functions import Macros, Scalar, as_struct, guarded, hookimpl, plain, read_mechanism
 
 
 @guarded

@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import Mechanism, audit, hookimpl
-from ldpsql.columns import plain
-from ldpsql.errors import InvalidParameter
-from ldpsql.handles import MECHANISMS
-from ldpsql.mechanism import certify
-from ldpsql.sql import Macros, Scalar, guarded, struct_type
+from ldpsql.functions import MECHANISMS, Macros, Scalar, audit, guarded, hookimpl, plain, struct_type
+from ldpsql.mechanisms import InvalidParameter, Mechanism, certify
 
 _CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHAR, probability DOUBLE)[]"
 

@@ -6,11 +6,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from ldpsql import hookimpl
-from ldpsql.columns import plain
-from ldpsql.errors import NotReleased
-from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.functions import GIVE_LEDGER, GUARDS, Macros, NotReleased, Scalar, guarded, hookimpl, plain
 
 _BALANCE = (
     "STRUCT(unit VARCHAR, dataset VARCHAR, part VARCHAR, column_group VARCHAR, currency VARCHAR, people BIGINT, "

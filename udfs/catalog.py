@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql import certify, hookimpl
-from ldpsql.columns import plain
-from ldpsql.fingerprint import fingerprint
-from ldpsql.handles import MECHANISMS
-from ldpsql.registry import registry
-from ldpsql.spec import Spec
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.functions import MECHANISMS, Macros, Scalar, Spec, fingerprint, guarded, hookimpl, plain, registry
+from ldpsql.mechanisms import certify
 
 _ENTRY = "STRUCT(name VARCHAR, signature VARCHAR, summary VARCHAR, plugin VARCHAR)[]"
 _DESCRIPTION = (

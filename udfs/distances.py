@@ -7,13 +7,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import InvalidParameter, Mechanism, certify, distances, hookimpl
-from ldpsql.columns import family, plain
-from ldpsql.handles import MECHANISMS
-from ldpsql.metric import Line
-from ldpsql.privacy import MetricLdp
-from ldpsql.scale import check_ordered, scale_of
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.functions import (
+    MECHANISMS,
+    Line,
+    Macros,
+    Scalar,
+    check_ordered,
+    distances,
+    family,
+    guarded,
+    hookimpl,
+    plain,
+    scale_of,
+)
+from ldpsql.mechanisms import InvalidParameter, Mechanism, MetricLdp, certify
 
 _PLAIN = {
     "total_variation": distances.total_variation,

@@ -8,17 +8,33 @@ from dataclasses import asdict, replace
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import Estimator, hookimpl
-from ldpsql.columns import plain
-from ldpsql.counting import MAX_COUNT, whole_numbers
-from ldpsql.distinct import distinct
-from ldpsql.errors import BadCounts
-from ldpsql.estimation import Diagnosis, Estimate, Estimates
-from ldpsql.groups import groups_of, listed, once_a_run
-from ldpsql.handles import MECHANISMS, PLANS, read_estimator
-from ldpsql.registry import Registry
-from ldpsql.spec import sql_literal
-from ldpsql.sql import Macros, Scalar, arrow_fields, guarded, quoted, struct_fields, struct_text
+from ldpsql.estimators import Estimator
+from ldpsql.functions import (
+    MAX_COUNT,
+    MECHANISMS,
+    PLANS,
+    BadCounts,
+    Diagnosis,
+    Estimate,
+    Estimates,
+    Macros,
+    Registry,
+    Scalar,
+    arrow_fields,
+    distinct,
+    groups_of,
+    guarded,
+    hookimpl,
+    listed,
+    once_a_run,
+    plain,
+    quoted,
+    read_estimator,
+    sql_literal,
+    struct_fields,
+    struct_text,
+    whole_numbers,
+)
 
 _ROW = ("estimate", "std_error", "low", "high")
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}

@@ -8,13 +8,28 @@ from dataclasses import asdict
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import Estimator, KeyValueMechanism, Likelihood, Mechanism, hookimpl
-from ldpsql.columns import plain
-from ldpsql.errors import InvalidParameter
-from ldpsql.groups import groups_of, listed, once_a_run
-from ldpsql.handles import MECHANISMS, PLANS, read_estimator
-from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, of_symbols
-from ldpsql.sql import Macros, Scalar, arrow_fields, guarded, struct_type
+from ldpsql.estimators import Estimator, Likelihood
+from ldpsql.functions import (
+    MECHANISMS,
+    PLANS,
+    ROW,
+    Macros,
+    Scalar,
+    SetDiagnosis,
+    arrow_fields,
+    estimate_densities,
+    estimate_key_value,
+    groups_of,
+    guarded,
+    hookimpl,
+    listed,
+    of_symbols,
+    once_a_run,
+    plain,
+    read_estimator,
+    struct_type,
+)
+from ldpsql.mechanisms import InvalidParameter, KeyValueMechanism, Mechanism
 
 _DENSITY = ("position", "value", "share")
 

@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import hookimpl
-from ldpsql.columns import plain
-from ldpsql.errors import InvalidParameter, InvalidSpec, WrongType
-from ldpsql.handles import GRIDS
-from ldpsql.region import Region
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.functions import GRIDS, InvalidSpec, Macros, Region, Scalar, WrongType, guarded, hookimpl, plain
+from ldpsql.mechanisms import InvalidParameter
 
 
 @guarded

@@ -5,13 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import InvalidParameter, Mechanism, certify, hookimpl
-from ldpsql.columns import family, plain
-from ldpsql.functionals import Functional, Mean, Quantile, RangeShare, Variance
-from ldpsql.groups import groups_of, once_a_run
-from ldpsql.handles import MEASURES, PLANS
-from ldpsql.scale import bound_of, check_ordered
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.functions import (
+    MEASURES,
+    PLANS,
+    Functional,
+    Macros,
+    Mean,
+    Quantile,
+    RangeShare,
+    Scalar,
+    Variance,
+    bound_of,
+    check_ordered,
+    family,
+    groups_of,
+    guarded,
+    hookimpl,
+    once_a_run,
+    plain,
+)
+from ldpsql.mechanisms import InvalidParameter, Mechanism, certify
 
 _FIELDS = ("estimate", "std_error", "low", "high")
 

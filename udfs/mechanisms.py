@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql import hookimpl
-from ldpsql.columns import plain
-from ldpsql.handles import MECHANISMS, numbers, read_mechanism
-from ldpsql.registry import Registry
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.functions import MECHANISMS, Macros, Registry, Scalar, guarded, hookimpl, numbers, plain, read_mechanism
 
 
 @guarded

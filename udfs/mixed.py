@@ -7,14 +7,25 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import certify, hookimpl
-from ldpsql.columns import plain
-from ldpsql.domain import Domain
-from ldpsql.errors import InvalidParameter, InvalidSpec, OutsideDomain
-from ldpsql.handles import MECHANISMS, MIXTURES, PLANS, numbers, read_estimator, read_mechanism
-from ldpsql.mixed import Mixed, Repeated
-from ldpsql.reports import type_of
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.functions import (
+    MECHANISMS,
+    MIXTURES,
+    PLANS,
+    InvalidSpec,
+    Macros,
+    Mixed,
+    OutsideDomain,
+    Repeated,
+    Scalar,
+    guarded,
+    hookimpl,
+    numbers,
+    plain,
+    read_estimator,
+    read_mechanism,
+    type_of,
+)
+from ldpsql.mechanisms import Domain, InvalidParameter, certify
 
 _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
 

@@ -8,14 +8,20 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import certify, hookimpl
-from ldpsql.columns import plain
-from ldpsql.errors import InternalError, NotPrivate
-from ldpsql.ledger.guard import drawing, draws_handle
-from ldpsql.mechanism import CertifiedMechanism
-from ldpsql.reports import HashReports, PairReports, SetReports
-from ldpsql.sql import Macros, Scalar, guarded
-from ldpsql.statements import STATEMENTS, changing
+from ldpsql.functions import (
+    STATEMENTS,
+    CertifiedMechanism,
+    InternalError,
+    Macros,
+    Scalar,
+    changing,
+    drawing,
+    draws_handle,
+    guarded,
+    hookimpl,
+    plain,
+)
+from ldpsql.mechanisms import HashReports, NotPrivate, PairReports, SetReports, certify
 
 
 @guarded

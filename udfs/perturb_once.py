@@ -7,15 +7,20 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import certify, hookimpl
-from ldpsql.channels import Drawn
-from ldpsql.columns import plain
-from ldpsql.errors import InvalidParameter, KeyUnusable
-from ldpsql.ledger.guard import GUARDS, drawing
-from ldpsql.ledger.people import id_bytes
-from ldpsql.mechanism import CertifiedMechanism
-from ldpsql.reports import HashReports, SetReports
-from ldpsql.sql import Macros, Scalar, guarded
+from ldpsql.functions import (
+    GUARDS,
+    CertifiedMechanism,
+    Drawn,
+    KeyUnusable,
+    Macros,
+    Scalar,
+    drawing,
+    guarded,
+    hookimpl,
+    id_bytes,
+    plain,
+)
+from ldpsql.mechanisms import HashReports, InvalidParameter, SetReports, certify
 
 
 @guarded

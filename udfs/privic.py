@@ -8,18 +8,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql import Mechanism, hookimpl
-from ldpsql.audit import AnalyticAudit
-from ldpsql.columns import plain
-from ldpsql.counting import align
-from ldpsql.domain import Domain
-from ldpsql.errors import BadCounts, InvalidParameter
-from ldpsql.handles import MECHANISMS
-from ldpsql.mechanism import certify
-from ldpsql.operators import Floats
-from ldpsql.privic.step import Step, Summary, full_prior, step
-from ldpsql.sql import Macros, Scalar, guarded, struct_fields, struct_type
-from ldpsql.threads import one_thread
+from ldpsql.estimators import Floats
+from ldpsql.functions import (
+    MECHANISMS,
+    AnalyticAudit,
+    BadCounts,
+    Macros,
+    Scalar,
+    Step,
+    Summary,
+    align,
+    full_prior,
+    guarded,
+    hookimpl,
+    one_thread,
+    plain,
+    step,
+    struct_fields,
+    struct_type,
+)
+from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
 
 _FOUND = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'
 

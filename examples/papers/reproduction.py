@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 import ldpsql
-from ldpsql import figures
+from ldpsql.pages import figures
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that may not be shipped
 

@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
-from ldpsql.boundary import withheld, withheld_stream
 from ldpsql.bulk.kept import kept, kept_field
 from ldpsql.bulk.parquet import BATCH_ROWS
+from ldpsql.domains.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
-from ldpsql.fingerprint import metadata
-from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.registry import registry
+from ldpsql.errors.boundary import withheld, withheld_stream
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.registry.fingerprint import metadata
+from ldpsql.registry.registry import registry
 from ldpsql.reports import type_of
 
 Draw: TypeAlias = Callable[[CertifiedMechanism, pa.Array], pa.Array]

@@ -10,11 +10,11 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.sources import Source
 from ldpsql.bulk.tables import written_tokens
+from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationExists, NotReleased
-from ldpsql.interrupting import cursor_of
 from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.guard import ledger_files
-from ldpsql.mechanism import Mechanism
+from ldpsql.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from ldpsql.ledger import Ledger

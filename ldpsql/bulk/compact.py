@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ldpsql.bulk.batches import Plan
-from ldpsql.columns import family
-from ldpsql.domain import Domain
-from ldpsql.mechanism import CertifiedMechanism
+from ldpsql.domains.columns import family
+from ldpsql.domains.domain import Domain
+from ldpsql.engine.functions import guarded
+from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.reports import WordReports, type_of
-from ldpsql.sql import guarded
 
 _FEW = 4096  # values of a dictionary that is read with every batch
 

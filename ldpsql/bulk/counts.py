@@ -15,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import batches_of, check_columns, stream
 from ldpsql.bulk.fingerprints import of_frame
 from ldpsql.channels import SetChannel
-from ldpsql.columns import plain
-from ldpsql.counting import MAX_COUNT, whole_numbers
-from ldpsql.distinct import distinct
+from ldpsql.domains.columns import plain
+from ldpsql.domains.distinct import distinct
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
-from ldpsql.fingerprint import KEY, NONE, Fingerprints, check, of_schema, together
-from ldpsql.mechanism import Mechanism, certify
-from ldpsql.registry import registry
+from ldpsql.errors.boundary import withheld
+from ldpsql.inference.counting import MAX_COUNT, whole_numbers
+from ldpsql.inference.score_intervals import cut, deviations, wilson
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.registry.fingerprint import KEY, NONE, Fingerprints, check, of_schema, together
+from ldpsql.registry.registry import registry
 from ldpsql.reports import SetReports, impossible
-from ldpsql.score_intervals import cut, deviations, wilson
 
 _AHEAD = 64  # batches that are counted before their counts are added up
 

@@ -13,12 +13,12 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.tables import write_token
+from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import OtherMechanism, SourceRefused
-from ldpsql.fingerprint import NONE, Fingerprints, check, digits, fingerprint, of_schema, of_text, say_unmarked
-from ldpsql.interrupting import cursor_of
 from ldpsql.ledger.datasets import parts, table_of
-from ldpsql.mechanism import CertifiedMechanism, Mechanism
-from ldpsql.sql import quoted, text_literal
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
+from ldpsql.quoting import quoted, text_literal
+from ldpsql.registry.fingerprint import NONE, Fingerprints, check, digits, fingerprint, of_schema, of_text, say_unmarked
 
 _COMMENTS = """
 SELECT comment FROM duckdb_columns() WHERE lower(column_name) = lower({column}) AND lower(table_name) = {table}

@@ -13,9 +13,9 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import copy_options
 from ldpsql.bulk.sources import format_of
+from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.errors import DestinationRefused
-from ldpsql.interrupting import cursor_of, stopped_with, until_stopped
-from ldpsql.sql import quoted, text_literal
+from ldpsql.quoting import quoted, text_literal
 
 _STREAM = "__ldpsql_reports"
 # Settings of a connection that hold for the files it writes. The last one, once off, forbids to change those before it.

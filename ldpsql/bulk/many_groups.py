@@ -11,17 +11,17 @@ from collections.abc import Sequence
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.boundary import withheld
 from ldpsql.bulk.fingerprints import compare, of_source
 from ldpsql.bulk.staging import exists
 from ldpsql.bulk.tables import is_there, table_name
+from ldpsql.engine.interrupting import cursor_of, stops_with_connection
 from ldpsql.errors import DestinationExists, InvalidParameter
-from ldpsql.estimator import Estimator
-from ldpsql.interrupting import cursor_of, stops_with_connection
-from ldpsql.mechanism import Mechanism
-from ldpsql.named import sql_call
-from ldpsql.registry import registry
-from ldpsql.sql import quoted, text_literal
+from ldpsql.errors.boundary import withheld
+from ldpsql.estimators.base import Estimator
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.quoting import quoted, text_literal
+from ldpsql.registry.registry import registry
+from ldpsql.sql.named import sql_call
 
 CELLS_AT_ONCE = 2_000_000
 _REPORT, _N, _STEP, _COUNTS = map(quoted, ("ldp report", "ldp n", "ldp step", "ldp counts"))  # keys may have any name

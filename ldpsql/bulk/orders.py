@@ -25,8 +25,8 @@ from ldpsql.bulk.shuffling import Scattered, buckets_for, scatter, schema_of
 from ldpsql.bulk.sources import Part, Source
 from ldpsql.bulk.staging import Staging
 from ldpsql.bulk.tables import scratch_folder
+from ldpsql.engine.interrupting import until_stopped
 from ldpsql.errors import InvalidParameter, SourceRefused
-from ldpsql.interrupting import until_stopped
 
 Order: TypeAlias = Literal["random", "keep"]
 FILE_BYTES = 1 << 26  # of scattered rows, for each file of a folder

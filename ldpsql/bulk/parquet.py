@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ldpsql.columns import family
+from ldpsql.domains.columns import family
 
 BATCH_ROWS = 122_880  # a row group of DuckDB
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.parquet import BATCH_ROWS
-from ldpsql.columns import plain
-from ldpsql.interrupting import cursor_like, stopped_with
-from ldpsql.sql import quoted
+from ldpsql.domains.columns import plain
+from ldpsql.engine.interrupting import cursor_like, stopped_with
+from ldpsql.quoting import quoted
 
 _COMPARABLE = {"UUID": "VARCHAR", "JSON": "VARCHAR", "UHUGEINT": "HUGEINT"}  # types that no domain has
 

@@ -10,18 +10,18 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.boundary import withheld_block
 from ldpsql.bulk.fingerprints import Marking
-from ldpsql.connections import duckdb_of
+from ldpsql.engine.connections import duckdb_of
+from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import NotReleased
-from ldpsql.handles import MECHANISMS
-from ldpsql.interrupting import cursor_of
+from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Release
 from ldpsql.ledger.datasets import dataset_of
 from ldpsql.ledger.guard import GIVE_LEDGER, guard_of
 from ldpsql.ledger.witness import others
-from ldpsql.mechanism import Mechanism
-from ldpsql.sql import quoted, text_literal
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.quoting import quoted, text_literal
+from ldpsql.registry.handles import MECHANISMS
 
 
 @withheld_block

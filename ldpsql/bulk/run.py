@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.boundary import withheld
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.charging import Charge, charged, written_release
 from ldpsql.bulk.fingerprints import Marking, mechanisms_of
@@ -26,9 +25,10 @@ from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.bulk.unchanged import witnessed
+from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
-from ldpsql.interrupting import stops_with_connection
-from ldpsql.mechanism import Mechanism
+from ldpsql.errors.boundary import withheld
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.reports import type_of
 
 

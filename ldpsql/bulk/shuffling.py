@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.randomness import Words, random_words
+from ldpsql.channels.randomness import Words, random_words
 
 MOST_BUCKETS = 256  # one random byte chooses
 BUCKET_ROWS = 1 << 17  # rows that are shuffled at a time stay in the processor's cache

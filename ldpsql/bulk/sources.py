@@ -17,14 +17,14 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.arrays import is_pandas_frame, pandas_names
 from ldpsql.bulk.batches import check_columns, stream
 from ldpsql.bulk.parquet import plain_batches, rows_of
 from ldpsql.bulk.relations import selected, snapshot_of
 from ldpsql.bulk.unchanged import unchanged
+from ldpsql.domains.arrays import is_pandas_frame, pandas_names
+from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import LdpError, SourceRefused
-from ldpsql.interrupting import cursor_of
-from ldpsql.sql import quoted, text_literal
+from ldpsql.quoting import quoted, text_literal
 
 PART_ROWS = 8_000_000  # of a file that is cut at its row groups
 _FORMATS = {

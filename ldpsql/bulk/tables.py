@@ -10,10 +10,10 @@ from pathlib import Path
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationRefused
-from ldpsql.interrupting import cursor_of
 from ldpsql.ledger.datasets import table_of
-from ldpsql.sql import quoted, text_literal
+from ldpsql.quoting import quoted, text_literal
 
 _REMARK = "ldpsql release "
 

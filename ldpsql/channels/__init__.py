@@ -1,7 +1,7 @@
 """Channels: the conditional distribution of the report given the value, in whole numbers.
 
 A channel has a structure, one file each. The structure fixes how the channel is drawn from (here) and how its likelihood is
-evaluated (`ldpsql.operators`). Only the structures named here are accepted from plugins.
+evaluated (`ldpsql.inference.operators`). Only the structures named here are accepted from plugins.
 """
 
 from ldpsql.channels.base import TOTAL, Channel, Codes, Drawn, SetChannel, TableChannel, Weights, Witness

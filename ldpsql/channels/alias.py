@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldpsql.channels.base import Codes, Weights
-from ldpsql.randomness import Words
+from ldpsql.channels.randomness import Words
 
 _ROWS = 256  # rows at a time, when they are recounted
 _BLOCK = 1 << 14  # draws at a time, so that what is computed on the way stays in the cache

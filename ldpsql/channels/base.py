@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.randomness import Words, random_words
+from ldpsql.channels.randomness import Words, random_words
 
 Codes: TypeAlias = NDArray[np.int32]  # positions: of a value in the domain, of a report in the alphabet
 Weights: TypeAlias = NDArray[np.uint64]

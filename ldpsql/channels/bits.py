@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
-from ldpsql.randomness import Words, random_words
 
 _BLOCK = 1 << 15  # reports at a time, so that the words stay in the cache
 _PRECISION = 12  # leading bits of a coarse weight

@@ -9,8 +9,8 @@ import numpy as np
 
 from ldpsql.channels.alias import AliasTables
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness, largest_ratio
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
-from ldpsql.randomness import Words, random_words
 
 
 class Convolution(TableChannel):

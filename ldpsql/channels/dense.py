@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ldpsql.channels.alias import AliasTables
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness, largest_ratio
+from ldpsql.channels.exact import exp_below
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
-from ldpsql.privacy import exp_below
-from ldpsql.randomness import Words, random_words
 
 
 class DenseChannel(TableChannel):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.galois import Field
 from ldpsql.channels.keep_or_spread import KeepOrSpread
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
-from ldpsql.randomness import Words, random_words
 
 _BLOCK = 1 << 22  # cells of a support table at a time
 

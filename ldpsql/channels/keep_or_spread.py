@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
-from ldpsql.randomness import Words, random_words
 
 _BLOCK = 1 << 15  # draws at a time, so that what is computed on the way stays in the cache
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ldpsql.channels.base import TOTAL, Channel, Codes, Witness
 from ldpsql.channels.dense import DenseChannel
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
-from ldpsql.randomness import Words, random_words
 
 
 @dataclass(frozen=True)

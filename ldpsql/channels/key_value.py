@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import TOTAL, Channel, Codes, Drawn, SetChannel, Weights, Witness
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.errors import InvalidParameter
-from ldpsql.randomness import Words, random_words
 
 Response: TypeAlias = KeepOrSpread | SignedBits | KeepOrWindow
 

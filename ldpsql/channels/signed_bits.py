@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.bits import bits_of, coarse_above, coins
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
-from ldpsql.randomness import Words, random_words
 
 _BLOCK = 1 << 15  # reports at a time, so that the words stay in the cache
 _PLUS = np.uint64(0x5555555555555555)  # the lower bit of every key

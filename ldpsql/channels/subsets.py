@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.bits import bits_of, words_of
+from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
-from ldpsql.randomness import Words, random_words
 
 _BLOCK = 1 << 20  # keys at a time
 

@@ -12,8 +12,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from ldpsql import settings
-from ldpsql.discovery import package_of, packages_of
 from ldpsql.errors import BadSettings, PluginError, UnknownName
+from ldpsql.registry.discovery import package_of, packages_of
 from ldpsql.settings import short_name
 
 

@@ -90,7 +90,7 @@ def _add_commands_of_plugins() -> None:
     word, ours = next(iter(sys.argv[1:]), ""), {name.replace("_", "-") for name in COMMANDS}
     if not word or word.startswith("-") or word in ours:
         return
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
 
     for name, command in registry().commands.items():
         if name not in ours:

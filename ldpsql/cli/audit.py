@@ -22,9 +22,9 @@ def audit(
 
     Example: ldpsql audit --mechanism "krr(epsilon=1, domain=['a', 'b', 'c'])" --draws 1000000
     """
-    from ldpsql import audit as audits
     from ldpsql.errors import NotPrivate
-    from ldpsql.registry import registry
+    from ldpsql.mechanisms import audit as audits
+    from ldpsql.registry.registry import registry
 
     audited = registry().mechanism(mechanism)
     facts = [asdict(audits.analytic(audited))]

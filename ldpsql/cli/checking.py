@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldpsql.discovery import packages_of
 from ldpsql.errors import LdpError, PluginError, UnknownName
+from ldpsql.registry.discovery import packages_of
 
 if TYPE_CHECKING:
-    from ldpsql.estimator import Estimator
-    from ldpsql.registry import Plugin
+    from ldpsql.estimators.base import Estimator
+    from ldpsql.registry.registry import Plugin
 
 
 def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
@@ -29,7 +29,7 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
         PluginError: where it cannot be loaded, or offers nothing that can be checked.
 
     """
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
     from ldpsql.testing import check_mechanism, examples
 
     names, known = _offered(target), registry()
@@ -95,7 +95,7 @@ def _entry_points(project: Path) -> dict[str, str]:
 
 
 def _load(name: str, module: str, folder: Path) -> Plugin:
-    from ldpsql.registry import Plugin, registry
+    from ldpsql.registry.registry import Plugin, registry
 
     os.environ["LDPSQL_PLUGINS"] = ""  # the copy in hand, not an installed one
     sys.path[:0] = [str(folder.resolve()), str((folder / "src").resolve())]
@@ -114,7 +114,7 @@ def _installed(target: str) -> list[str]:
     """Return what an installed plugin offers; it is loaded for this check whether it is allowed or not."""
     if "*" not in os.environ.get("LDPSQL_PLUGINS", ""):
         os.environ["LDPSQL_PLUGINS"] = ",".join([*os.environ.get("LDPSQL_PLUGINS", "").split(","), *packages_of(target)])
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
 
     found = next((p for p in registry().plugins if target in (p.name, p.package) and p.status != "not installed"), None)
     if found is None and target in {**registry().mechanisms, **registry().estimators}:

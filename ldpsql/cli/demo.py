@@ -22,7 +22,7 @@ def demo(
 
     Example: ldpsql demo --epsilon 0.5
     """
-    from ldpsql import demo as flights
+    from ldpsql.pages import demo as flights
 
     result = flights.run(epsilon)
     typer.echo(flights.console_text(result))

@@ -129,7 +129,7 @@ def check_ledger() -> str:
 
 
 def _random() -> str:
-    from ldpsql.randomness import random_words
+    from ldpsql.channels.randomness import random_words
 
     if len(set(random_words(4096).tolist())) != 4096:  # by chance less often than once in 10^12
         raise RuntimeError("the random source repeats itself: nothing may be perturbed here")
@@ -137,7 +137,7 @@ def _random() -> str:
 
 
 def _plugins() -> str:
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
 
     registry().functions()
     broken = [

@@ -22,7 +22,7 @@ def estimate(
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.source import compare, estimating, opened
     from ldpsql.errors import NoReports
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
 
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:

@@ -25,8 +25,8 @@ def export_sql(
 
     Example: ldpsql export-sql --mechanism city --name city --output city.sql
     """
-    from ldpsql import export
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
+    from ldpsql.sql import export
 
     made = registry().mechanism(mechanism)
     called = name or (mechanism if mechanism in registry().named else made.name)

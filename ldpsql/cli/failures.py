@@ -1,7 +1,7 @@
 """How an exception becomes one line, a hint and an exit code, without a raw value.
 
 DuckDB's messages show values where it read data (casts, constraints, CSV lines). Those about the statement are passed on in the
-words of `ldpsql.wording`; of all others only the kind is said.
+words of `ldpsql.errors.wording`; of all others only the kind is said.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
-from ldpsql.wording import ours, speakable, withheld_message
+from ldpsql.errors.wording import ours, speakable, withheld_message
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that say nothing of what to do, and no value
@@ -75,7 +75,7 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
 
 def _about_a_plugin(message: str) -> str:
     """Return what to do if the function that does not exist is one of a plugin that is not used; else nothing."""
-    from ldpsql.registry import registry  # only after a failure
+    from ldpsql.registry.registry import registry  # only after a failure
 
     missing = _MISSING.search(message)
     unused = [

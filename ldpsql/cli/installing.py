@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ldpsql.cli.allowing import installed
-from ldpsql.discovery import package_of, packages_of
 from ldpsql.errors import PluginError
+from ldpsql.registry.discovery import package_of, packages_of
 
 
 def install(package: str) -> list[str]:

@@ -22,7 +22,7 @@ def lint(
     Example: ldpsql lint queries/ reports.sql --format json
     """
     from ldpsql.errors import PrivacyError
-    from ldpsql.scripts import lint_files
+    from ldpsql.sql.scripts import lint_files
 
     places = lint_files(files)
     rows = [

@@ -29,9 +29,10 @@ def plan(
 
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     """
-    from ldpsql import pages, planning
     from ldpsql.errors import InvalidParameter
-    from ldpsql.registry import registry
+    from ldpsql.estimates import planning
+    from ldpsql.pages import page as pages
+    from ldpsql.registry.registry import registry
 
     if output:
         pages.check(output)
@@ -41,7 +42,7 @@ def plan(
     if only or not compared:
         if values is None:
             raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")
-        compared += planning.over_declared_values(values, only)
+        compared += planning.over_declared_values(registry().mechanisms, values, only)
     rows = [asdict(expected) for expected in planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)]
     write_rows(rows, form)
     if output:
@@ -52,7 +53,8 @@ def draw(output: Path, rows: list[dict[str, Any]]) -> None:
     """Draw the curves into a file."""
     import polars as pl
 
-    from ldpsql import figures, pages
+    from ldpsql.pages import figures
+    from ldpsql.pages import page as pages
 
     pages.save(output, figures.plan_chart(pl.DataFrame(rows)))
     typer.echo(f"Wrote {output}", err=True)

@@ -12,7 +12,7 @@ import typer
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
-    from ldpsql.spec import Spec
+    from ldpsql.mechanisms.spec import Spec
 
 app = typer.Typer(help="List, show, check, make and install plugins.", no_args_is_help=True)
 UserOption = Annotated[bool, typer.Option("--user", help="In your own settings instead of the project's ldpsql.toml.")]
@@ -21,7 +21,7 @@ UserOption = Annotated[bool, typer.Option("--user", help="In your own settings i
 @app.command(name="list", epilog="Example: ldpsql plugins list --format json")
 def list_plugins(form: FormatOption = Format.TABLE) -> None:
     """List every plugin, with why it is not used where it is not."""
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
 
     registry().functions()  # SQL families are checked when they are asked for their functions
     rows = [
@@ -42,8 +42,8 @@ def list_plugins(form: FormatOption = Format.TABLE) -> None:
 def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator.")]) -> None:
     """Show a mechanism or an estimator in full."""
     from ldpsql.errors import PluginError, UnknownName
-    from ldpsql.registry import registry
-    from ldpsql.spec import sql_literal
+    from ldpsql.mechanisms.spec import sql_literal
+    from ldpsql.registry.registry import registry
 
     known: dict[str, type[Spec]] = {**registry().mechanisms, **registry().estimators}
     waiting = next((p for p in registry().plugins if p.name == name and p.status != "ok"), None)
@@ -76,7 +76,7 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
 
 def _claim(name: str) -> str:
     """Return what a mechanism claims, at the parameters of an example."""
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
     from ldpsql.testing import examples
 
     tried = examples(registry().mechanisms[name])

@@ -53,8 +53,8 @@ def privic(
 
     from ldpsql import privic as cycling
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.pages import needs_extra
-    from ldpsql.sql import quoted
+    from ldpsql.pages.page import needs_extra
+    from ldpsql.quoting import quoted
 
     if page:
         needs_extra()
@@ -76,7 +76,7 @@ def privic(
 def _cell(bounds: str, columns: int, rows: int, lon: str, lat: str, *, nearest: bool) -> str:
     """Return the SQL that finds the cell of a point."""
     from ldpsql.errors import InvalidParameter
-    from ldpsql.sql import quoted, text_literal
+    from ldpsql.quoting import quoted, text_literal
 
     edges = bounds.split(",")
     if len(edges) != 4:
@@ -115,7 +115,7 @@ def _rows(cycles: list[Cycle]) -> list[dict[str, Any]]:
 
 
 def _write_page(page: Path, cycles: list[Cycle], columns: int) -> None:
-    from ldpsql import figures
+    from ldpsql.pages import figures
 
     sections = [
         figures.Section(

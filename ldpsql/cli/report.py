@@ -36,10 +36,10 @@ def report(
 
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
-    from ldpsql import pages
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.source import compare, estimating, opened
-    from ldpsql.registry import registry
+    from ldpsql.pages import page as pages
+    from ldpsql.registry.registry import registry
 
     pages.check(output)
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
@@ -58,7 +58,7 @@ def report(
 
 def _counted(table: str, column: str, keys: list[str]) -> str:
     """Return the query for columns report and n, and the keys of the groups."""
-    from ldpsql.sql import quoted
+    from ldpsql.quoting import quoted
 
     groups = "".join(f", {quoted(key)}" for key in keys)
     return f"""SELECT {quoted(column)} AS report, count(*) AS n{groups} FROM query_table({table})

@@ -123,7 +123,7 @@ def write(name: str, directory: Path) -> Path:
 
 
 def _refuse_known(name: str) -> None:
-    from ldpsql.registry import registry
+    from ldpsql.registry.registry import registry
 
     taken = {*registry().mechanisms, *registry().estimators}
     if name in taken or keyword.iskeyword(name):

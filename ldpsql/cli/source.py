@@ -12,8 +12,8 @@ import typer
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from ldpsql.estimator import Estimator
-    from ldpsql.mechanism import Mechanism
+    from ldpsql.estimators.base import Estimator
+    from ldpsql.mechanisms.base import Mechanism
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
 
     """
     import ldpsql
-    from ldpsql.interrupting import interruptible
+    from ldpsql.engine.interrupting import interruptible
 
     with ldpsql.connect(existing(database), read_only=database != ":memory:") as con, interruptible(con):
         yield con
@@ -55,7 +55,7 @@ def compare(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechan
 
     """
     from ldpsql.bulk.fingerprints import of_source
-    from ldpsql.fingerprint import NONE, REMEDY, UNMARKED, check
+    from ldpsql.registry.fingerprint import NONE, REMEDY, UNMARKED, check
 
     fingerprints = of_source(con, source, column)
     check(fingerprints or NONE, mechanism)
@@ -67,8 +67,9 @@ def estimating(
     con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:
     """Return the query that estimates a column of reports, in each group of the keys where there are any."""
-    from ldpsql.named import sql_call
-    from ldpsql.sql import quoted, struct_text, text_literal
+    from ldpsql.engine.functions import struct_text
+    from ldpsql.quoting import quoted, text_literal
+    from ldpsql.sql.named import sql_call
 
     made, method = sql_call(mechanism, con), text_literal(str(estimator))
     if not keys:

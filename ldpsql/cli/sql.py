@@ -68,7 +68,7 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
 def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     from duckdb import ExpectedResultType
 
-    from ldpsql.interrupting import interruptible
+    from ldpsql.engine.interrupting import interruptible
 
     for statement in con.extract_statements(text):
         with interruptible(con):

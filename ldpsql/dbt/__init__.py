@@ -22,11 +22,11 @@ from duckdb import DuckDBPyConnection
 from ldpsql.dbt.models import perturbing, refuse_redrawn, refuse_uncharged
 from ldpsql.dbt.releases import Releases, relation_of
 from ldpsql.dbt.statements import Statements
-from ldpsql.drawing import Drawing, Draws
-from ldpsql.duck import attach
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
 from ldpsql.ledger.configured import configured_key, configured_ledger
 from ldpsql.ledger.guard import Guard, guard_of
+from ldpsql.sql.attach import attach
+from ldpsql.sql.drawing import Drawing, Draws
 
 _OPTIONS = ("mechanisms", "ledger", "catalog")
 _MATERIALISES = ("run", "build", "retry")

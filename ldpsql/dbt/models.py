@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ldpsql.dbt.reading import draws_of, macros_in
-from ldpsql.drawing import Drawing, Draws
 from ldpsql.errors import NotReleased, Redrawn
+from ldpsql.sql.drawing import Drawing, Draws
 
 _NOT_STORED = ("view", "ephemeral")
 _NEVER_RUN = ("analysis",)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import ldpsql
-from ldpsql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import Drawing, Draws
 
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _JINJA = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)

@@ -21,7 +21,7 @@ from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import dataset_of
 from ldpsql.ledger.guard import Guard
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
 
 _LOG = logging.getLogger("ldpsql")
 

@@ -9,11 +9,11 @@ from dbt.adapters.factory import get_adapter_by_type
 from dbt_common.events.functions import warn_or_error
 
 from ldpsql.dbt.models import redraws_on_purpose, refuse_redrawn
-from ldpsql.drawing import Drawing, Draws
 from ldpsql.errors import Redrawn
-from ldpsql.scripts import IN_ORDER, SHUFFLE
-from ldpsql.structure import keeps_order
-from ldpsql.tokens import Statement, statements
+from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.scripts import IN_ORDER, SHUFFLE
+from ldpsql.sql.structure import keeps_order
+from ldpsql.sql.tokens import Statement, statements
 
 _ASKED_FOR = "run-operation"  # a person asks for each of its runs
 _FIXTURES = "unit_test."  # whose rows are nobody's

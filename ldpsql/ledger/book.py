@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ldpsql.boundary import withheld, withheld_block
+from ldpsql.engine.functions import guarded
 from ldpsql.errors import InvalidParameter, PolicyMismatch
+from ldpsql.errors.boundary import withheld, withheld_block
 from ldpsql.ledger import statements
 from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.entries import (
@@ -37,8 +38,7 @@ from ldpsql.ledger.policy import Policy
 from ldpsql.ledger.seals import enter
 from ldpsql.ledger.spending import Asked, accounts_of, spend
 from ldpsql.ledger.statements import Balance
-from ldpsql.mechanism import Mechanism
-from ldpsql.sql import guarded
+from ldpsql.mechanisms.base import Mechanism
 
 
 class Ledger:

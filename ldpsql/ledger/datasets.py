@@ -24,7 +24,7 @@ from typing import Any
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from ldpsql.sql import quoted, text_literal
+from ldpsql.quoting import quoted, text_literal
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".\s](?:[^".]*[^".\s])?))\s*(\.|$)')
 _QUOTED = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"")

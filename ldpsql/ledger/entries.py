@@ -15,8 +15,8 @@ from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDama
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy
 from ldpsql.ledger.seals import check_entries, damaged, enter
-from ldpsql.mechanism import Mechanism, certify
-from ldpsql.owned import of_core
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.privacy.owned import of_core
 
 
 @dataclass(frozen=True)

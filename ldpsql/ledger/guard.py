@@ -16,12 +16,12 @@ from threading import Lock
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import NotReleased
-from ldpsql.handles import MECHANISMS, Handles
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
-from ldpsql.mechanism import Mechanism
-from ldpsql.sql import quoted
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.quoting import quoted
+from ldpsql.registry.handles import MECHANISMS, Handles
 
 GIVE_LEDGER = "in Python ldpsql.attach(con, ledger='budget.ledger'); for ldpsql sql, path below [ledger] in ldpsql.toml"
 

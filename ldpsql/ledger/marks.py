@@ -11,7 +11,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from ldpsql.sql import guarded
+from ldpsql.engine.functions import guarded
 
 _MARK = "__ldp_guarded_"
 _MARKS = f"""SELECT function_name FROM duckdb_functions()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldpsql.arrays import column_of
+from ldpsql.domains.arrays import column_of
 from ldpsql.errors import InvalidParameter, MissingValue, WrongType
 
 _SIZE = 16  # bytes of a pseudonym

@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.boundary import withheld
 from ldpsql.channels import Drawn
+from ldpsql.channels.randomness import Words
+from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidParameter, KeyUnusable
-from ldpsql.mechanism import CertifiedMechanism
-from ldpsql.pairs.sets import PairSets
-from ldpsql.randomness import Words
+from ldpsql.errors.boundary import withheld
+from ldpsql.mechanisms.base import CertifiedMechanism
 
 _HEAD = "ldpsql-key-1"
 _SIZE = 32

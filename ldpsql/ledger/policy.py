@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ldpsql.privacy import ApproximateLdp, Claim, MetricLdp
-from ldpsql.spec import EXACT, EpsilonField, Spec, decimal_text, number
+from ldpsql.mechanisms.spec import EXACT, EpsilonField, Spec, decimal_text, number
+from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp
 
 _MICRO, _FEMTO = 10**6, 10**15
 _LARGEST = 10**6

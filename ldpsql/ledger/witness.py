@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.columns import plain
+from ldpsql.domains.columns import plain
+from ldpsql.engine.functions import guarded
 from ldpsql.ledger.people import id_bytes
-from ldpsql.sql import guarded
 
 Digest: TypeAlias = tuple[int, int, int]
 _SEEDS = (0x6C647073716C, 0x77697473)

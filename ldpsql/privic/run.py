@@ -18,17 +18,17 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.fingerprints import add_comment
 from ldpsql.bulk.sources import sql_of
-from ldpsql.duck import connect
+from ldpsql.engine.interrupting import interruptible
 from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports
-from ldpsql.families import MAX_CELLS, PriorMechanism
-from ldpsql.handles import read_mechanism
-from ldpsql.interrupting import interruptible
+from ldpsql.inference.operators import Floats
 from ldpsql.ledger import Release
-from ldpsql.named import sql_call
-from ldpsql.operators import Floats
+from ldpsql.mechanisms.families import MAX_CELLS, PriorMechanism
 from ldpsql.privic.step import STEPS, Summary, full_prior
-from ldpsql.registry import registry
-from ldpsql.sql import quoted, text_literal
+from ldpsql.quoting import quoted, text_literal
+from ldpsql.registry.handles import read_mechanism
+from ldpsql.registry.registry import registry
+from ldpsql.sql.attach import connect
+from ldpsql.sql.named import sql_call
 
 _RUN = "SELECT getvariable('mechanism') AS mechanism, {stop} AS stop, {pool} AS pool"
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldpsql.audit import AnalyticAudit, analytic, average_distortion, mutual_information
-from ldpsql.counting import operator_of
 from ldpsql.errors import InvalidParameter, NotReports
-from ldpsql.estimation import check_possible
-from ldpsql.estimator import Status
-from ldpsql.families import PriorMechanism
-from ldpsql.likelihood import Likelihood
-from ldpsql.mechanism import Mechanism
-from ldpsql.operators import Floats, StackOperator
-from ldpsql.solver.limits import Limits
-from ldpsql.solver.mle import em_step, maximise
-from ldpsql.uncertainty import suspicious
+from ldpsql.estimates.estimate import check_possible
+from ldpsql.estimates.uncertainty import suspicious
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats, StackOperator
+from ldpsql.inference.outcome import Status
+from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.solver.mle import em_step, maximise
+from ldpsql.mechanisms.audit import AnalyticAudit, analytic, average_distortion, mutual_information
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.families import PriorMechanism
 
 STEPS = 5  # of IBU and of Blahut-Arimoto alike, as in the paper's tables for San Francisco
 _TOLERANCE = 1e-9

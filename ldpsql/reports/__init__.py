@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.domain import Domain
+from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import NumberedReports, WordReports, impossible
 from ldpsql.reports.hashed import HashReports, ListedHashReports
 from ldpsql.reports.pairs import PairReports

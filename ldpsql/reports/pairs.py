@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
-from ldpsql.columns import plain
-from ldpsql.domain import Domain
+from ldpsql.domains.columns import plain
+from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import Floats, NumberedReports, counted, impossible
 
 

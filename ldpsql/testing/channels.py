@@ -8,18 +8,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import (
-    TOTAL,
-    Channel,
-    Drawn,
-    KeyValue,
-    SetChannel,
-    Sets,
-    SignedBits,
-    TableChannel,
-)
-from ldpsql.fit import log_fit_p_value
-from ldpsql.operators import Floats, operator
+from ldpsql.channels import TOTAL, Channel, Drawn, KeyValue, SetChannel, Sets, SignedBits, TableChannel
+from ldpsql.inference.goodness import log_fit_p_value
+from ldpsql.inference.operators import Floats, operator
 
 Counts: TypeAlias = NDArray[np.int64]
 FALSE_ALARM = 1e-9  # chance that a correct sampler is refused, for each value

@@ -7,10 +7,11 @@ import warnings
 import numpy as np
 
 from ldpsql.errors import IllConditioned, NotApplicable, UsageError
-from ldpsql.estimator import Estimator, Fit, Status
-from ldpsql.likelihood import Likelihood
-from ldpsql.operators import DenseOperator, KeepOrSpreadOperator
-from ldpsql.uncertainty import intervals
+from ldpsql.estimates.uncertainty import intervals
+from ldpsql.estimators.base import Estimator
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import DenseOperator, KeepOrSpreadOperator
+from ldpsql.inference.outcome import Fit, Status
 
 
 def check_estimator(cls: type[Estimator]) -> None:

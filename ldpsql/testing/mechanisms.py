@@ -9,16 +9,16 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.constructors import constructor
-from ldpsql.domain import Domain
-from ldpsql.duck import connect
+from ldpsql.bulk.frames import key_value
+from ldpsql.domains.domain import Domain
 from ldpsql.errors import NotPrivate
-from ldpsql.estimation import estimate_column
-from ldpsql.frames import key_value
-from ldpsql.mechanism import CertifiedMechanism, Mechanism, certify
-from ldpsql.pairs.families import KeyValueMechanism
-from ldpsql.privacy import Epsilon
-from ldpsql.registry import registry
+from ldpsql.estimates.estimate import estimate_column
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.privacy.claims import Epsilon
+from ldpsql.registry.constructors import constructor
+from ldpsql.registry.registry import registry
+from ldpsql.sql.attach import connect
 from ldpsql.testing.channels import check_rows, check_sampler
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ldpsql.errors import UsageError
-from ldpsql.mechanism import Mechanism
+from ldpsql.mechanisms.base import Mechanism
 
 # What the parameters of a mechanism could be, by their names: three mechanisms to try where the plugin's author names none.
 _TRIALS: tuple[dict[str, object], ...] = (

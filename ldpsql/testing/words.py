@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels.randomness import Words
 from ldpsql.errors import PrivacyLeakWarning
-from ldpsql.randomness import Words
 
 
 def insecure_words_for_tests(seed: int) -> Words:

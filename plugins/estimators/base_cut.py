@@ -10,9 +10,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ldpsql import Estimator, Fit, Likelihood, hookimpl
-from ldpsql.estimator import simplex_projection
-from ldpsql.pooling import absent_error
+from ldpsql.estimators import Estimator, Fit, Likelihood, absent_error, hookimpl, simplex_projection
 
 
 class BaseCut(Estimator):
@@ -20,7 +18,7 @@ class BaseCut(Estimator):
 
     What is kept is unbiased and not scaled, so the shares need not sum to one.
 
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[72.0, 28.0]]))
     >>> BaseCut().fit(coin).theta.round(2).tolist()
     [[0.94, 0.0]]

@@ -5,12 +5,19 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.errors import IllConditioned, NotApplicable
-from ldpsql.iteration import IterativeEstimator
-from ldpsql.operators import Floats
-from ldpsql.registry import registry
-from ldpsql.resampling import folds
+from ldpsql.estimators import (
+    Estimator,
+    Fit,
+    Floats,
+    IllConditioned,
+    IterativeEstimator,
+    Likelihood,
+    NotApplicable,
+    Status,
+    folds,
+    hookimpl,
+)
+from ldpsql.functions import registry
 
 SHRUNK = ("empirical_bayes(loss='both')", "pool")
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
@@ -30,7 +37,7 @@ class Best(Estimator):
     ``splits`` folds: from ten milliseconds to a few seconds a group. After Hansen, Lunde, Nason, "The model confidence set",
     Econometrica 2011.
 
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> few = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[60.0, 40.0]]))
     >>> Best().fit(few).theta.round(1).tolist()
     [[0.7, 0.3]]

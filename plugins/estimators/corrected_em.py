@@ -9,10 +9,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.operators import Floats
-from ldpsql.resampling import generator, redrawn
-from ldpsql.solver.mle import maximum_likelihood
+from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, generator, hookimpl, maximum_likelihood, redrawn
 
 WEIGHTS = np.array([digit * 10.0**-power for power in range(10, 0, -1) for digit in range(1, 10)])  # the paper's grid of alpha
 
@@ -26,7 +23,7 @@ class CorrectedEm(Estimator):
     negative shares become zero and the rest is scaled to sum to one. Users with different mechanisms need no special care:
     equal pairs of mechanism and report are counted once.
 
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> few = Likelihood(KeepOrSpreadOperator(3, 0.5, 0.25), np.array([[9.0, 4.0, 2.0]]), named=np.arange(3))
     >>> float(CorrectedEm().fit(few).theta.sum().round(6))
     1.0

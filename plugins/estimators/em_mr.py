@@ -9,11 +9,22 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.iteration import IterativeEstimator, StopField
-from ldpsql.operators import Floats
-from ldpsql.pooling import Blocks, absent_error, renumbered, spread, with_blocks
-from ldpsql.solver.mle import uniform
+from ldpsql.estimators import (
+    Blocks,
+    Estimator,
+    Fit,
+    Floats,
+    IterativeEstimator,
+    Likelihood,
+    Status,
+    StopField,
+    absent_error,
+    hookimpl,
+    renumbered,
+    spread,
+    uniform,
+    with_blocks,
+)
 
 
 class EmMr(IterativeEstimator):
@@ -26,7 +37,7 @@ class EmMr(IterativeEstimator):
     Each fit is EM stopped by the paper's rule, from equal shares: reduction of the exact maximum would merge only what is zero
     already. ``stop``, ``tolerance``, ``max_iterations`` are those of each fit.
 
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(6, 0.3, 0.14), np.array([[300.0, 142.0, 138.0, 141.0, 139.0, 140.0]]))
     >>> EmMr(keep_share=0).fit(reports).theta.round(2).tolist()
     [[0.96, 0.01, 0.01, 0.01, 0.01, 0.01]]

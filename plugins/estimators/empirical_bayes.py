@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import ndtr
 
-from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.estimator import simplex_projection
-from ldpsql.operators import Floats
-from ldpsql.solver.mle import uniform
+from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookimpl, simplex_projection, uniform
 
 MOST_ATOMS, RATIOS = 300, 200
 # A prior: the chance that a value is absent; the spread of the logarithms of the other shares; and the part of all reports that
@@ -34,7 +31,7 @@ class EmpiricalBayes(Estimator):
     ``loss := 'squared'`` takes posterior means, given that they sum to one; 'absolute' the posterior quantiles of the one level
     at which they do; 'both' what is halfway.
 
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
     >>> EmpiricalBayes().fit(reports).theta.round(2).tolist()
     [[0.88, 0.02, 0.06, 0.04]]

@@ -9,11 +9,19 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ldpsql import Estimator, Fit, InvalidParameter, Likelihood, Status, hookimpl
-from ldpsql.errors import NotApplicable
-from ldpsql.iteration import IterativeEstimator, StopField
-from ldpsql.operators import Floats
-from ldpsql.solver.mle import em_step
+from ldpsql.estimators import (
+    Estimator,
+    Fit,
+    Floats,
+    InvalidParameter,
+    IterativeEstimator,
+    Likelihood,
+    NotApplicable,
+    Status,
+    StopField,
+    em_step,
+    hookimpl,
+)
 
 
 def smoothed(theta: Floats, axis: int) -> Floats:
@@ -29,7 +37,7 @@ class Ems(IterativeEstimator):
     For numbers in order, and in both directions for the cells of a grid. Right for smooth distributions, wrong for spiky ones:
     ``best`` tells which is which. By default steps are taken until the log-likelihood moves by less than ``tolerance``.
 
-    >>> from ldpsql.operators import DenseOperator
+    >>> from ldpsql.inference.operators import DenseOperator
     >>> exact = Likelihood(DenseOperator(np.eye(3)), np.array([[0.0, 10.0, 0.0]]), layout=(3,))
     >>> Ems(stop=1).fit(exact).theta.tolist()
     [[0.25, 0.5, 0.25]]

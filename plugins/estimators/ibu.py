@@ -4,8 +4,7 @@ ElSalamouny, Palamidessi, "Full convergence of the iterative Bayesian update and
 protection", 2020; first as EM reconstruction in Agrawal, Aggarwal, PODS 2001.
 """
 
-from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.iteration import IterativeEstimator
+from ldpsql.estimators import Estimator, Fit, IterativeEstimator, Likelihood, Status, hookimpl
 
 
 class Ibu(IterativeEstimator):
@@ -16,7 +15,7 @@ class Ibu(IterativeEstimator):
     ``tolerance``; with 'held_out', as many as best predict reports that were held out, which is closer to the truth where the
     reports are noisy.
 
-    >>> from ldpsql.registry import registry
+    >>> from ldpsql.registry.registry import registry
     >>> coin = registry().mechanism("krr(epsilon=1, domain=['heads', 'tails'])")
     >>> import ldpsql
     >>> ldpsql.estimate(["heads"] * 6 + ["tails"] * 4, coin).estimate.round(3).tolist()

@@ -7,9 +7,7 @@ for image restoration", IEEE Trans. Signal Processing 1991.
 
 import numpy as np
 
-from ldpsql import Estimator, Fit, Likelihood, hookimpl
-from ldpsql.estimator import simplex_projection
-from ldpsql.operators import Floats
+from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, hookimpl, simplex_projection
 
 
 class Iiw(Estimator):
@@ -19,7 +17,7 @@ class Iiw(Estimator):
     inverted shares and N of their noise, each frequency is multiplied by max(0, 1 - N/S). Right where neighbours in the
     domain are alike.
 
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> waves = KeepOrSpreadOperator(4, 0.4, 0.2)
     >>> Iiw().fit(Likelihood(waves, np.array([[30.0, 28.0, 21.0, 21.0]]))).theta.round(2).tolist()
     [[0.35, 0.32, 0.15, 0.18]]

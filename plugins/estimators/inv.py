@@ -3,14 +3,14 @@
 Agrawal, Srikant, Thomas, "Privacy preserving OLAP", SIGMOD 2005.
 """
 
-from ldpsql import Estimator, Fit, Likelihood, hookimpl
+from ldpsql.estimators import Estimator, Fit, Likelihood, hookimpl
 
 
 class Inv(Estimator):
     """Matrix inversion: unbiased, sums to one, may be negative.
 
     >>> import numpy as np
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
     >>> Inv().fit(coin).theta.round(3).tolist()
     [[1.3, -0.3]]

@@ -5,8 +5,7 @@ Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy
 
 import numpy as np
 
-from ldpsql import Estimator, Fit, Likelihood, hookimpl
-from ldpsql.estimator import simplex_projection
+from ldpsql.estimators import Estimator, Fit, Likelihood, hookimpl, simplex_projection
 
 
 class InvN(Estimator):
@@ -14,7 +13,7 @@ class InvN(Estimator):
 
     Where no share is positive, as in groups of one or two reports that are sets, the nearest distribution takes their place.
 
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
     >>> InvN().fit(coin).theta.tolist()
     [[1.0, 0.0]]

@@ -3,15 +3,14 @@
 Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy", ICML 2016, section 4.
 """
 
-from ldpsql import Estimator, Fit, Likelihood, hookimpl
-from ldpsql.estimator import simplex_projection
+from ldpsql.estimators import Estimator, Fit, Likelihood, hookimpl, simplex_projection
 
 
 class InvP(Estimator):
     """Matrix inversion, then the nearest distribution in Euclidean distance.
 
     >>> import numpy as np
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
     >>> InvP().fit(coin).theta.tolist()
     [[1.0, 0.0]]

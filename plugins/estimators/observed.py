@@ -4,15 +4,14 @@ Murakami, Hino, Sakuma, "Toward distribution estimation under local differential
 section 5.1 (ObfDat).
 """
 
-from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.errors import NotApplicable
+from ldpsql.estimators import Estimator, Fit, Likelihood, NotApplicable, Status, hookimpl
 
 
 class Observed(Estimator):
     """Shares of the reports themselves: a biased baseline, for mechanisms whose reports are values of the domain.
 
     >>> import numpy as np
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> coin = KeepOrSpreadOperator(2, 0.75, 0.25)
     >>> Observed().fit(Likelihood(coin, np.array([[90.0, 10.0]]), named=np.arange(2))).theta.tolist()
     [[0.9, 0.1]]

@@ -10,10 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.operators import Floats
-from ldpsql.pooling import Blocks, absent_error, block_maximum, contrasts, renumbered, with_blocks
-from ldpsql.solver.mle import maximum_likelihood
+from ldpsql.estimators import (
+    Blocks,
+    Estimator,
+    Fit,
+    Floats,
+    Likelihood,
+    Status,
+    absent_error,
+    block_maximum,
+    contrasts,
+    hookimpl,
+    maximum_likelihood,
+    renumbered,
+    with_blocks,
+)
 
 MOST_BLOCKS = 256  # that halving starts from: finer differences drown in the noise of any channel
 
@@ -25,7 +36,7 @@ class Pool(Estimator):
     is. Where values have neighbours, it is neighbours that are pooled: halves, then quarters of the domain, ... that differ by
     less than ``cut`` standard errors; ``neighbours := 'ignore'`` pools small values there too.
 
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
     >>> Pool().fit(reports).theta.round(2).tolist()
     [[0.82, 0.06, 0.06, 0.06]]

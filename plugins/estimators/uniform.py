@@ -4,15 +4,14 @@ Murakami, Hino, Sakuma, "Toward distribution estimation under local differential
 section 5.1 (Uniform).
 """
 
-from ldpsql import Estimator, Fit, Likelihood, Status, hookimpl
-from ldpsql.solver.mle import uniform
+from ldpsql.estimators import Estimator, Fit, Likelihood, Status, hookimpl, uniform
 
 
 class Uniform(Estimator):
     """Uniform distribution: a baseline; whatever does worse than this has learnt nothing from the reports.
 
     >>> import numpy as np
-    >>> from ldpsql.operators import KeepOrSpreadOperator
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> Uniform().fit(Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))).theta.tolist()
     [[0.5, 0.5]]
     """

@@ -8,15 +8,27 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from ldpsql import Channel, Domain, DomainField, Epsilon, Mechanism, hookimpl
-from ldpsql.audit import RateDistortion, rate_distortion
-from ldpsql.channels import MARGIN, from_doubles
-from ldpsql.families import PriorField, PriorMechanism
-from ldpsql.operators import Floats
-from ldpsql.privacy import MetricLdp
-from ldpsql.spec import EpsilonField, NumberField, WholeField
+from ldpsql.mechanisms import (
+    MARGIN,
+    Channel,
+    Domain,
+    DomainField,
+    Epsilon,
+    EpsilonField,
+    Mechanism,
+    MetricLdp,
+    NumberField,
+    PriorField,
+    PriorMechanism,
+    RateDistortion,
+    WholeField,
+    from_doubles,
+    hookimpl,
+    rate_distortion,
+)
 
 _RARE = 2.0**-40
 _TINY = 1e-300
@@ -52,7 +64,7 @@ class BlahutArimoto(PriorMechanism):
         return self.domain
 
     @cached_property
-    def _logs(self) -> Floats:
+    def _logs(self) -> NDArray[np.float64]:
         """The logarithms of the channel (equations 1 and 2); -inf in the columns of rare reports."""
         far = -float(self.beta) * self.metric().matrix()
         near, c = np.exp(far), np.full(len(self.shares), 1.0 / len(self.shares))
@@ -91,7 +103,7 @@ class BlahutArimoto(PriorMechanism):
         return rate_distortion(self, self.shares, float(self.beta))
 
 
-def tight_epsilon(logs: Floats, distances: Floats) -> float:
+def tight_epsilon(logs: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
     """Return the largest ln(P(y|x)/P(y|x')) per unit of distance of a channel given by its logarithms."""
     apart = np.where(distances > 0, distances, np.inf)
     return max(float(((row - logs).max(axis=1) / apart[x]).max()) for x, row in enumerate(logs))

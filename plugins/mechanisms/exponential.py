@@ -7,10 +7,18 @@ Bordenabe, Palamidessi, PETS 2013.
 import numpy as np
 from pydantic import Field
 
-from ldpsql import Channel, Domain, DomainField, Mechanism, MetricMechanism, hookimpl
-from ldpsql.channels import from_doubles, reduced
-from ldpsql.privacy import MetricLdp
-from ldpsql.spec import EpsilonField
+from ldpsql.mechanisms import (
+    Channel,
+    Domain,
+    DomainField,
+    EpsilonField,
+    Mechanism,
+    MetricLdp,
+    MetricMechanism,
+    from_doubles,
+    hookimpl,
+    reduced,
+)
 
 
 class Exponential(MetricMechanism):

@@ -10,10 +10,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ldpsql import Channel, IntervalMechanism, Mechanism, hookimpl
-from ldpsql.channels import Convolution
-from ldpsql.privacy import ApproximateLdp
-from ldpsql.spec import ShareField, WholeField
+from ldpsql.mechanisms import (
+    ApproximateLdp,
+    Channel,
+    Convolution,
+    IntervalMechanism,
+    Mechanism,
+    ShareField,
+    WholeField,
+    hookimpl,
+)
 
 
 class Gaussian(IntervalMechanism):

@@ -7,10 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ldpsql import Channel, Domain, Mechanism, RangeMechanism, hookimpl
-from ldpsql.channels import Convolution
-from ldpsql.ranges import MAX_VALUES, Whole
-from ldpsql.spec import WholeField
+from ldpsql.mechanisms import MAX_VALUES, Channel, Convolution, Domain, Mechanism, RangeMechanism, Whole, WholeField, hookimpl
 
 
 class Geometric(RangeMechanism):

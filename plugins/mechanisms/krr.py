@@ -4,7 +4,7 @@ Warner, "Randomized response", JASA 1965, for two values; Kairouz, Bonawitz, Ram
 local privacy", ICML 2016, for k.
 """
 
-from ldpsql import CategoricalMechanism, Channel, KeepOrSpread, Mechanism, hookimpl
+from ldpsql.mechanisms import CategoricalMechanism, Channel, KeepOrSpread, Mechanism, hookimpl
 
 
 class Krr(CategoricalMechanism):

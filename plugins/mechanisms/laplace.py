@@ -4,9 +4,7 @@ Dwork, McSherry, Nissim, Smith, "Calibrating noise to sensitivity in private dat
 of the least significant bits for differential privacy", CCS 2012, for why not in doubles.
 """
 
-from ldpsql import Channel, IntervalMechanism, Mechanism, hookimpl
-from ldpsql.channels import Convolution
-from ldpsql.privacy import exp_below
+from ldpsql.mechanisms import Channel, Convolution, IntervalMechanism, Mechanism, exp_below, hookimpl
 
 
 class Laplace(IntervalMechanism):

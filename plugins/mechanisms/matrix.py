@@ -6,10 +6,20 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from ldpsql import Channel, Domain, DomainField, Epsilon, InvalidParameter, Mechanism, NotPrivate, hookimpl
-from ldpsql.channels import floor_mixing
-from ldpsql.privacy import PureLdp, log_ratio
-from ldpsql.spec import EpsilonField
+from ldpsql.mechanisms import (
+    Channel,
+    Domain,
+    DomainField,
+    Epsilon,
+    EpsilonField,
+    InvalidParameter,
+    Mechanism,
+    NotPrivate,
+    PureLdp,
+    floor_mixing,
+    hookimpl,
+    log_ratio,
+)
 
 Rows = tuple[tuple[Fraction, ...], ...]
 

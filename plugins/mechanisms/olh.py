@@ -9,10 +9,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ldpsql import CategoricalMechanism, Channel, HashReports, KeepOrSpread, Mechanism, hookimpl
-from ldpsql.channels import OrthogonalHash, PrivateHash
-from ldpsql.channels.galois import prime_power
-from ldpsql.reports import ListedHashReports
+from ldpsql.mechanisms import (
+    CategoricalMechanism,
+    Channel,
+    HashReports,
+    KeepOrSpread,
+    ListedHashReports,
+    Mechanism,
+    OrthogonalHash,
+    PrivateHash,
+    hookimpl,
+    prime_power,
+)
 
 
 class Olh(CategoricalMechanism):

@@ -3,8 +3,16 @@
 Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
 """
 
-from ldpsql import CategoricalMechanism, Channel, Mechanism, SetReports, hookimpl
-from ldpsql.channels import TOTAL, IndependentBits, coarse_above
+from ldpsql.mechanisms import (
+    TOTAL,
+    CategoricalMechanism,
+    Channel,
+    IndependentBits,
+    Mechanism,
+    SetReports,
+    coarse_above,
+    hookimpl,
+)
 
 
 class Oue(CategoricalMechanism):

@@ -9,10 +9,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ldpsql import KeepOrSpread, Mechanism, SetReports, SignMechanism, hookimpl
-from ldpsql.channels import TOTAL, SignedBits
-from ldpsql.reports import SymbolReports
-from ldpsql.spec import WholeField
+from ldpsql.mechanisms import (
+    TOTAL,
+    KeepOrSpread,
+    Mechanism,
+    SetReports,
+    SignedBits,
+    SignMechanism,
+    SymbolReports,
+    WholeField,
+    hookimpl,
+)
 
 
 class Pckv(SignMechanism):

@@ -4,7 +4,7 @@ Gu, Li, Cheng, Xiong, Cao, "PCKV: locally differentially private correlated key-
 USENIX Security 2020, section 5.3.
 """
 
-from ldpsql import KeepOrSpread, Mechanism, PairReports, SignMechanism, hookimpl
+from ldpsql.mechanisms import KeepOrSpread, Mechanism, PairReports, SignMechanism, hookimpl
 
 
 class PckvGrr(SignMechanism):

@@ -10,10 +10,16 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ldpsql import KeyValueMechanism, Mechanism, PairReports, hookimpl
-from ldpsql.channels import KeepOrWindow, from_doubles
-from ldpsql.families import window
-from ldpsql.spec import WholeField
+from ldpsql.mechanisms import (
+    KeepOrWindow,
+    KeyValueMechanism,
+    Mechanism,
+    PairReports,
+    WholeField,
+    from_doubles,
+    hookimpl,
+    window,
+)
 
 
 class PckvPm(KeyValueMechanism):

@@ -4,8 +4,7 @@ Gu, Li, Cheng, Xiong, Cao, "PCKV: locally differentially private correlated key-
 USENIX Security 2020, section 5.2.
 """
 
-from ldpsql import Mechanism, SetReports, SignMechanism, hookimpl
-from ldpsql.channels import SignedBits
+from ldpsql.mechanisms import Mechanism, SetReports, SignedBits, SignMechanism, hookimpl
 
 
 class PckvUe(SignMechanism):

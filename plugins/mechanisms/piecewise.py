@@ -6,9 +6,7 @@ ICDE 2019, algorithm 2.
 
 import numpy as np
 
-from ldpsql import Channel, IntervalMechanism, Mechanism, hookimpl
-from ldpsql.channels import from_doubles, reduced
-from ldpsql.families import window
+from ldpsql.mechanisms import Channel, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced, window
 
 
 class Piecewise(IntervalMechanism):

@@ -4,9 +4,7 @@ ElSalamouny, Palamidessi, "Full convergence of the iterative Bayesian update and
 protection", 2020, appendix B, equation 24.
 """
 
-from ldpsql import Channel, GridMechanism, Mechanism, hookimpl
-from ldpsql.channels import from_doubles, reduced
-from ldpsql.plane import clamped_plane
+from ldpsql.mechanisms import Channel, GridMechanism, Mechanism, clamped_plane, from_doubles, hookimpl, reduced
 
 
 class PlanarGeometric(GridMechanism):

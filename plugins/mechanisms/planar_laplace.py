@@ -6,9 +6,7 @@ CCS 2013.
 
 from math import ceil
 
-from ldpsql import Channel, GridMechanism, Mechanism, hookimpl
-from ldpsql.channels import from_doubles, reduced
-from ldpsql.plane import clamped_plane
+from ldpsql.mechanisms import Channel, GridMechanism, Mechanism, clamped_plane, from_doubles, hookimpl, reduced
 
 _POINTS_PER_DECAY = 8  # the midpoint rule is then good to about 1e-3
 _MOST_POINTS = 65

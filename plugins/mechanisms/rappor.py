@@ -3,9 +3,17 @@
 Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving ordinal response", CCS 2014.
 """
 
-from ldpsql import CategoricalMechanism, Channel, Mechanism, SetReports, hookimpl
-from ldpsql.channels import TOTAL, IndependentBits, coarse_above
-from ldpsql.privacy import exp_below
+from ldpsql.mechanisms import (
+    TOTAL,
+    CategoricalMechanism,
+    Channel,
+    IndependentBits,
+    Mechanism,
+    SetReports,
+    coarse_above,
+    exp_below,
+    hookimpl,
+)
 
 
 class Rappor(CategoricalMechanism):

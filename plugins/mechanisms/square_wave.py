@@ -5,9 +5,7 @@ Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric, "Estimating numerical distributions un
 
 import numpy as np
 
-from ldpsql import Channel, IntervalMechanism, Mechanism, hookimpl
-from ldpsql.channels import from_doubles, reduced
-from ldpsql.families import window
+from ldpsql.mechanisms import Channel, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced, window
 
 
 class SquareWave(IntervalMechanism):

@@ -6,8 +6,7 @@ Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
 
 import numpy as np
 
-from ldpsql import Channel, Domain, IntervalMechanism, Mechanism, hookimpl
-from ldpsql.channels import from_doubles, reduced
+from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced
 
 
 class StochasticRounding(IntervalMechanism):

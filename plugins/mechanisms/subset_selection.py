@@ -5,8 +5,7 @@ Ye, Barg, "Optimal schemes for discrete distribution estimation under locally di
 estimation", 2016.
 """
 
-from ldpsql import CategoricalMechanism, Channel, Mechanism, SetReports, hookimpl
-from ldpsql.channels import Subsets
+from ldpsql.mechanisms import CategoricalMechanism, Channel, Mechanism, SetReports, Subsets, hookimpl
 
 
 class SubsetSelection(CategoricalMechanism):

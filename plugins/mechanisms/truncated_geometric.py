@@ -3,8 +3,7 @@
 Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
 """
 
-from ldpsql import Channel, Mechanism, RangeMechanism, hookimpl
-from ldpsql.channels import Convolution
+from ldpsql.mechanisms import Channel, Convolution, Mechanism, RangeMechanism, hookimpl
 
 
 class TruncatedGeometric(RangeMechanism):

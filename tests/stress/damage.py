@@ -22,8 +22,8 @@ from typing import Any
 
 from ldpsql.errors import LdpError, LedgerError
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanism import Mechanism
-from ldpsql.registry import registry
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.registry.registry import registry
 
 USERS = [f"user {number}" for number in range(300)]
 

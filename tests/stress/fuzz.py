@@ -19,10 +19,10 @@ from importlib import import_module
 from typing import Any
 
 import ldpsql
-from ldpsql.domain import Domain
+from ldpsql.domains.domain import Domain
 from ldpsql.errors import LdpError
-from ldpsql.privacy import Epsilon
-from ldpsql.registry import registry
+from ldpsql.privacy.claims import Epsilon
+from ldpsql.registry.registry import registry
 
 CANARY = "canary-7f3a"
 LONGEST = {signal.ITIMER_PROF: 2.0, signal.ITIMER_REAL: 60.0}  # seconds for one input

@@ -22,7 +22,7 @@ from pathlib import Path
 import ldpsql
 from ldpsql.errors import BudgetExceeded, UnknownRelease
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry import registry
+from ldpsql.registry.registry import registry
 
 WRITERS = 8
 AFFORDED = 25  # releases of each dataset

@@ -1,0 +1,221 @@
+"""Finite domains: the values that may be perturbed, and the reports that may come out.
+
+A domain is declared, never inferred from data, and keeps the type of its values.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, PlainSerializer
+
+from ldpsql.channels import Codes
+from ldpsql.domains.arrays import column_of
+from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type
+from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
+from ldpsql.errors.boundary import withheld
+
+_INT64 = pa.int64().id
+
+
+class Domain:
+    """At least two distinct, non-NULL values of one type, in a fixed order.
+
+    >>> Domain.of(["Lima", "Oslo"]).codes(pa.array(["Oslo", "Oslo", "Lima"])).tolist()
+    [1, 1, 0]
+    """
+
+    rounding: float  # how far a number may lie from the value that stands for it
+
+    def __init__(self, values: pa.Array) -> None:
+        self.values, self.rounding = values, 0.0
+        self._in_type: dict[pa.DataType, tuple[pa.Array, pa.Array | None]] = {}
+
+    @classmethod
+    def of(cls, given: object) -> Domain:
+        """Read a list, a range, an Arrow array, a Polars series, or the form that `to_json` writes.
+
+        Raises:
+            InvalidDomain: for fewer than two values, duplicates, NULL, NaN, or a type that has no exact equality.
+
+        """
+        if isinstance(given, Domain):
+            return given
+        values = _to_arrow(given)
+        if len(values) < 2:
+            raise InvalidDomain("a domain must hold at least two values", "declare every value that may occur")
+        if family(values.type) is None:
+            raise InvalidDomain(
+                "the values of a domain must be text, numbers, booleans, dates or timestamps", "cast them in the domain"
+            )
+        if values.null_count:
+            raise InvalidDomain(
+                "a domain must not hold NULL", "declare a value for it, and nulls := 'as:VALUE' in the mechanism"
+            )
+        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+            raise InvalidDomain("a domain must not hold NaN", "declare finite numbers only")
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, 0.0)  # -0.0 equals 0.0
+        if len(pc.unique(values)) < len(values):
+            raise InvalidDomain("a domain must not hold a value twice", "list every value once")
+        return cls(values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Domain) and self.values.equals(other.values)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((str(self.values.type), *self.values.to_pylist()))
+
+    def __repr__(self) -> str:
+        return repr(self.to_json())
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The values as text, in order."""
+        return list(self.values.cast(pa.string()).to_pylist())
+
+    def to_json(self) -> list[Any] | dict[str, Any]:
+        """Return a plain list where that says it all, else the type beside the values as text."""
+        plain_list = self.values.to_pylist()
+        literal = family(self.values.type) in ("text", "number", "boolean") and not pa.types.is_decimal(self.values.type)
+        return list(plain_list) if literal and pa.array(plain_list).type == self.values.type else self._typed()
+
+    def _typed(self) -> dict[str, Any]:
+        return {"type": str(self.values.type), "values": self.texts}
+
+    @cached_property
+    def rising(self) -> bool:
+        """Whether the values are numbers, dates or times, each larger than the one before."""
+        if family(self.values.type) in (None, "text", "boolean"):
+            return False
+        return bool(pc.all(pc.greater(self.values[1:], self.values[:-1])).as_py())
+
+    def position(self, text: str) -> int | None:
+        """Return the position of the value that reads like this, None if there is none."""
+        return self.texts.index(text) if text in self.texts else None
+
+    @withheld
+    def locate(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Return the position of every value as int32, null where it is NULL or not in the domain.
+
+        Raises:
+            WrongType: where the column's type cannot be compared with the domain's.
+
+        """
+        column = plain(column)
+        if pa.types.is_dictionary(column.type):
+            return pc.take(self.locate(column.dictionary), column.indices)
+        if pa.types.is_null(column.type):
+            return pa.nulls(len(column), pa.int32())
+        if column.type not in self._in_type:
+            self._in_type[column.type] = self._converted(column.type)
+        values, positions = self._in_type[column.type]
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, 0.0)  # -0.0 equals 0.0
+        found = pc.index_in(column, value_set=values)
+        return found if positions is None else positions.take(found)
+
+    def _converted(self, column_type: pa.DataType) -> tuple[pa.Array, pa.Array | None]:
+        """Return those values that a column's type can hold, and their positions; None for all of them.
+
+        The domain is public, so it is the side that is converted, each value exactly: one that the type cannot hold cannot
+        occur in the column.
+        """
+        if column_type == self.values.type:
+            return self.values, None
+        if family(column_type) is None or family(column_type) != family(self.values.type):
+            raise WrongType(
+                f"the column has type {shown_type(column_type)}, the domain has type {self.values.type}",
+                "declare the domain in the column's type, or cast the column",
+            )
+        cells = [exactly(value, column_type) for value in self.values]
+        kept = [place for place, cell in enumerate(cells) if cell is not None]
+        values = pa.array([cell.as_py() for cell in cells if cell is not None], column_type)
+        if len(pc.unique(values)) < len(values):
+            raise WrongType("two values of the domain are the same in the column's type", "declare it in the column's type")
+        return values, pa.array(kept, pa.int32())
+
+    @cached_property
+    def _first_of_range(self) -> int | None:
+        """The first value, where the values are consecutive rising integers; then a position is a difference."""
+        if not pa.types.is_integer(self.values.type):
+            return None
+        first, last = self.values[0].as_py(), self.values[-1].as_py()
+        consecutive = last - first == len(self) - 1 and self.values.to_pylist() == list(range(first, last + 1))
+        return int(first) if consecutive and -(2**62) < first < last < 2**62 else None
+
+    def _range_codes(self, column: pa.Array) -> Codes | None:
+        """Return the positions in a range of integers by subtraction; None where that does not settle it."""
+        if self._first_of_range is None or column.type.id != _INT64 or column.null_count:
+            return None
+        offset = (column.to_numpy() - self._first_of_range).view(np.uint64)  # what lies below the first becomes very large
+        return offset.astype(np.int32) if len(offset) and offset.max() < len(self) else None
+
+    @withheld
+    def codes(
+        self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
+    ) -> Codes:
+        """Return the position of every value, the given codes standing for NULL and for values outside.
+
+        Raises:
+            MissingValue: for a NULL without ``null_code``.
+            OutsideDomain: for a value outside the domain without ``outside_code``.
+
+        """
+        column = plain(column)
+        direct = self._range_codes(column)
+        if direct is not None:
+            return direct
+        at = self.locate(column)
+        if at.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            outside = at.is_null().to_numpy(zero_copy_only=False) & ~missing
+            if null_code is None and missing.any():
+                raise MissingValue(*in_rows(MISSING, missing))
+            if outside_code is None and outside.any():
+                raise OutsideDomain(*in_rows(OUTSIDE, outside))
+            known = at.fill_null(0).to_numpy(zero_copy_only=False)
+            return np.select([missing, outside], [np.int32(null_code or 0), np.int32(outside_code or 0)], known)
+        return at.to_numpy(zero_copy_only=False)
+
+
+MISSING = ("a NULL was to be perturbed, and the mechanism has no rule for NULL", "write nulls := 'as:VALUE' in the mechanism")
+OUTSIDE = (
+    "a value to be perturbed is outside the declared domain",
+    "add it, or write outside := 'as:VALUE' in the mechanism",
+)
+
+
+def in_rows(refusal: tuple[str, str], rows: NDArray[np.bool_]) -> tuple[str, str]:
+    """Return message and hint of a refusal with the number of rows that it is about, among those read together."""
+    return f"{refusal[0]}: {int(rows.sum()):,} of {len(rows):,} rows read together", refusal[1]
+
+
+def _to_arrow(given: object) -> pa.Array:
+    """Return the given values as one plain Arrow array."""
+    try:
+        if isinstance(given, dict):
+            given = pa.array(given["values"], pa.string()).cast(named_type(given["type"]))
+        values = column_of(given)
+        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        values = values.cast(pa.string()) if pa.types.is_large_string(values.type) else values  # one type, whoever lists them
+        values.to_pylist()  # an infinite date, say, has no value outside DuckDB
+        return values.take(pa.array(range(len(values)), pa.int64()))  # a copy: nobody else may change it
+    except (WrongType, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")
+
+
+DomainField = Annotated[Domain, BeforeValidator(Domain.of), PlainSerializer(Domain.to_json)]

@@ -1,0 +1,138 @@
+"""Columns of sets of key-value pairs: lists of (key, value), and maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.channels import Sets
+from ldpsql.domains.columns import plain, shown_type
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.ranges import doubles
+from ldpsql.errors import DuplicateKey, InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.errors.boundary import withheld
+
+_EXAMPLE = "[{'key': 'book', 'value': 4}], or MAP {'book': 4}"
+
+
+class PairSets(Domain):
+    """Sets of pairs of a declared key and a number from ``low`` to ``high``; as a domain it lists the keys.
+
+    With ``clip`` numbers beyond the range count as the nearer end. With ``drop_missing`` a NULL set counts as the empty one and
+    pairs with a NULL are left out, with ``drop_unknown`` pairs with another key are. Otherwise they are refused.
+
+    Raises:
+        InvalidParameter: unless low < high.
+
+    """
+
+    def __init__(
+        self,
+        keys: Domain,
+        low: float,
+        high: float,
+        *,
+        clip: bool = False,
+        drop_missing: bool = False,
+        drop_unknown: bool = False,
+    ) -> None:
+        super().__init__(keys.values)
+        if not (low < high and np.isfinite(high - low)):
+            raise InvalidParameter("the range of the values must go from low to a larger high")
+        self.low, self.high, self.clip = low, high, clip
+        self._drop_missing, self._drop_unknown = drop_missing, drop_unknown
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PairSets) and super().__eq__(other) and (self.low, self.high) == (other.low, other.high)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+    @withheld
+    def codes(self, column: pa.Array | pa.ChunkedArray, **_: Any) -> Sets:  # type: ignore[override]  # sets, not positions
+        """Return the sets: the positions of their keys, and where in the range their values lie.
+
+        Raises:
+            WrongType: for a column that is neither of lists of (key, value) nor of maps.
+            MissingValue, OutsideDomain, DuplicateKey: for what no rule allows.
+
+        """
+        ends, row, keys, values = self._flat(plain(column))
+        at, numbers = self.locate(keys), doubles(plain(values))
+        missing = (keys.is_null().to_numpy(zero_copy_only=False)) | (values.is_null().to_numpy(zero_copy_only=False))
+        unknown = at.is_null().to_numpy(zero_copy_only=False) & ~missing
+        if missing.any() and not self._drop_missing:
+            raise MissingValue("a key or a value in a set is NULL", "nulls := 'drop' in the mechanism leaves such pairs out")
+        if unknown.any() and not self._drop_unknown:
+            raise OutsideDomain(
+                "a key to be perturbed is not among the declared keys",
+                "add it, or outside := 'drop' in the mechanism leaves it out",
+            )
+        kept = ~(missing | unknown)
+        if not kept.all():
+            row, numbers = row[kept], numbers[kept]
+            ends = np.searchsorted(row, np.arange(len(ends)))
+        codes = at.drop_null().to_numpy(zero_copy_only=False) if kept.all() else at.filter(pa.array(kept)).to_numpy()
+        self._refuse_duplicates(row, codes)
+        return Sets(ends, codes, self._places(numbers))
+
+    def _flat(self, column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], pa.Array, pa.Array]:
+        """Return where the sets end, and for each pair the number of its set, its key and its value."""
+        if pa.types.is_null(column.type):
+            column = pa.nulls(len(column), pa.map_(self.values.type, pa.float64()))
+        if not (pa.types.is_map(column.type) or pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+            raise WrongType(f"the column has type {shown_type(column.type)}, the mechanism perturbs sets of pairs", _EXAMPLE)
+        if column.null_count and not self._drop_missing:
+            raise MissingValue(
+                "a NULL was to be perturbed instead of a set", "nulls := 'drop' in the mechanism makes it an empty set"
+            )
+        pairs, sizes = _pairs(column)
+        if pa.types.is_null(pairs.type) and not len(pairs):  # the literal []
+            pairs = pa.array([], pa.struct([("key", self.values.type), ("value", pa.float64())]))
+        if not pa.types.is_struct(pairs.type) or {field.name for field in pairs.type} != {"key", "value"}:
+            raise WrongType("the members of a set must be structs of a key and a value", _EXAMPLE)
+        fields = [field.name for field in pairs.type]
+        parts = pairs.flatten()  # unlike field(), this lets a NULL pair make its fields NULL
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        row = np.repeat(np.arange(len(sizes)), sizes)
+        return ends, row, parts[fields.index("key")], parts[fields.index("value")]
+
+    def _refuse_duplicates(self, row: NDArray[np.int64], codes: NDArray[np.int32]) -> None:
+        """Refuse a key that is twice in a set: it would be drawn, and told apart, twice as often."""
+        cells = row * len(self) + codes
+        if (np.diff(cells) <= 0).any():
+            cells.sort()
+            if (np.diff(cells) == 0).any():
+                raise DuplicateKey(
+                    "a set holds a key twice",
+                    "aggregate first: one value for each key, such as max_by or avg GROUP BY user, key",
+                )
+
+    def _places(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.clip:
+            numbers = np.clip(numbers, self.low, self.high)
+        if not ((numbers >= self.low) & (numbers <= self.high)).all():
+            raise OutsideDomain(
+                "a value in a set is outside the declared range", "widen low and high of the mechanism, or give it clip := true"
+            )
+        return np.minimum((numbers - self.low) / (self.high - self.low), 1.0)
+
+
+def _pairs(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return the members of all sets as structs, and the sizes of the sets; a NULL set is empty."""
+    starts = column.offsets.to_numpy()
+    sizes = np.diff(starts).astype(np.int64)
+    if pa.types.is_map(column.type):
+        column_keys, items = column.keys, column.items  # of the whole array, also where the column is a slice of it
+        members = pa.StructArray.from_arrays([column_keys, items], ["key", "value"])
+    else:
+        members = column.values
+    if column.null_count:  # a NULL may hide members
+        hidden = column.is_null().to_numpy(zero_copy_only=False)
+        shown = np.repeat(~hidden, sizes)
+        members = members.slice(int(starts[0]), int(starts[-1] - starts[0])).filter(pa.array(shown))
+        return members, np.where(hidden, 0, sizes)
+    return members.slice(int(starts[0]), int(starts[-1] - starts[0])), sizes

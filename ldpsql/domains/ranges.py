@@ -1,0 +1,208 @@
+"""Ordered domains that are described, not listed: a range of whole numbers, an interval cut into bins, equal steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.channels import Codes
+from ldpsql.domains.columns import plain, shown_type
+from ldpsql.domains.domain import MISSING, OUTSIDE, Domain, in_rows
+from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.errors.boundary import withheld
+
+MAX_VALUES = 20_000
+_EXACT = 2**53  # whole numbers up to here are exact in doubles
+_OFF_STEP = 1e-6  # by how much of a step a number may miss a declared one: 0.1 is not exact in doubles
+
+Bounds: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+
+
+class Numbers(Domain, ABC):
+    """Numbers between two ends; with ``clip`` those beyond count as the nearer end, else they are refused. NaN always is."""
+
+    _remedy = "widen its range, or write outside := 'clip' in the mechanism"
+
+    def __init__(self, values: pa.Array, *, clip: bool) -> None:
+        super().__init__(values)
+        self.clip = clip
+
+    def position(self, text: str) -> int | None:
+        """Return the position of the number that is written like this, None if it is not in the domain."""
+        try:
+            return int(self.codes(pa.array([float(text)]))[0])
+        except (ValueError, OutsideDomain):
+            return None
+
+    @withheld
+    def codes(
+        self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
+    ) -> Codes:
+        """Return the position of every value, the given codes standing for NULL and for values outside.
+
+        Raises:
+            MissingValue: for a NULL without ``null_code``.
+            OutsideDomain: for a value outside the domain without ``outside_code``; for NaN always.
+
+        """
+        column = plain(column)
+        direct = self._range_codes(column)
+        if direct is not None:
+            return direct
+        if null_code is None and column.null_count:
+            raise MissingValue(*in_rows(MISSING, column.is_null().to_numpy(zero_copy_only=False)))
+        at, inside = self._places(doubles(column))
+        if not column.null_count and inside.all():
+            return at.astype(np.int32)
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        inside |= missing
+        if outside_code is None and not inside.all():
+            raise OutsideDomain(*in_rows((OUTSIDE[0], self._remedy), ~inside))
+        codes = np.where(inside, at, 0).astype(np.int32)
+        return np.select([missing, ~inside], [np.int32(null_code or 0), np.int32(outside_code or 0)], codes)
+
+    @abstractmethod
+    def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the position of every number, and whether it is in the domain."""
+
+
+class Whole(Numbers):
+    """The whole numbers ``low`` .. ``high``.
+
+    >>> Whole(1, 6, clip=True).codes(pa.array([0, 3, 9])).tolist()
+    [0, 2, 5]
+
+    Raises:
+        InvalidParameter: unless they are at least two and at most 20,000.
+
+    """
+
+    def __init__(self, low: int, high: int, *, clip: bool = False) -> None:
+        if not low < high < low + MAX_VALUES or max(abs(low), abs(high)) >= _EXACT:
+            raise InvalidParameter(f"a range must go from low to a larger high, at most {MAX_VALUES} whole numbers")
+        super().__init__(pa.array(np.arange(low, high + 1, dtype=np.int64)), clip=clip)
+        self._low, self._high = low, high
+
+    def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        if self.clip:
+            numbers = np.clip(numbers, self._low, self._high)
+        return numbers - self._low, (numbers >= self._low) & (numbers <= self._high) & (numbers == np.floor(numbers))
+
+
+class Bins(Numbers):
+    """The interval from ``low`` to ``high``, both included, cut into ``count`` bins of equal width; its values are the centres.
+
+    A number may lie anywhere in its bin, the lower edge included: up to half a width from the centre that stands for it.
+
+    >>> Bins(0.0, 10.0, 5).codes(pa.array([0.0, 3.9, 10.0])).tolist()
+    [0, 1, 4]
+
+    Raises:
+        InvalidParameter: unless low < high and doubles can tell the bins apart.
+
+    """
+
+    def __init__(self, low: float, high: float, count: int, *, clip: bool = False) -> None:
+        width = (high - low) / count
+        if not (low < high and np.isfinite(width) and width > 8 * np.spacing(max(abs(low), abs(high)))):
+            raise InvalidParameter("an interval must go from low to a larger high", "and its bins must not be too narrow")
+        # The SQL constructors compute the same numbers in the same order.
+        super().__init__(pa.array(low + (np.arange(count) + 0.5) * (high - low) / count), clip=clip)
+        self._low, self._high, self._width = low, high, width
+        self.rounding = width / 2
+
+    def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        if self.clip:
+            numbers = np.clip(numbers, self._low, self._high)
+        inside = (numbers >= self._low) & (numbers <= self._high)
+        with np.errstate(invalid="ignore", over="ignore"):
+            places = (numbers - self._low) / self._width  # cut to whole numbers by whoever turns them into positions
+            return np.minimum(places, len(self) - 1, out=places), inside
+
+    def between(self, low: float, high: float) -> Bounds:
+        """Return which bins lie between two numbers, and which hold numbers between them."""
+        edges = self._low + np.arange(len(self) + 1) * self._width
+        slack = 1e-9 * self._width
+        first, last = edges[:-1], edges[1:]
+        certain = (first >= low - slack) & (last <= high + slack)
+        possible = (last > low + slack) & (first <= high + slack)  # a bin holds its lower edge, and only the last its upper one
+        possible[-1] |= low <= last[-1] <= high
+        return certain, possible
+
+    @cached_property
+    def _first_of_range(self) -> Any:
+        return None
+
+
+class Steps(Numbers):
+    """The numbers ``low``, ``low + step``, ... ``high``, so many of them to a bin that there are at most ``most`` bins.
+
+    The values of the domain are the centres of the bins: where a bin holds one number, that number. Others are refused.
+
+    >>> Steps(0, 100, 1, 1024).codes(pa.array([0, 1, 100])).tolist(), len(Steps(0, 100, 1, 50))
+    ([0, 1, 100], 34)
+
+    Raises:
+        InvalidParameter: unless ``high`` is a whole number of steps above ``low``, and doubles can tell the numbers apart.
+
+    """
+
+    _remedy = "round the column to the declared step, widen its range, or write outside := 'clip' for numbers beyond it"
+
+    def __init__(self, low: float, high: float, step: float, most: int, *, clip: bool = False) -> None:
+        self._low, self._high, self._step = low, high, step
+        self._each, count = steps_to_bins(low, high, step, most)
+        self._last = round((high - low) / step)
+        # The SQL constructors compute the same numbers in the same order.
+        super().__init__(pa.array(low + (np.arange(count) * self._each + (self._each - 1) / 2) * step), clip=clip)
+        self.rounding = step * (self._each - 1) / 2
+
+    def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        if self.clip:
+            numbers = np.clip(numbers, self._low, self._high)
+        with np.errstate(invalid="ignore", over="ignore"):
+            steps = (numbers - self._low) / self._step
+            whole = np.rint(steps)
+            inside = (whole >= 0) & (whole <= self._last) & (np.abs(steps - whole) <= _OFF_STEP)
+            return whole // self._each, inside
+
+    def between(self, low: float, high: float) -> Bounds:
+        """Return which bins lie between two numbers, and which hold numbers between them."""
+        centres, slack = self.values.to_numpy(), _OFF_STEP * self._step
+        first, last = centres - self.rounding, np.minimum(centres + self.rounding, self._high)
+        return (first >= low - slack) & (last <= high + slack), (last >= low - slack) & (first <= high + slack)
+
+    @cached_property
+    def _first_of_range(self) -> Any:
+        return None
+
+
+def steps_to_bins(low: float, high: float, step: float, most: int) -> tuple[int, int]:
+    """Return how many numbers ``low``, ``low + step``, ... ``high`` go to each bin, and how many bins they fill.
+
+    Raises:
+        InvalidParameter: unless ``high`` is a whole number of steps above ``low``, and doubles can tell the numbers apart.
+
+    """
+    if not (low < high and step > 8 * np.spacing(max(abs(low), abs(high)))):
+        raise InvalidParameter("an interval must go from low to a larger high", "by steps that are not too small")
+    steps = (high - low) / step
+    if not (steps < _EXACT and abs(steps - round(steps)) <= _OFF_STEP and round(steps) >= 1):
+        raise InvalidParameter("high must be a whole number of steps above low", "for whole numbers write step := 1")
+    count = round(steps) + 1
+    each = -(-count // most)
+    return each, -(-count // each)
+
+
+def doubles(column: pa.Array) -> NDArray[np.float64]:
+    """Return a column of numbers in double precision, 0 for NULL."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column))
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
+        raise WrongType(f"the column has type {shown_type(column.type)}, the mechanism perturbs numbers", "cast the column")
+    return column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)

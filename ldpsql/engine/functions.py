@@ -1,0 +1,161 @@
+"""What a plugin hands to a DuckDB connection: scalar functions in Python, and macros as SQL text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from ldpsql.errors import Interrupted, LdpError, PluginError, UnknownName
+from ldpsql.errors.boundary import internal
+from ldpsql.quoting import quoted, text_literal
+
+MARK = "_ldpsql_made_this"  # a macro that tells our catalog from a database of the user's
+R = TypeVar("R")
+_SCALAR = re.compile(r"\b__ldp_")
+_CATALOG = re.compile(r"\bldp\.")
+_CREATED = re.compile(r'CREATE\s+(?:OR\s+REPLACE\s+)?(?:MACRO|FUNCTION)\s+ldp\."?(\w+)', re.IGNORECASE)
+
+_ONLY_MACROS = re.compile(
+    r'(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:MACRO|FUNCTION)|COMMENT\s+ON\s+MACRO)\s+ldp\."?[^\W_]\w*"?[\s(]',
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A module-level Arrow function: one Arrow column an argument, of any type, to one column of type ``returns``.
+
+    ``volatile`` is for functions that draw: DuckDB then calls them for every row and never folds or merges two calls.
+    ``draws_again=False`` is for those that are volatile but draw no new report when they are called again.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    returns: str
+    volatile: bool = False
+    draws_again: bool = True
+
+    @property
+    def draws(self) -> bool:
+        """Return whether every call draws a new report."""
+        return self.volatile and self.draws_again
+
+    def names(self) -> list[str]:
+        """Return the one name it takes."""
+        return [self.name]
+
+    def check(self) -> None:
+        """Refuse a name that is not a plain one.
+
+        Raises:
+            PluginError: if it is not.
+
+        """
+        if type(self.name) is not str or not self.name.isidentifier():
+            raise PluginError("a Scalar needs a plain name", "letters, digits and _")
+
+
+@dataclass(frozen=True)
+class Macros:
+    """SQL text that creates macros in the catalog ``ldp``; `attach` puts in the name it was given."""
+
+    text: str
+
+    @classmethod
+    def beside(cls, module_file: str) -> Macros:
+        """Read the ``.sql`` file beside a module."""
+        return cls(Path(module_file).with_suffix(".sql").read_text(encoding="utf-8"))
+
+    def names(self) -> list[str]:
+        """Return the names of the macros that the text creates."""
+        return _CREATED.findall(self.text)
+
+    def check(self) -> None:
+        """Refuse text that does more than create macros and comment on them, or whose names begin with _.
+
+        Raises:
+            PluginError: if it does. Those with _ are ldpsql's own, such as the guard of a ledger.
+
+        """
+        if type(self.text) is not str or not all(_ONLY_MACROS.match(statement) for statement in _statements(self.text)):
+            raise PluginError(
+                "Macros may only hold CREATE MACRO ldp.NAME(...) and COMMENT ON MACRO ldp.NAME", "NAME must not begin with _"
+            )
+
+    def statements(self, catalog: str) -> str:
+        """Return the text for a catalog of this name."""
+        # Python functions live in system.main; unqualified, a macro of the user's of that name would take their place.
+        return _SCALAR.sub("system.main.__ldp_", _CATALOG.sub(lambda _: f"{quoted(catalog)}.", self.text))
+
+
+def _statements(text: str) -> list[str]:
+    """Return the statements of a text as DuckDB tells them apart; a text that it cannot read is refused when it is run."""
+    import duckdb  # noqa: PLC0415  # only where a third party offers macros
+
+    try:
+        return [statement.query for statement in duckdb.extract_statements(text)]
+    except duckdb.Error:
+        return []
+
+
+def guarded(function: Callable[..., R]) -> Callable[..., R]:
+    """Let only ldpsql's own errors out of a function, with nothing attached: any other may hold a raw value.
+
+    The wrapper takes any number of arguments of any type, as DuckDB then does too.
+    """
+
+    def call(*columns: Any) -> R:
+        try:
+            return function(*columns)
+        except LdpError as error:
+            refusal = error
+        except KeyboardInterrupt:
+            refusal = Interrupted()
+        except Exception as error:  # noqa: BLE001  # whatever it was, its text stays here
+            refusal = internal(error, function.__name__)
+        del columns
+        # Raised outside of the handlers, so that no other exception and no frame with a column comes along.
+        refusal.__context__ = refusal.__cause__ = None
+        raise refusal.with_traceback(None)
+
+    call.__name__, call.__doc__, call.__annotations__ = function.__name__, function.__doc__, {}
+    return call
+
+
+@contextmanager
+def names_withheld() -> Iterator[None]:
+    """Leave the name out of a complaint about an unknown one: in SQL it may come from a column."""
+    try:
+        yield
+    except UnknownName as error:
+        raise error.unnamed() from None
+
+
+_SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
+_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
+
+
+def arrow_fields(result: type) -> list[pa.Field]:
+    """Return names and Arrow types of the plain fields of a dataclass."""
+    return [pa.field(f.name, _ARROW_TYPES[str(f.type)]) for f in fields(result)]
+
+
+def struct_fields(result: type) -> str:
+    """Return names and SQL types of the plain fields of a dataclass."""
+    return ", ".join(f'"{f.name}" {_SQL_TYPES[str(f.type)]}' for f in fields(result))
+
+
+def struct_type(result: type) -> str:
+    """Return the SQL type of a dataclass of plain fields."""
+    return f"STRUCT({struct_fields(result)})"
+
+
+def struct_text(fields: dict[str, str]) -> str:
+    """Return a SQL struct of named expressions."""
+    return "{" + ", ".join(f"{text_literal(name)}: {expression}" for name, expression in fields.items()) + "}"

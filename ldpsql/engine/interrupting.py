@@ -1,0 +1,206 @@
+"""Stopping what runs: a statement of DuckDB, and the solves inside its aggregates, to which DuckDB shows no interrupt."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from types import FrameType
+from typing import Concatenate, ParamSpec, TypeVar
+
+from duckdb import DuckDBPyConnection, ResourceInUseException, TransactionException
+
+from ldpsql.engine.connections import duckdb_of
+from ldpsql.engine.control_c import heard
+from ldpsql.errors import Interrupted
+from ldpsql.inference.solver.limits import Limits
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class _Block:
+    """A with block that stops with a connection: what works in it, and whether it was stopped."""
+
+    con: DuckDBPyConnection
+    working: DuckDBPyConnection
+    stopped: bool = False
+    closed: bool = False
+
+    def stop(self) -> None:
+        """Stop what runs, and every solve that it begins before the block ends."""
+        self.stopped = True
+        Limits.refuse(self)
+        if self.closed:  # meanwhile, by its own thread
+            Limits.allow(self)
+        self.working.interrupt()
+
+    def close(self) -> None:
+        """Let solves run again."""
+        self.closed = True
+        Limits.allow(self)
+
+
+_BLOCKS: list[_Block] = []
+
+
+def interrupt(con: DuckDBPyConnection) -> None:
+    """Stop the statement that runs in a connection, and every solve that runs in this process; to be called by another thread.
+
+    What is stopped fails and writes nothing: a solve with `Interrupted`, a statement with that or with DuckDB's own error.
+    A statement within `interruptible` begins no other solve; outside of it, a solve that begins after the interrupt goes on.
+    """
+    Limits.interrupt()
+    con.interrupt()
+    for block in [block for block in _BLOCKS if block.con is con]:
+        block.stop()
+
+
+@contextmanager
+def stopped_with(con: DuckDBPyConnection, working: DuckDBPyConnection) -> Iterator[_Block]:
+    """Let an interrupt of one connection stop another that works for it, such as a cursor, within a ``with`` block."""
+    with _open(_Block(con, working)) as block:
+        yield block
+
+
+@contextmanager
+def _open(block: _Block) -> Iterator[_Block]:
+    _BLOCKS.append(block)
+    try:
+        yield block
+    finally:
+        _BLOCKS.remove(block)
+        block.close()
+
+
+def until_stopped(con: DuckDBPyConnection, batches: Iterable[T]) -> Iterator[T]:
+    """Give what there is until the connection is interrupted: for work in which no statement runs that DuckDB could stop.
+
+    Raises:
+        Interrupted: once it is.
+
+    """
+    with stopped_with(con, con) as block:
+        for batch in batches:
+            if block.stopped:
+                raise Interrupted
+            yield batch
+
+
+def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
+    """Return a cursor on which names mean what they mean on its connection: DuckDB's own forgets USE.
+
+    While a result of the connection is open DuckDB does not tell; then names are looked for where a new connection does.
+    """
+    cursor = con.cursor()
+    try:
+        ((path,),) = con.sql("SELECT current_setting('search_path')").fetchall()
+    except (ResourceInUseException, TransactionException):
+        return cursor
+    if path:
+        cursor.execute("SET search_path = ?", [path])
+    return cursor
+
+
+@contextmanager
+def cursor_of(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
+    """Give a cursor like the connection, which an interrupt of it stops, within a ``with`` block."""
+    with cursor_like(con) as cursor, stopped_with(con, cursor):
+        yield cursor
+
+
+class _ControlC:
+    """The handler of Ctrl-C within a block: it interrupts a connection, then calls the handler that was there before.
+
+    While the block is entered or left it only remembers: an exception at that moment would leave it installed.
+    """
+
+    def __init__(self, con: DuckDBPyConnection) -> None:
+        self._con, self._before = con, signal.getsignal(signal.SIGINT)
+        self.pressed = self._inside = self._waiting = False
+
+    def hear(self) -> None:
+        """Interrupt the connection; called by another thread too, because the main thread may be inside DuckDB."""
+        self.pressed = True
+        interrupt(self._con)
+
+    def __call__(self, _: int, frame: FrameType | None) -> None:
+        self.hear()
+        self._waiting = True
+        if self._inside:
+            self.hand_on(frame)
+
+    def hand_on(self, frame: FrameType | None = None) -> None:
+        """Call the handler that was there before, if it was not called since the last Ctrl-C."""
+        if self._waiting:
+            self._waiting = False
+            self._before(signal.SIGINT, frame)  # type: ignore[misc, operator]  # installed only if it can be called
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Handle Ctrl-C within a ``with`` block, in the main thread."""
+        if not callable(self._before) or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        try:
+            signal.signal(signal.SIGINT, self)
+            with heard(self.hear, ends=self._before is signal.default_int_handler), self._entered():
+                yield
+        finally:
+            signal.signal(signal.SIGINT, self._before)
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        try:
+            self._inside = True
+            self.hand_on()
+            yield
+        finally:
+            self._inside = False
+
+
+@contextmanager
+def interruptible(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
+    """Let Ctrl-C `interrupt` a connection, within a ``with`` block in the main thread.
+
+    DuckDB 2.0 alone sees the signal too, but then waits for its other threads, which are not told: for a solve always, and in
+    about five of a hundred runs for plain SQL to end. If the block still runs two seconds after a first Ctrl-C, a second one
+    ends the process with exit code 130: nothing half-written is left under its final name. Another handler than Python's own is
+    called after the interrupt, and the process is not ended.
+
+    Raises:
+        KeyboardInterrupt: in the place of whatever error Arrow or DuckDB make of Ctrl-C.
+        Interrupted: in the place of theirs where another thread called `interrupt`.
+
+    """
+    control_c, block = _ControlC(con), _Block(con, con)
+    try:
+        with _open(block), control_c.installed():
+            yield con
+    except (Exception, KeyboardInterrupt):
+        if not block.stopped:
+            raise
+    else:
+        control_c.hand_on()
+        return
+    control_c.hand_on()
+    raise KeyboardInterrupt if control_c.pressed else Interrupted  # outside of the handler: no message of theirs comes along
+
+
+def stops_with_connection(
+    function: Callable[Concatenate[DuckDBPyConnection, P], R],
+) -> Callable[Concatenate[DuckDBPyConnection, P], R]:
+    """Make a function `interruptible` by its first argument, a connection of DuckDB or one that wraps it."""
+
+    @wraps(function)
+    def call(con: DuckDBPyConnection, /, *args: P.args, **options: P.kwargs) -> R:
+        own = duckdb_of(con)
+        with interruptible(own):
+            return function(own, *args, **options)
+
+    return call

@@ -1,0 +1,100 @@
+"""Mechanisms written as text, as the STRUCT that their SQL constructors make: its values as JSON, and its type.
+
+A macro hands both to DuckDB's from_json, which reads the type while it binds a statement. So reports keep the type of the
+domain.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import InvalidSpec
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.reports import Alphabet, HashReports, PairReports, SetReports
+
+_CONSTRUCTOR = "make the mechanism with its constructor, such as ldp.krr(1, ['a', 'b'])"
+_MARKED = {SetReports.type: "words", HashReports.type: "hashed"}
+_SQL_TYPES = {
+    pa.string(): "VARCHAR",
+    pa.large_string(): "VARCHAR",
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.uint8(): "UTINYINT",
+    pa.uint16(): "USMALLINT",
+    pa.uint32(): "UINTEGER",
+    pa.uint64(): "UBIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.date32(): "DATE",
+    pa.timestamp("s"): "TIMESTAMP_S",
+    pa.timestamp("ms"): "TIMESTAMP_MS",
+    pa.timestamp("us"): "TIMESTAMP",
+    pa.timestamp("ns"): "TIMESTAMP_NS",
+}
+
+
+def as_struct(mechanism: Mechanism) -> tuple[str, str]:
+    """Return the values and the type of a mechanism's STRUCT, both as from_json reads them.
+
+    Raises:
+        InvalidSpec: if SQL has no such type of values.
+
+    """
+    parameters = {name: _parameter(getattr(mechanism, name), value) for name, value in mechanism.given().items()}
+    made = {
+        mechanism.kind: (mechanism.name, "VARCHAR"),
+        **parameters,
+        "domain": _column(mechanism.values().values),
+        "reports": _reports(mechanism.alphabet()),
+    }
+    values, types = ({name: part[i] for name, part in made.items()} for i in range(2))
+    return json.dumps(values), json.dumps(types)
+
+
+def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
+    """Return the value and the type of a parameter; anything but a domain travels as text, as from a constructor."""
+    if isinstance(own, Domain):
+        return _column(own.values)
+    if isinstance(plain, list | tuple):
+        items = [_parameter(None, item) for item in plain]
+        return [value for value, _ in items], [items[0][1]] if items else ["VARCHAR"]
+    return str(plain), "VARCHAR"
+
+
+def _reports(alphabet: Alphabet) -> tuple[Any, Any]:
+    """Return the reports, or the mark of reports that are too many to be listed."""
+    if isinstance(alphabet, Domain):
+        return _column(alphabet.values)
+    if isinstance(alphabet, PairReports):
+        return _column(alphabet.distinct())
+    mark = _MARKED.get(alphabet.type)
+    if mark is None:
+        raise InvalidSpec("the reports of this mechanism have no form in SQL", _CONSTRUCTOR)
+    return {mark: 1}, {mark: "INTEGER"}
+
+
+def _column(values: pa.Array) -> tuple[Any, Any]:
+    """Return values as text, and the type of their list."""
+    if not pa.types.is_struct(values.type):
+        return values.cast(pa.string()).to_pylist(), [_sql_type(values.type)]
+    names = values.type.names
+    parts = [_column(part) for part in values.flatten()]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*(texts for texts, _ in parts), strict=True)]
+    return rows, [{name: kind for name, (_, [kind]) in zip(names, parts, strict=True)}]
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return "TIMESTAMP WITH TIME ZONE"
+    if kind not in _SQL_TYPES:
+        raise InvalidSpec(f"SQL has no values of the type {kind}", _CONSTRUCTOR)
+    return _SQL_TYPES[kind]

@@ -1,0 +1,125 @@
+"""What leaves a public function that fails: an error without the frames and the exceptions that hold columns.
+
+A traceback keeps the local variables of every frame, and services that collect errors send them away. So each public function
+that sees values or user ids raises its errors from the caller's own frame: `withheld` for a function, `withheld_stream` for an
+iterator that draws while it is read, `withheld_block` for a ``with`` block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from pathlib import Path
+from traceback import walk_tb
+from types import TracebackType
+from typing import Generic, ParamSpec, TypeVar
+
+import duckdb
+
+from ldpsql.errors import InternalError, LdpError, PrivacyLeakWarning
+from ldpsql.errors.wording import restated
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_END = object()
+
+
+def withheld(function: Callable[P, R]) -> Callable[P, R]:
+    """Let errors out of a function without its frames, and no message that may hold a raw value."""
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        try:
+            return function(*args, **options)
+        except BaseException as error:  # noqa: BLE001  # whatever it was, its frames stay here
+            refusal = bare(error, function.__name__, _texts((args, options)))
+        del args, options
+        raise refusal  # outside of the handler, so that no other exception comes along
+
+    return call
+
+
+def withheld_stream(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+    """Let errors out of a generator without its frames, whenever they happen while it is read."""
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> Iterator[R]:
+        iterator = function(*args, **options)
+        del args, options
+        step = withheld(lambda: next(iterator, _END))
+        while (item := step()) is not _END:
+            yield item  # type: ignore[misc]  # an item of the iterator, since it is not the end
+            del item
+
+    return call
+
+
+def withheld_block(function: Callable[P, Iterator[R]]) -> Callable[P, AbstractContextManager[R]]:
+    """Make a context manager of a generator: errors of its own leave without its frames, those of the block as they are."""
+    opened = contextmanager(function)
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> AbstractContextManager[R]:
+        return _Block(opened(*args, **options))
+
+    return call
+
+
+class _Block(AbstractContextManager[R], Generic[R]):
+    def __init__(self, inner: AbstractContextManager[R]) -> None:
+        self._inner = inner
+
+    @withheld
+    def __enter__(self) -> R:
+        return self._inner.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return withheld(self._inner.__exit__)(kind, error, traceback)
+
+
+def bare(error: BaseException, name: str, typed: str = "") -> BaseException:
+    """Return what may leave a function of this name: the error without frames and causes, or one that withholds its message.
+
+    Args:
+        error: what was raised.
+        name: the function.
+        typed: what the caller wrote, such as the names of tables and columns: DuckDB's words may repeat it.
+
+    """
+    refusal = _stated(error, name, typed)
+    refusal.__cause__ = refusal.__context__ = None
+    return refusal.with_traceback(None)
+
+
+def _stated(error: BaseException, name: str, typed: str) -> BaseException:
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    if not isinstance(error, Exception) or isinstance(error, LdpError | PrivacyLeakWarning | duckdb.InterruptException):
+        return error
+    if isinstance(error, duckdb.Error):
+        return restated(error, typed)
+    if isinstance(error, OSError) and error.errno is not None:  # the system's words; those without a number are Arrow's
+        return error
+    if isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+        return error  # the call itself does not fit: the message has names of parameters
+    return internal(error, name)
+
+
+def internal(error: Exception, name: str) -> InternalError:
+    """Return a refusal that says where in the code something unexpected was raised, and withholds its message."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    file, line = frames[-1] if frames else ("", 0)
+    place = f"{type(error).__name__} in {Path(file).name}, line {line}"
+    return InternalError(f"{name} failed: {place}", "please report how it was called, without the data")
+
+
+def _texts(arguments: object) -> str:
+    """Return the texts among the arguments of a call: names of tables and columns, mechanisms; no columns of values."""
+    if isinstance(arguments, str | Path):
+        return str(arguments)
+    if isinstance(arguments, dict):
+        return _texts((*arguments.keys(), *arguments.values()))
+    return "\n".join(map(_texts, arguments)) if isinstance(arguments, tuple) else ""

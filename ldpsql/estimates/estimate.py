@@ -1,0 +1,268 @@
+"""From likelihoods to estimates with their errors: the one path that SQL and Python share."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import LdpError, NoReports, NotReports, OutOfTime, raised_by
+from ldpsql.estimates.uncertainty import (
+    FALSE_ALARM,
+    Intervals,
+    best_fit,
+    error_text,
+    goodness_of_fit,
+    intervals,
+    no_intervals,
+    suspicious,
+)
+from ldpsql.estimators.base import Estimator
+from ldpsql.inference.counting import Described, column_likelihood, operator_of
+from ldpsql.inference.deadline import soonest, until
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import Fit, Status, simplex_projection
+from ldpsql.inference.solver.uniqueness import identified, unique
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.privacy.owned import of_core
+from ldpsql.reports import impossible
+
+_MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
+_UNKNOWN = (
+    "{remedy}; but the reports do not tell {unknown} of {values} values from others, so the errors of their shares, and of "
+    "means, quantiles and ranges that depend on these, are infinite: use fewer bins or a larger epsilon"
+)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What can be said about one estimate; see `Estimate.diagnosis`."""
+
+    reports: int
+    iterations: int
+    log_likelihood: float
+    gap: float
+    status: str
+    remedy: str
+    chosen: str
+    reason: str
+    unique: bool
+    fit_statistic: float
+    fit_p_value: float
+    influence: float
+    effective_reports: float
+    condition_number: float
+    realised_epsilon: float
+    impossible: int = 0
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The estimates of several groups under one source of reports, by one estimator."""
+
+    source: Described
+    estimator: Estimator
+    likelihood: Likelihood
+    fit: Fit
+    end: float | None = None  # when there is no more time
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """Standard errors and intervals of all shares; infinite where there was no time for them."""
+        with until(self.end), suppress(OutOfTime):
+            return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
+        return no_intervals(self.fit.theta)
+
+    def __getitem__(self, group: int) -> Estimate:
+        return Estimate(self, group)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimated distribution of one group: values, shares, errors, and how far they can be trusted."""
+
+    of: Estimates
+    group: int
+
+    @property
+    def values(self) -> Domain:
+        """The values of the domain, in order."""
+        return self.of.source.values
+
+    @property
+    def estimate(self) -> Floats:
+        """Share of every value."""
+        return self.of.fit.theta[self.group]
+
+    @property
+    def std_error(self) -> Floats:
+        """Standard error of every share."""
+        return self.of.intervals.std_error[self.group]
+
+    @property
+    def low(self) -> Floats:
+        """Lower end of every interval."""
+        return self.of.intervals.low[self.group]
+
+    @property
+    def high(self) -> Floats:
+        """Upper end of every interval."""
+        return self.of.intervals.high[self.group]
+
+    @property
+    def covariance(self) -> Floats:
+        """Covariance of the debiased shares, shape (values, values): the error of c'theta is the root of c' covariance c.
+
+        It is that of one step from the maximum of the likelihood, whatever the estimator is; see `Operator.interval`.
+        """
+        one = self.likelihood
+        return one.operator.covariance(one.shares[0], best_fit(one)[0]) / float(one.n[0])
+
+    @cached_property
+    def identified(self) -> tuple[Floats, Floats]:
+        """Smallest and largest share of every value among all maxima of the likelihood: equal where it is unique."""
+        if self.diagnosis.unique:
+            return self.estimate, self.estimate
+        return identified(self.likelihood, self._theta)
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """Steps, likelihood, certified gap, status with its remedy, uniqueness, fit and influence.
+
+        ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap); an inversion that is no
+        distribution is judged by the nearest one. ``fit_p_value`` is an upper bound of the chance that honest reports are as
+        far from any distribution. Where nearly all reports differ it compares how many values they support, and how often each
+        value is supported, with what the mechanism allows. ``influence`` is how far one replaced report can move a share.
+        ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
+        theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism,
+        where these were left out. ``chosen`` is the estimator
+        that was used, ``reason`` why.
+        """
+        model, fit = self.likelihood, self.of.fit
+        theta = simplex_projection(self._theta)
+        maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
+        with until(self.of.end):
+            misfit, log_p = goodness_of_fit(model)
+        variance = float((self.std_error**2).sum())
+        return Diagnosis(
+            reports=round(float(model.n[0])),
+            iterations=int(fit.iterations[self.group]),
+            log_likelihood=float(model.log_likelihood(theta)[0]),
+            gap=max(0.0, float(model.gap(theta)[0])),
+            status=self._status.value,
+            remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy,
+            chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
+            reason=fit.reasons[self.group] if fit.reasons else "asked for",
+            unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
+            fit_statistic=misfit,
+            fit_p_value=float(np.exp(log_p)),
+            influence=model.operator.influence / float(model.n[0]),
+            effective_reports=float((theta * (1 - theta)).sum()) / variance if variance else 0.0,
+            condition_number=model.operator.condition,
+            realised_epsilon=self.of.source.epsilon,
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """Return the estimate as a table: value, estimate, std_error, low, high."""
+        columns = [self.estimate, self.std_error, self.low, self.high]
+        return pa.table([self.values.values, *columns], ["value", "estimate", "std_error", "low", "high"])
+
+    def __repr__(self) -> str:
+        told = self.diagnosis
+        head = f"{self.of.estimator.name} of {told.reports} reports under {self.of.source.name}: {told.status}"
+        rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
+        return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error_text(error)}" for value, share, error in rows)])
+
+    def _repr_html_(self) -> str:
+        from ldpsql.estimates.notebook import html  # noqa: PLC0415  # only a notebook needs it
+
+        return html(self)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood of this group's reports."""
+        return self.of.likelihood.group(self.group)
+
+    @property
+    def _theta(self) -> Floats:
+        return self.of.fit.theta[self.group : self.group + 1]
+
+    @property
+    def _remedy(self) -> str:
+        """What to do about the status, and about shares whose error is infinite."""
+        unknown = int(np.isinf(self.std_error).sum())
+        if not unknown or self._status is Status.OUT_OF_TIME:
+            return self._status.remedy
+        return _UNKNOWN.format(unknown=unknown, values=len(self.std_error), remedy=self._status.remedy)
+
+    @property
+    def _status(self) -> Status:
+        return self.of.fit.status[self.group]
+
+
+def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
+    """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
+    known = certify(mechanism)
+    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts, known.layout, known.named), estimator)
+
+
+def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
+    """Estimate every group from its likelihood.
+
+    Raises:
+        NoReports: where a group is empty.
+        ImpossibleReport: where a report has no chance under the mechanism.
+        NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
+
+    """
+    check_possible(likelihood)
+    end = soonest(getattr(estimator, "deadline", None))
+    with until(end):
+        fit = _fit(estimator, likelihood)
+        misfit = estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any()
+    if misfit:
+        raise NotReports(
+            f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
+            "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates all the same",
+        )
+    return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit, end)
+
+
+def _fit(estimator: Estimator, likelihood: Likelihood) -> Fit:
+    """Return the fit; an estimator of a third party that fails is named."""
+    try:
+        return estimator.fit(likelihood)
+    except Exception as error:
+        if isinstance(error, LdpError) or of_core(type(estimator)):
+            raise
+        raise raised_by("estimator", estimator.name, estimator, error) from None
+
+
+def check_possible(likelihood: Likelihood) -> None:
+    """Refuse a group without a report, and a report without a chance.
+
+    Raises:
+        NoReports, ImpossibleReport: where there is one.
+
+    """
+    if not len(likelihood.counts) or not (likelihood.n > 0).all():
+        raise NoReports()
+    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
+    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
+        raise impossible()
+
+
+def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:
+    """Estimate from a column of reports; NULL reports are left out.
+
+    Raises:
+        NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
+
+    """
+    with until(soonest(getattr(estimator, "deadline", None))):
+        return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]

@@ -1,0 +1,95 @@
+"""Where values lie on a line: numbers as they are, dates in days and times in seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.domains.columns import family, shown_type
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.ranges import Bins, Bounds, Steps
+from ldpsql.errors import InvalidDomain, WrongType
+from ldpsql.inference.operators import Floats
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.privacy.claims import MetricLdp
+from ldpsql.privacy.metric import Grid
+
+_DAY = 86_400.0
+
+
+def scale_of(values: Domain) -> Floats:
+    """Return where the values lie: numbers as they are, dates in days and times in seconds since 1970.
+
+    Raises:
+        InvalidDomain: where the values have no order.
+
+    """
+    kind = family(values.values.type)
+    if kind == "number":
+        return np.asarray(values.values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if kind == "date":
+        return np.asarray(values.values.cast(pa.timestamp("s")).cast(pa.int64()).to_numpy() / _DAY)
+    if kind in ("timestamp", "timestamp with time zone"):
+        there = pa.timestamp("us", tz=values.values.type.tz)
+        return np.asarray(values.values.cast(there, safe=False).cast(pa.int64()).to_numpy() / 1e6)
+    raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
+
+
+def between(values: Domain, low: float | None, high: float | None) -> Bounds:
+    """Return which values stand only for numbers from ``low`` to ``high``, and which may stand for one of these.
+
+    They are the same values, except for bins that an end cuts. Ends are on the scale of `scale_of`; None is without end.
+
+    Raises:
+        InvalidDomain: where the values have no order.
+
+    """
+    if isinstance(values, Bins | Steps):
+        return values.between(-np.inf if low is None else low, np.inf if high is None else high)
+    inside = within(scale_of(values), low, high)
+    return inside, inside
+
+
+def within(scale: Floats, low: float | None, high: float | None) -> NDArray[np.bool_]:
+    """Return which numbers lie from ``low`` to ``high``, both included; None is without end."""
+    return (scale >= (-np.inf if low is None else low)) & (scale <= (np.inf if high is None else high))
+
+
+def check_ordered(mechanism: Mechanism) -> None:
+    """Refuse the cells of a grid, which are numbered but not ordered.
+
+    Raises:
+        InvalidDomain: for these, and for values without an order.
+
+    """
+    certified = certify(mechanism)
+    claim = certified.certificate.claim
+    metric = claim.metric if isinstance(claim, MetricLdp) else None
+    if isinstance(metric, Grid) and min(metric.columns, metric.rows) > 1:
+        raise InvalidDomain("the cells of a grid have no order", "this needs values on a line")
+    scale_of(certified.values)
+
+
+def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
+    """Return the end of a range on the scale of the values; None for NULL.
+
+    Raises:
+        WrongType: where it cannot be compared with them.
+
+    """
+    if not bound.is_valid:
+        return None
+    kind = values.values.type
+    try:
+        if pa.types.is_string(bound.type) and family(kind) in ("date", "timestamp", "timestamp with time zone"):
+            bound = bound.cast(kind)  # a literal
+        if family(kind) == "date" and pa.types.is_timestamp(bound.type):
+            return float(bound.cast(pa.timestamp("us"), safe=False).value / 1e6 / _DAY)
+        if family(bound.type) == family(kind) and family(kind) is not None:
+            found = float(scale_of(Domain(pa.array([bound.as_py()], bound.type)))[0])
+            if not np.isnan(found):
+                return found
+    except (pa.ArrowException, ValueError, OverflowError):
+        pass
+    raise WrongType(f"the ends of the range must be like the values, of type {shown_type(kind)}", "cast them")

@@ -1,0 +1,90 @@
+"""Standard errors, intervals, and goodness of fit: what can be said about an estimate from the reports alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.inference.deadline import check
+from ldpsql.inference.goodness import log_fit_p_value
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import Fit, Status, simplex_projection
+from ldpsql.inference.score_intervals import cut, deviations
+from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.solver.mle import maximum_likelihood
+
+FALSE_ALARM = 1e-12  # chance of refusing honest reports
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Standard error and interval of every share, each of shape (groups, values)."""
+
+    std_error: Floats
+    low: Floats
+    high: Floats
+
+
+def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
+    """Return the errors and intervals of every share, intervals `cut` to [0, 1] and widened to hold the estimate.
+
+    Of an inversion they are its own, `Operator.inverted_interval`. Otherwise they are those of the debiased estimate one step
+    from the maximum of the likelihood, `Operator.interval`, whatever the estimate is: see `Estimator`.
+    """
+    check()
+    z = deviations(confidence)
+    op, theta = likelihood.operator, fit.theta
+    if all(status is Status.INVERSION for status in fit.status):
+        error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
+    else:
+        error, low, high = op.interval(likelihood.shares, likelihood.n, likeliest(likelihood, fit), z)
+    low, high = cut(low, high, z * error)
+    return Intervals(error, np.minimum(low, theta), np.maximum(high, theta))
+
+
+def no_intervals(theta: Floats) -> Intervals:
+    """Return infinite errors, and intervals that hold all that a share can be."""
+    return Intervals(np.full_like(theta, np.inf), np.minimum(theta, 0.0), np.maximum(theta, 1.0))
+
+
+def error_text(error: float, form: str = ".4f") -> str:
+    """Return a standard error as pages show it: 'unknown' where the reports do not tell, which is infinite in numbers."""
+    return format(error, form) if np.isfinite(error) else "unknown"
+
+
+def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
+    """Return for one group a statistic of misfit, and the logarithm of a bound of its p-value.
+
+    Where all reports can be listed it is G^2 against the best distribution; else what `Operator.law_fit` says.
+    """
+    op = likelihood.operator
+    if not op.complete:
+        return op.law_fit(likelihood.shares[0], float(likelihood.n[0]))
+    misfit = likelihood.misfit(best_fit(likelihood))
+    return float(misfit[0]), float(log_fit_p_value(misfit, op.outputs)[0])
+
+
+def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
+    """Tell for each group whether its values cannot be reports of the channel, whatever the true distribution is."""
+    if not likelihood.operator.complete:
+        return np.zeros(len(theta), dtype=np.bool_)  # nearly all reports differ: there is nothing to compare frequencies with
+    limit, outputs = np.log(FALSE_ALARM), likelihood.operator.outputs
+    inside = simplex_projection(theta)
+    flagged = log_fit_p_value(likelihood.misfit(inside), outputs) < limit
+    for i in np.flatnonzero(flagged):  # theta itself may be a poor fit: only the best one counts
+        best = best_fit(likelihood.group(int(i)))
+        flagged[i] = log_fit_p_value(likelihood.group(int(i)).misfit(best), outputs)[0] < limit
+    return flagged
+
+
+def likeliest(likelihood: Likelihood, fit: Fit) -> Floats:
+    """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
+    return fit.theta if all(status is Status.CERTIFIED for status in fit.status) else best_fit(likelihood)
+
+
+def best_fit(likelihood: Likelihood) -> Floats:
+    """Return the maximum-likelihood distribution of each group."""
+    return maximum_likelihood(likelihood, limits=Limits(100)).theta

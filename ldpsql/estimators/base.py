@@ -1,0 +1,48 @@
+"""The base class of estimators. An estimator turns a likelihood into a distribution; it knows no mechanism."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.outcome import Fit
+from ldpsql.mechanisms.spec import Spec
+
+
+class Estimator(Spec):
+    """Counts under a channel -> a distribution over the values: an implementation sets ``name`` and `fit`.
+
+    It is a function of the counts: one that draws takes its generator from `ldpsql.estimators.resampling`. ``distribution``
+    tells whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any domain.
+
+    What the errors mean is the same for all estimators: ``std_error`` and the interval say how far the reports tell the true
+    share. Of a maximum of the likelihood and of an inversion they are its own sampling error. Of a regularised estimate they
+    are those of the unbiased estimate behind it: shrinking makes an estimate steadier, and its bias unknown, so the estimate
+    is usually closer to the truth than they say, and an interval around it alone would not cover.
+    """
+
+    kind = "estimator"
+    distribution: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
+    intervals: Annotated[str, Field(pattern="^(each|simultaneous)$")] = Field(
+        "each", description="what `confidence` is for: 'each' interval, or all of a group being right together ('simultaneous')"
+    )
+    misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
+        "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
+    )
+
+    def pointwise(self, count: int) -> float:
+        """Return the confidence of each of ``count`` intervals: Sidak's, where all are to be right together.
+
+        Source: Sidak, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 1967; it holds
+        for normal estimates however they are correlated.
+        """
+        return self.confidence ** (1 / count) if self.intervals == "simultaneous" else self.confidence
+
+    @abstractmethod
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Estimate every group of the likelihood."""

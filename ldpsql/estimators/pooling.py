@@ -1,0 +1,63 @@
+"""Taking values together that the reports cannot tell apart: what pooling and mixture reduction share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats, merged
+from ldpsql.inference.operators.tangent import tangent_inverse
+from ldpsql.inference.solver.mle import maximum_likelihood
+
+Blocks = NDArray[np.int64]
+
+
+def renumbered(block: Blocks) -> Blocks:
+    """Number the blocks from 0 without gaps."""
+    return np.unique(block, return_inverse=True)[1].astype(np.int64)
+
+
+def with_blocks(one: Likelihood, block: Blocks) -> Likelihood:
+    """Return the likelihood of the weights of blocks of values."""
+    return one.with_operator(merged(one.operator, block))
+
+
+def block_maximum(one: Likelihood, block: Blocks) -> tuple[Floats, int]:
+    """Return the maximum of the likelihood among distributions that are equal within each block: its shares, and its steps."""
+    fitted = maximum_likelihood(with_blocks(one, block))
+    weights, steps = fitted.theta, fitted.iterations
+    return spread(weights, block), int(steps[0])
+
+
+def spread(weights: Floats, block: Blocks) -> Floats:
+    """Share the weight of every block equally among its values."""
+    return np.asarray((weights / np.bincount(block))[..., block])
+
+
+def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) -> Floats:
+    """Return how many standard errors the mean shares of pairs of blocks, shape (pairs, 2), differ by.
+
+    They are read off the debiased weights of the blocks; ``weights``, shape (1, blocks), maximise the likelihood. A difference
+    that the reports say nothing about counts as none.
+    """
+    part, sizes = with_blocks(one, block), np.bincount(block)
+    op, (first, second) = part.operator, pairs.T
+    inverse, unknown = tangent_inverse(op.information(weights[0], part.shares[0]))
+    centre = (weights[0] + inverse @ (part.gradient(weights)[0] - 1.0)) / sizes
+    scaled = inverse / sizes[:, None] / sizes
+    variance = scaled[first, first] + scaled[second, second] - 2 * scaled[first, second]
+    known = ~(unknown[first] | unknown[second]) & (variance > 0)
+    error = np.sqrt(np.where(known, variance, np.inf) / part.n[0])
+    return np.asarray(np.abs(centre[first] - centre[second]) / error)
+
+
+def absent_error(likelihood: Likelihood, theta: Floats) -> Floats:
+    """Return the standard error of the inverted share of an absent value: (groups, inputs).
+
+    Where that depends on the other values it is the error of the value as it is under theta.
+    """
+    op = likelihood.operator
+    if op.votes:
+        return np.asarray(np.sqrt(op.scatter(np.zeros_like(theta)) / likelihood.n[:, None]))
+    return op.inverted_interval(likelihood.shares, likelihood.n, theta, 1.0)[0]

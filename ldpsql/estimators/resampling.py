@@ -1,0 +1,45 @@
+"""Draws that estimators make to choose how much to smooth: splits of counts, and counts simulated anew.
+
+They are functions of the counts: the generator is keyed by them, so the same reports give the same estimate. Nothing here
+protects anybody; the noise of mechanisms comes from `ldpsql.channels.randomness`.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats
+
+FOLDS = 10
+
+
+def generator(counts: Floats) -> np.random.Generator:
+    """Return a generator keyed by counts, in whatever order they are."""
+    key = blake2b(np.sort(counts, axis=None).tobytes(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
+
+
+def folds(one: Likelihood, number: int = FOLDS) -> tuple[Likelihood, Likelihood]:
+    """Split the reports of one group into folds, each report by a fair draw; return the other folds' reports, and the folds.
+
+    Both have one group for each fold; those that would leave no reports to learn from are left out. Drawn from the smallest
+    count to the largest, so that the order of reports does not matter where their counts differ.
+    """
+    counts = one.counts[0]
+    order = np.argsort(counts, kind="stable")
+    parts = np.empty((len(counts), number))
+    parts[order] = generator(counts).multinomial(counts[order].astype(np.int64), np.full(number, 1.0 / number))
+    held_out = parts.T[counts.sum() > parts.sum(axis=0)]
+    return one.with_counts(counts - held_out), one.with_counts(held_out)
+
+
+def redrawn(one: Likelihood, theta: Floats, draw: np.random.Generator) -> Likelihood:
+    """Simulate the reports of one group anew, as if theta, shape (1, inputs), were the truth.
+
+    Where only observed reports are known, ``theta`` has to be the maximum of their likelihood: reports are drawn from those.
+    """
+    chance = one.operator.forward(theta)[0] if one.operator.complete else one.shares[0]
+    return one.with_counts(draw.multinomial(int(one.n[0]), chance / chance.sum())[None].astype(np.float64))

@@ -1,0 +1,120 @@
+"""What a SQL function is made of: Arrow functions and macros, handles, counts of groups, estimates.
+
+A plugin that offers SQL functions imports from here, from `ldpsql.mechanisms` and from `ldpsql.estimators` only; the names
+are stable within one `API_VERSION`.
+"""
+
+from __future__ import annotations
+
+from ldpsql.channels import Drawn
+from ldpsql.domains.columns import family, plain
+from ldpsql.domains.distinct import distinct
+from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
+from ldpsql.engine.groups import groups_of, listed, once_a_run
+from ldpsql.engine.sql_struct import as_struct
+from ldpsql.engine.statements import STATEMENTS, changing
+from ldpsql.engine.threads import one_thread
+from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
+from ldpsql.estimates import distances
+from ldpsql.estimates.estimate import Diagnosis, Estimate, Estimates
+from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
+from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.hooks import API_VERSION, hookimpl
+from ldpsql.inference.counting import MAX_COUNT, align, whole_numbers
+from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.key_value.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, of_symbols
+from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
+from ldpsql.ledger.people import id_bytes
+from ldpsql.mechanisms import audit
+from ldpsql.mechanisms.audit import AnalyticAudit
+from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.region import Region
+from ldpsql.mechanisms.spec import Spec, sql_literal
+from ldpsql.privacy.metric import Line
+from ldpsql.privic.step import Step, Summary, full_prior, step
+from ldpsql.quoting import quoted
+from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, numbers, read_estimator, read_mechanism
+from ldpsql.registry.registry import Registry, registry
+from ldpsql.reports import type_of
+
+__all__ = [
+    "API_VERSION",
+    "GIVE_LEDGER",
+    "GRIDS",
+    "GUARDS",
+    "MAX_COUNT",
+    "MEASURES",
+    "MECHANISMS",
+    "MIXTURES",
+    "PLANS",
+    "ROW",
+    "STATEMENTS",
+    "AnalyticAudit",
+    "BadCounts",
+    "CertifiedMechanism",
+    "Diagnosis",
+    "Drawn",
+    "Estimate",
+    "Estimates",
+    "Functional",
+    "InternalError",
+    "InvalidSpec",
+    "KeyUnusable",
+    "Line",
+    "Macros",
+    "Mean",
+    "Mixed",
+    "NotReleased",
+    "OutsideDomain",
+    "Quantile",
+    "RangeShare",
+    "Region",
+    "Registry",
+    "Repeated",
+    "Scalar",
+    "SetDiagnosis",
+    "Spec",
+    "Step",
+    "Summary",
+    "Variance",
+    "WrongType",
+    "align",
+    "arrow_fields",
+    "as_struct",
+    "audit",
+    "bound_of",
+    "changing",
+    "check_ordered",
+    "distances",
+    "distinct",
+    "drawing",
+    "draws_handle",
+    "estimate_densities",
+    "estimate_key_value",
+    "family",
+    "fingerprint",
+    "full_prior",
+    "groups_of",
+    "guarded",
+    "hookimpl",
+    "id_bytes",
+    "listed",
+    "numbers",
+    "of_symbols",
+    "once_a_run",
+    "one_thread",
+    "plain",
+    "quoted",
+    "read_estimator",
+    "read_mechanism",
+    "registry",
+    "scale_of",
+    "sql_literal",
+    "step",
+    "struct_fields",
+    "struct_text",
+    "struct_type",
+    "type_of",
+    "whole_numbers",
+]

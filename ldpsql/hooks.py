@@ -1,0 +1,10 @@
+"""The marks of hooks, and the version of the API that a plugin is written for."""
+
+from __future__ import annotations
+
+import pluggy
+
+API_VERSION = 1  # of ldpsql.mechanisms, ldpsql.estimators and ldpsql.functions; CONTRIBUTING.md says when it rises
+
+hookspec = pluggy.HookspecMarker("ldpsql")
+hookimpl = pluggy.HookimplMarker("ldpsql")

@@ -1,0 +1,86 @@
+"""The likelihood of counts of reports under a channel.
+
+The log-likelihood per report is f(theta) = sum_z q_z log(theta . a_z) with report shares q and columns a_z of the channel.
+Everything takes groups along the first axis, so one call serves a GROUP BY.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.inference.operators import Floats, Operator
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Counts of reports, shape (groups, outputs), under a channel; every group holds at least one report.
+
+    ``layout`` tells which values are neighbours: (inputs,) where they lie on a line, (rows, columns) on a grid row by row, ()
+    where there is no order. ``named`` is the value that each report is the name of, where all reports are values.
+    """
+
+    operator: Operator
+    counts: Floats
+    layout: tuple[int, ...] = ()
+    named: NDArray[np.int64] | None = None
+
+    @cached_property
+    def n(self) -> Floats:
+        """Number of reports of each group."""
+        total: Floats = self.counts.sum(axis=-1)
+        return total
+
+    @cached_property
+    def shares(self) -> Floats:
+        """Share q_z of every report in its group."""
+        return self.counts / self.n[:, None]
+
+    def log_likelihood(self, theta: Floats) -> Floats:
+        """Return L(theta) = n f(theta) for each group; NaN where theta gives an observed report no chance."""
+        expected = self.operator.forward(theta)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.where(self.counts > 0, np.log(np.where(expected > 0, expected, np.nan)), 0.0)
+        return np.einsum("gz,gz->g", self.counts, logs)
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Return g_x = sum_z q_z a_xz / P_theta(z); one step of IBU is theta * g (ElSalamouny, Palamidessi, eq. 6)."""
+        expected = self.operator.forward(theta)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.operator.adjoint(np.where(self.counts > 0, self.shares / expected, 0.0))
+
+    def gap(self, theta: Floats) -> Floats:
+        """Return G = max_x g_x - 1, for which max L - L(theta) <= n log(1+G), whatever theta on the simplex is.
+
+        f is concave, so f(t) - f(theta) <= log(sum_z q_z P_t(z)/P_theta(z)) = log(t . g) <= log(max g).
+        """
+        gap: Floats = np.nan_to_num(self.gradient(theta).max(axis=-1) - 1.0, nan=np.inf)
+        return gap
+
+    def misfit(self, theta: Floats) -> Floats:
+        """Return G^2 = 2 sum_z n_z log(q_z / P_theta(z)), the likelihood-ratio statistic against any distribution."""
+        with np.errstate(divide="ignore"):
+            own = np.where(self.counts > 0, self.counts * np.log(np.where(self.counts > 0, self.shares, 1.0)), 0.0)
+        return 2.0 * np.nan_to_num(own.sum(axis=-1) - self.log_likelihood(theta), nan=np.inf)
+
+    def named_shares(self) -> Floats | None:
+        """Return the share of the reports that name each value, where reports are values: (groups, inputs)."""
+        if self.named is None:
+            return None
+        size = self.operator.inputs
+        return np.stack([np.bincount(self.named, shares, size).astype(np.float64) for shares in self.shares])
+
+    def group(self, i: int) -> Likelihood:
+        """Return the likelihood of one group."""
+        return self.with_counts(self.counts[i : i + 1])
+
+    def with_counts(self, counts: Floats) -> Likelihood:
+        """Return the likelihood of other counts under the same channel."""
+        return replace(self, counts=counts)
+
+    def with_operator(self, operator: Operator) -> Likelihood:
+        """Return the likelihood of the same counts under another channel, whose values have no order."""
+        return Likelihood(operator, self.counts)

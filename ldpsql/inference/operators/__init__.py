@@ -1,0 +1,36 @@
+"""Channels as linear maps, for estimation: one structure a file, beside its sampler in `ldpsql.channels`."""
+
+from ldpsql.inference.operators.base import DenseOperator, Floats, Operator, operator
+from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
+from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
+from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
+from ldpsql.inference.operators.merged import MergedOperator, merged
+from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
+from ldpsql.inference.operators.plane import PlaneOperator
+from ldpsql.inference.operators.product import ProductOperator
+from ldpsql.inference.operators.signed_bits import SignedOperator
+from ldpsql.inference.operators.stack import StackOperator
+from ldpsql.inference.operators.supports import SupportOperator, collapsed, observed, packed
+
+__all__ = [
+    "DenseOperator",
+    "Floats",
+    "GeometricOperator",
+    "KeepOrSpreadOperator",
+    "KeepOrWindowOperator",
+    "MergedOperator",
+    "MixedKeepOrSpreadOperator",
+    "Operator",
+    "PlaneOperator",
+    "ProductOperator",
+    "SignedOperator",
+    "SquareGeometricOperator",
+    "StackOperator",
+    "SupportOperator",
+    "collapsed",
+    "merged",
+    "observed",
+    "operator",
+    "packed",
+    "stacked",
+]

@@ -1,0 +1,246 @@
+"""What every operator offers: theta -> P(report), its adjoint, its curvature, and what follows from them.
+
+A structure overrides what it can do better than the table of probabilities. Everything takes groups along the first axes, so
+one call serves a GROUP BY.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property, singledispatch
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels import Channel, TableChannel
+from ldpsql.errors import IllConditioned, InternalError
+from ldpsql.inference.deadline import check
+from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
+from ldpsql.inference.score_intervals import score_ends, wilson
+
+Floats: TypeAlias = NDArray[np.float64]
+Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
+
+MAX_CONDITION = 1e8
+SCORE_WORK = 2e9  # most multiplications for a score interval
+
+
+class Operator(ABC):
+    """A channel as a linear map, for estimation."""
+
+    inputs: int
+    outputs: int
+    complete: bool = True  # whether the columns are the probabilities of all reports, not only of observed ones up to a factor
+    exchangeable: bool = False  # whether each report names one value and all values are treated alike
+    injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
+    sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
+
+    @abstractmethod
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta: shape (..., inputs) -> (..., outputs)."""
+
+    @abstractmethod
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z: shape (..., outputs) -> (..., inputs)."""
+
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """Return P(report | value), shape (inputs, outputs)."""
+
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(report | value) of some values."""
+        return self.matrix()[among]
+
+    def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights >= 0, shape (outputs,)."""
+        rows = self.rows(among) * np.sqrt(w)
+        return rows @ rows.T  # the product of a matrix with itself: BLAS computes half of it
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the curvature, to about a hundredth where it would take long: for steps and errors, not for certificates."""
+        return self.curvature(w, among)
+
+    @property
+    def votes(self) -> tuple[float, float] | None:
+        """The probabilities that a report speaks for another value than its own, and for its own, where that says it all.
+
+        Then the reports for a value are a binomial number, whatever the other shares are, and `invert` reads the shares off.
+        """
+        return None
+
+    @cached_property
+    def condition(self) -> float:
+        """The 2-norm condition number of the channel: how much inversion can magnify errors."""
+        return float(np.linalg.cond(self.matrix()))
+
+    def check_condition(self) -> None:
+        """Refuse to invert a channel whose inverse drowns the estimate in noise.
+
+        Raises:
+            IllConditioned: where the condition number is too large.
+
+        """
+        if not self.condition <= MAX_CONDITION:
+            message = f"the channel has condition number {self.condition:.3g}, too large to invert"
+            raise IllConditioned(message, "use ibu", condition=self.condition)
+
+    @cached_property
+    def influence(self) -> float:
+        """By how much an inverted share moves at most, times n, when one of n reports is replaced."""
+        inverse = np.linalg.pinv(self.matrix())
+        return float((inverse.max(axis=0) - inverse.min(axis=0)).max())
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return the unbiased v with v A = shares: (groups, outputs) -> (groups, inputs); shares of values may be negative.
+
+        They sum to one, except where reports support sets: there only their expectation does.
+
+        Raises:
+            IllConditioned: where the channel has no inverse, or one that drowns the estimate in noise.
+
+        """
+        self.check_condition()
+        # With more reports than values the least-squares inverse is still unbiased.
+        v = np.asarray(np.linalg.lstsq(self.matrix().T, shares.T, rcond=None)[0].T, dtype=np.float64)
+        return v / v.sum(axis=-1, keepdims=True)
+
+    def maximum(self, shares: Floats) -> Floats | None:  # noqa: ARG002  # for those that have one
+        """Return the maximum of the likelihood where it has a closed form: (groups, outputs) -> (groups, inputs)."""
+        return None
+
+    def information(self, theta: Floats, shares: Floats) -> Floats:
+        """Return the expected information of a report of one group, sum_z a_z a_z' / P_theta(z), shape (inputs, inputs).
+
+        That needs all reports; where only observed ones are known, their shares stand for their probabilities.
+        """
+        p = self.forward(theta)
+        weight = p if self.complete else shares
+        return self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
+
+    def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:  # noqa: ARG002  # for those that are not complete
+        """Return a statistic and ln of a bound of its p-value that tell honest reports of one group from others.
+
+        For operators that are not complete, whose reports nearly all differ: something of them must follow a known law. Without
+        one there is no test, and the p-value is 1.
+        """
+        return 0.0, 0.0
+
+    @cached_property
+    def inverse(self) -> Floats | None:
+        """The least-squares inverse of the channel, shape (outputs, inputs), where that is what `invert` applies."""
+        return np.asarray(np.linalg.pinv(self.matrix()), dtype=np.float64)
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
+        if self.votes:
+            low, high = self.votes
+            chance = low + (high - low) * theta
+            return chance * (1.0 - chance) / (high - low) ** 2
+        return np.stack([p @ self._pull(at) ** 2 - at**2 for at, p in zip(theta, self.forward(theta), strict=True)])
+
+    def _pull(self, theta: Floats) -> Floats:
+        """Return what one report contributes to `invert`, near theta: shape (outputs, inputs), its expectation is theta."""
+        if self.inverse is None:
+            raise InternalError("this operator inverts in its own way", "it says what scatter and inverted_interval are")
+        return np.asarray(self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0))
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""
+        if self.votes:
+            low, high = self.votes
+            ends = wilson(low + (high - low) * self.invert(shares), n[:, None], z)
+            inverted = np.sort([(end - low) / (high - low) for end in ends], axis=0)
+            return np.sqrt(self.scatter(theta) / n[:, None]), inverted[0], inverted[1]
+        parts = []
+        for v, at, p, size in zip(self.invert(shares), theta, self.forward(theta), n, strict=True):
+            pull = self._pull(at).T
+            second, own = pull**2 @ p, np.einsum("xz,xz->x", self.matrix(), pull**2)
+            error = np.sqrt(np.maximum(second - at**2, 0.0) / size)
+            parts.append((error, *score_ends(v, at, second, own, z**2 / size)))
+        return _stacked(parts)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error, low and high of every share of each group, around the debiased estimate.
+
+        The centre is one step from theta, theta + V(g - 1), where V is the inverse, among directions that sum to zero, of the
+        expected information sum_z a_z a_z' / P_theta(z) of a report. On the border of the simplex theta itself is not normal
+        around the truth; the centre is. A share that the reports say nothing about has an infinite error. The ends are those
+        of the score interval, right also for few reports; where that would take long they are ``z`` errors from the centre.
+        """
+        expected = self.forward(theta)
+        gradient = self.adjoint(shares / np.maximum(expected, 1e-300))
+        parts = []
+        for i, p in enumerate(expected):
+            check()
+            weight, size = p if self.complete else shares[i], float(n[i])
+            inverse, unknown = tangent_inverse(self.information(theta[i], shares[i]))
+            centre = theta[i] + inverse @ (gradient[i] - 1.0)
+            error = np.sqrt(np.maximum(inverse.diagonal(), 0.0) / size)
+            low, high = centre - z * error, centre + z * error
+            if self.inputs**2 * self.outputs <= SCORE_WORK:
+                table = self.matrix() / np.maximum(p, 1e-300)
+                squares = (theta[i][:, None] + inverse @ table) ** 2
+                own = np.einsum("xz,xz->x", table * weight, squares)
+                low, high = score_ends(centre, theta[i], squares @ weight, own, z**2 / size)
+            # A share lies within 1 of anything on the simplex.
+            parts.append(tuple(np.where(unknown, u, e) for u, e in zip((np.inf, -1.0, 2.0), (error, low, high), strict=True)))
+        return _stacked(parts)
+
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:
+        """Return n times the covariance of the debiased shares of one group, shape (inputs, inputs): V of `interval`.
+
+        Rows and columns of shares that the reports say nothing about are infinite.
+        """
+        inverse, unknown = tangent_inverse(self.information(theta, shares))
+        return np.where(unknown[:, None] | unknown, np.inf, inverse)
+
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and its variance c'Vc/n; V and the debiasing are those of `interval`.
+
+        ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have
+        shape (groups, m). A functional that the reports say nothing about has an infinite variance.
+        """
+        gradient = self.adjoint(shares / np.maximum(self.forward(theta), 1e-300)) - 1.0
+        each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
+        centre, variance = np.empty((2, len(theta), c.shape[-1]))
+        for i in range(len(theta)):
+            check()
+            moved, unknown = tangent_solve(self.information(theta[i], shares[i]), each[i])
+            centre[i] = theta[i] @ each[i] + gradient[i] @ moved
+            variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved)) / n[i]
+        return centre, variance
+
+
+class DenseOperator(Operator):
+    """Any channel, as its table of probabilities."""
+
+    def __init__(self, table: Floats) -> None:
+        self._table = table
+        self.inputs, self.outputs = table.shape
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta."""
+        return theta @ self._table
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        return w @ self._table.T
+
+    def matrix(self) -> Floats:
+        """Return P(report | value)."""
+        return self._table
+
+
+def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
+    error, low, high = (np.stack(column) for column in zip(*parts, strict=True))
+    return error, low, high
+
+
+@singledispatch
+def operator(channel: Channel) -> Operator:
+    """Return the operator that fits the structure of a channel."""
+    if not isinstance(channel, TableChannel):
+        raise InternalError("the reports of this channel cannot be listed", "its operator is made for observed reports")
+    return DenseOperator(channel.probabilities())

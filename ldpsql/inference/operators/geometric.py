@@ -1,0 +1,178 @@
+"""The likelihood of two-sided geometric noise on a row of values, in time linear in its length.
+
+The matrix r^|x - z| has the inverse M/(1 - r^2), M tridiagonal with -r beside the diagonal 1, 1+r^2, .., 1+r^2, 1; and
+M = L D L' with L = 1 on the diagonal and -r below, D = 1, .., 1, 1 - r^2. So a product with r^|x - z| is two recursions that
+only add positive terms.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels import TOTAL, Convolution
+from ldpsql.errors import InternalError
+from ldpsql.inference.operators.base import DenseOperator, Ends, Floats, Operator, operator
+from ldpsql.inference.operators.tridiagonal import tridiagonal_maximum
+from ldpsql.inference.score_intervals import score_ends
+
+_EXACT = 1e-12  # how far rounded weights may be from the formula, in total variation: an error of g, far below any tolerance
+_POWER_STEPS = 30
+
+
+class GeometricOperator(Operator):
+    """P(value + z) = (1-r)/(1+r) r^|z|; what falls off the reports, ``margin`` beyond the values, goes to the nearer end.
+
+    ``fall`` is 1 - r.
+    """
+
+    def __init__(self, inputs: int, fall: float, margin: int = 0) -> None:
+        self.inputs, self.outputs = inputs, inputs + 2 * margin
+        self._fall, self.decay, self._margin = fall, 1.0 - fall, margin
+        self._ends = np.ones(self.outputs)  # an end also collects what lies beyond: 1 + r + r^2 + .. times as much
+        self._ends[[0, -1]] = 1.0 / fall
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta."""
+        padded = np.zeros((*theta.shape[:-1], self.outputs))
+        padded[..., self._margin : self._margin + self.inputs] = theta
+        return self._fall**2 * self._ends * self.solve(padded)
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        return self._fall**2 * self.solve(w * self._ends)[..., self._margin : self._margin + self.inputs]
+
+    def solve(self, at: Floats) -> Floats:
+        """Return M^-1 at: sum_z r^|x-z| at_z / (1 - r^2)."""
+        from scipy.linalg.lapack import dpttrs  # noqa: PLC0415  # slow to import, needed for this structure only
+
+        pivots, below = np.ones(self.outputs), np.full(self.outputs - 1, -self.decay)
+        pivots[-1] = self._fall * (2.0 - self._fall)
+        solved, failed = dpttrs(pivots, below, at.reshape(-1, self.outputs).T)
+        if failed:
+            raise InternalError("a tridiagonal system was refused")
+        out: Floats = solved.T.reshape(at.shape)
+        return out
+
+    def matrix(self) -> Floats:
+        """Return P(report | value)."""
+        return self.rows(slice(None))
+
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(report | value) of some values."""
+        values = np.arange(self.inputs)[among] + self._margin
+        apart = np.abs(values[:, None] - np.arange(self.outputs))
+        out: Floats = self._fall / (1.0 + self.decay) * self.decay**apart * self._ends
+        return out
+
+
+class SquareGeometricOperator(GeometricOperator):
+    """The same where values and reports are one range: the channel has a tridiagonal inverse, and all is linear.
+
+    The maximum is unique. A value between two observed reports that nobody reported has a row that is a mixture of theirs with
+    weights below one in sum, so its g is below 1; and the rows of the others are independent.
+    """
+
+    injective = True
+
+    def __init__(self, inputs: int, fall: float) -> None:
+        super().__init__(inputs, fall)
+        self.diagonal = np.full(inputs, 1.0 + self.decay**2)  # of M
+        self.diagonal[[0, -1]] = 1.0
+
+    def times(self, at: Floats) -> Floats:
+        """Return M at."""
+        out = self.diagonal * at
+        out[..., 1:] -= self.decay * at[..., :-1]
+        out[..., :-1] -= self.decay * at[..., 1:]
+        return out
+
+    @cached_property
+    def condition(self) -> float:
+        """The largest stretch of the channel times that of its inverse, by power iteration from nearly the right vectors."""
+        smooth, rough = np.ones(self.inputs), np.resize([1.0, -1.0], self.inputs)
+        for _ in range(_POWER_STEPS):
+            smooth, rough = self.adjoint(self.forward(_unit(smooth))), self._inverse(self._inverse_adjoint(_unit(rough)))
+        return float(np.sqrt(np.linalg.norm(smooth) * np.linalg.norm(rough)))
+
+    @cached_property
+    def influence(self) -> float:
+        """A report moves its own share up and those of its neighbours down."""
+        scale = 1.0 / (self._ends * self._fall**2)
+        lowest = np.maximum(np.append(scale[1:], 0.0), np.append(0.0, scale[:-1]))
+        return float((self.diagonal * scale + self.decay * lowest).max())
+
+    def _inverse(self, shares: Floats) -> Floats:
+        return self.times(shares / self._ends) / self._fall**2
+
+    def _inverse_adjoint(self, values: Floats) -> Floats:
+        return self.times(values) / self._ends / self._fall**2
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return v with v A = shares, by the tridiagonal inverse."""
+        self.check_condition()
+        return self._inverse(shares)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return the multinomial error of the inverted shares, which are the debiased centre, and the ends of `score_ends`."""
+        expected, n = self.forward(theta), n[:, None]
+        # The inverse B of the channel gives Var(v_x) = (sum_z B_zx^2 P(z) - theta_x^2)/n.
+        second = self._squared(expected / self._ends**2) / self._fall**4
+        alone = self.decay**3 * np.convolve(1.0 / self._ends, [1.0, 0.0, 1.0], mode="same") + self.diagonal**2 / self._ends
+        own = alone / (self._fall**3 * (1.0 + self.decay))  # sum_z P(z|x) B_zx^2
+        error = np.sqrt(np.maximum(second - theta**2, 0.0) / n)
+        return error, *score_ends(self._inverse(shares), theta, second, own, z**2 / n)
+
+    def _squared(self, at: Floats) -> Floats:
+        """Return the products with the squares of the entries of M."""
+        out = self.diagonal**2 * at
+        out[..., 1:] += self.decay**2 * at[..., :-1]
+        out[..., :-1] += self.decay**2 * at[..., 1:]
+        return out
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return the same: the debiased estimate is the inversion."""
+        return self.interval(shares, n, theta, z)
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """The inverse as a table."""
+        return self._inverse(np.eye(self.inputs))
+
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return c'v of the inverted shares v, and its multinomial variance."""
+        expected = self.forward(theta)
+        weights = np.swapaxes(self._inverse_adjoint(np.swapaxes(c, -1, -2)), -1, -2)  # B c, of the reports
+        each = np.broadcast_to(weights, (len(theta), *weights.shape[-2:]))
+        centre, mean, square = (
+            np.einsum("gz,gzm->gm", w, e) for w, e in ((shares, each), (expected, each), (expected, each**2))
+        )
+        return centre, np.maximum(square - mean**2, 0.0) / n[:, None]
+
+    def maximum(self, shares: Floats) -> Floats | None:
+        """Return the maximum for each group."""
+        return tridiagonal_maximum(self, shares)
+
+
+def _unit(vector: Floats) -> Floats:
+    return vector / np.sqrt(vector @ vector)
+
+
+@operator.register
+def _(channel: Convolution) -> Operator:
+    """Recognise geometric noise in its whole weights."""
+    reach, margin = len(channel.noise) // 2, (channel.outputs - channel.inputs) // 2
+    start, after = (int(w) for w in channel.noise[reach : reach + 2])
+    fall = (start - after) / start
+    if not 0.0 < fall < 1.0 or np.abs(channel.noise / float(TOTAL) - _geometric(fall, reach)).sum() > _EXACT:
+        return DenseOperator(channel.probabilities())
+    return GeometricOperator(channel.inputs, fall, margin) if margin else SquareGeometricOperator(channel.inputs, fall)
+
+
+def _geometric(fall: float, reach: int) -> Floats:
+    """Return the probabilities of noise -reach .. reach, the ends with all beyond."""
+    shape: Floats = fall / (2.0 - fall) * (1.0 - fall) ** np.abs(np.arange(-reach, reach + 1))
+    shape[[0, -1]] /= fall
+    return shape

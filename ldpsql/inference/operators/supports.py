@@ -1,0 +1,261 @@
+"""The likelihood of reports that support sets of values: P(report|x) is proportional to 1 + (ratio - 1) [x in the set].
+
+Sets are kept as bits, eight values an octet. A sum over the members of a set is then one look-up an octet in a table of 256
+partial sums, and a sum over the sets that hold a value one histogram an octet: exact, and eight times less to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, singledispatch
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels import TOTAL, Drawn, OrthogonalHash, SetChannel
+from ldpsql.channels.hashed import mixed
+from ldpsql.inference.deadline import check
+from ldpsql.inference.goodness import known_law, within
+from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+
+Octets: TypeAlias = NDArray[np.uint8]
+
+_BLOCK = 1 << 16  # reports at a time, so that what is added up stays in the cache
+_CELLS = 1 << 20  # cells unpacked at a time
+_CACHED = 1 << 17  # cells packed at a time
+_FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
+FEW_REPORTS = 100  # for each value
+_MANY_REPORTS = 50_000  # above, `rough_curvature` takes a sample
+_SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  # the members of every octet
+
+
+def packed(channel: SetChannel, drawn: Drawn) -> Octets:
+    """Return the sets of these reports, shape (octets, reports): bit i of octet b tells whether value 8 b + i is a member."""
+    out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
+    step = max(1, _CACHED // channel.inputs)
+    for start in range(0, len(drawn), step):
+        check()
+        part = slice(start, start + step)
+        out[:, part] = np.packbits(channel.supports(drawn[part]), axis=1, bitorder="little").T
+    return out
+
+
+def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
+    """Add up the counts of equal sets, where there are fewer sets than reports could tell apart."""
+    if len(octets) > 3 or 256 ** len(octets) > 16 * octets.shape[1]:
+        return octets, counts  # nearly all sets differ
+    codes = sum(row.astype(np.int64) << 8 * b for b, row in enumerate(octets))
+    added: Floats = np.bincount(codes, weights=counts).astype(np.float64)
+    seen = np.flatnonzero(added)
+    return ((seen >> 8 * np.arange(len(octets))[:, None]) & 255).astype(np.uint8), added[seen]
+
+
+class SupportOperator(Operator):
+    """One column for each of some distinct reports, up to a factor that no estimate depends on.
+
+    ``octets`` are the sets as `packed` returns them. With ``scale`` the columns are the probabilities of all reports there
+    are; without, they are those of the observed ones only, and likelihoods hold up to a constant.
+    """
+
+    def __init__(self, channel: SetChannel, octets: Octets, scale: float | None = None) -> None:
+        self.inputs, self.outputs = channel.inputs, octets.shape[1]
+        self.complete = scale is not None
+        self.sampled = self.outputs > _MANY_REPORTS
+        self._hit, self._miss = float(channel.hit), float(channel.miss)
+        self._octets = octets
+        self._scale = 1.0 if scale is None else scale
+        self._lift = float(channel.ratio - 1)
+        self._size_law = channel.size_law
+        self._range = min(self._miss, self._hit), max(self._miss, self._hit)
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta, up to the factor."""
+        out = self._inside(theta)
+        out *= self._scale * self._lift
+        out += self._scale * theta.sum(axis=-1, keepdims=True)
+        return out
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        return self._scale * (w.sum(axis=-1, keepdims=True) + self._lift * self.supported(w))
+
+    def _inside(self, theta: Floats) -> Floats:
+        """Return the share that the members of every set hold together."""
+        if theta.ndim > 1 and self._table is not None:
+            return theta @ self._table
+        if theta.ndim > 1 and len(theta) > _FEW_GROUPS:
+            return np.concatenate([theta @ table for _, table in self._unpacked()], axis=-1)
+        if theta.ndim > 1:
+            return np.stack([self._inside(one) for one in theta])
+        padded = np.zeros(8 * len(self._octets))
+        padded[: self.inputs] = theta
+        tables = padded.reshape(-1, 8) @ _SUBSETS.T
+        out = np.zeros(self.outputs)
+        for start in range(0, self.outputs, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            for table, octet in zip(tables, self._octets[:, part], strict=True):
+                out[part] += table[octet]
+        return out
+
+    def supported(self, w: Floats) -> Floats:
+        """Return for each value the weight of the reports that support it."""
+        if w.ndim > 1 and self._table is not None:
+            return w @ self._table.T
+        if w.ndim > 1 and len(w) > _FEW_GROUPS:
+            return np.sum([w[..., part] @ table.T for part, table in self._unpacked()], axis=0)
+        if w.ndim > 1:
+            return np.stack([self.supported(one) for one in w])
+        tables = np.zeros((len(self._octets), 256))
+        for start in range(0, self.outputs, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            tables += [np.bincount(octet, weights=w[part], minlength=256) for octet in self._octets[:, part]]
+        return (tables @ _SUBSETS).ravel()[: self.inputs]
+
+    @cached_property
+    def _table(self) -> Floats | None:
+        """The sets as zeros and ones, where that is small: then products serve several groups best."""
+        if self.inputs * self.outputs > _CELLS:
+            return None
+        return np.concatenate([members for _, members in self._unpacked()], axis=1).astype(np.float64)
+
+    def _unpacked(
+        self, among: NDArray[np.int64] | slice = slice(None), chosen: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+        """Yield which of the values ``among`` are members of the sets, all or the chosen ones, block by block."""
+        octets = self._octets if chosen is None else self._octets[:, chosen]
+        step = max(1, _CELLS // self.inputs)
+        for start in range(0, octets.shape[1], step):
+            part = slice(start, start + step)
+            yield part, np.unpackbits(octets[:, part], axis=0, count=self.inputs, bitorder="little")[among].view(np.bool_)
+
+    def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return sum_z w_z a_z a_z' over the values ``among``: a constant, two rank-one parts and the supports."""
+        return self._lifted(float(w.sum()), self._pairs(np.sqrt(w), among))
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the curvature; of many reports from a sample of max(30,000, 50 inputs), in single precision."""
+        if not self.sampled:
+            return self.curvature(w, among)
+        chosen = w[self._sample]
+        roots = np.sqrt(chosen * (w.sum() / chosen.sum())).astype(np.float32)
+        return self._lifted(float(w.sum()), self._pairs(roots, among, self._sample))
+
+    def _pairs(
+        self, roots: Floats | NDArray[np.float32], among: NDArray[np.int64] | slice, chosen: NDArray[np.int64] | None = None
+    ) -> Floats:
+        """Return the weight, given by its roots, of the reports that support each pair of values."""
+        total: Floats = np.zeros(())
+        for part, members in self._unpacked(among, chosen):
+            check()
+            rows = members * roots[part]
+            total = total + rows @ rows.T  # the product of a matrix with itself: BLAS computes half of it
+        return total
+
+    def _lifted(self, total: float, both: Floats) -> Floats:
+        """Put the curvature together from the weight of all reports and of those that support each pair of values."""
+        single = both.diagonal()
+        out: Floats = self._scale**2 * (total + self._lift * (single[:, None] + single) + self._lift**2 * both)
+        return out
+
+    @cached_property
+    def _sample(self) -> NDArray[np.int64]:
+        """Positions of max(30,000, 50 inputs) reports: always the same, whatever their order means."""
+        order = np.argsort(mixed(np.arange(self.outputs, dtype=np.uint64)))
+        return np.sort(order[: max(30_000, 50 * self.inputs)])
+
+    def matrix(self) -> Floats:
+        """Return P(report | value), up to the factor."""
+        return self.rows(slice(None))
+
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(report | value) of some values, up to the factor."""
+        held = np.concatenate([members for _, members in self._unpacked(among)], axis=1)
+        return self._scale + self._scale * self._lift * held
+
+    @property
+    def votes(self) -> tuple[float, float]:
+        """A report speaks for the values that it supports."""
+        return self._miss, self._hit
+
+    @cached_property
+    def condition(self) -> float:
+        """Expected support counts are miss + (hit - miss) theta: eigenvalues hit - miss and hit + (inputs - 1) miss."""
+        lift = self._hit - self._miss
+        return (lift + self.inputs * self._miss) / abs(lift)
+
+    @cached_property
+    def influence(self) -> float:
+        """A report supports a value or not."""
+        return 1.0 / abs(self._hit - self._miss)
+
+    def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:
+        """Compare the numbers of values that the reports support with their law, and the share of each with its range.
+
+        Whatever the distribution, a value is supported by between miss and hit of the reports.
+        """
+        supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
+        sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
+        statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
+        log_q = within(self.supported(shares), n, *self._range)
+        return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """What every report adds to `invert`, shape (outputs, inputs)."""
+        held = np.concatenate([members for _, members in self._unpacked()], axis=1).T
+        return (held - self._miss) / (self._hit - self._miss)
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return (share of the reports that support x - miss)/(hit - miss)."""
+        return (self.supported(shares) - self._miss) / (self._hit - self._miss)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return those around the debiased estimate; where only few reports are known, those of the inversion.
+
+        The shares of observed reports stand for their probabilities only where there are many: with 20 reports a value at
+        epsilon 4 the intervals held the truth 7 times in 10, with 200 as often as they say.
+        """
+        if self._few(n):
+            return self.inverted_interval(shares, n, theta, z)
+        return super().interval(shares, n, theta, z)
+
+    def _few(self, n: Floats) -> bool:
+        return not self.complete and bool((n < FEW_REPORTS * self.inputs).any())
+
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return those of the debiased estimate; where only few reports are known, c'v of the inversion and its variance.
+
+        That is seen among the reports, unless they are one or two. What is inverted sums to one only in expectation: its sum
+        is a control variate, taken off as often as makes the variance least.
+        """
+        if not self._few(n):
+            return super().functionals(shares, n, theta, c)
+        each = np.broadcast_to(c, (len(shares), *c.shape[-2:]))
+        centre, variance = np.empty((2, len(shares), c.shape[-1]))
+        for i, q in enumerate(shares):
+            told = self._contributions(np.column_stack([each[i], np.ones(self.inputs)]))
+            mean = q @ told
+            told, total = (told - mean)[:, :-1], (told - mean)[:, -1]
+            spread = q @ total**2
+            often = (q * total) @ told / spread if spread > 1e-12 else np.zeros(c.shape[-1])
+            centre[i] = mean[:-1] - often * (mean[-1] - 1.0)
+            free = n[i] - 2  # two numbers were fitted: the mean, and how often the sum is taken off
+            variance[i] = q @ (told - total[:, None] * often) ** 2 / free if free > 0 else np.inf
+        return centre, variance
+
+    def _contributions(self, c: Floats) -> Floats:
+        """Return what every report adds to c'v: (the sum of c over its set - miss times the sum of c)/(hit - miss)."""
+        return (self._inside(c.T) - self._miss * c.sum(axis=0)[:, None]).T / (self._hit - self._miss)
+
+
+@singledispatch
+def observed(channel: SetChannel, octets: Octets) -> SupportOperator:
+    """Return the operator of these sets of a channel, as `packed` returns them."""
+    return SupportOperator(channel, octets)
+
+
+@operator.register
+def _(channel: OrthogonalHash) -> Operator:
+    everything = np.arange(channel.outputs, dtype=np.int32)
+    return SupportOperator(channel, packed(channel, everything), channel.response.spread / TOTAL / channel.seeds)

@@ -1,0 +1,92 @@
+"""What solvers and estimators return: shares for each group, the number of steps, and how the work ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.inference.operators import Floats
+
+
+class Status(Enum):
+    """How an estimate came about; ``remedy`` says what to do next."""
+
+    CERTIFIED = "certified"
+    OUT_OF_STEPS = "out of steps"
+    OUT_OF_TIME = "out of time"
+    ROUNDED = "rounded"
+    STOPPED = "stopped"
+    INVERSION = "inversion"
+    REGULARISED = "regularised"
+    BASELINE = "baseline"
+
+    @property
+    def remedy(self) -> str:
+        """What to do where this status is not what was wanted."""
+        return _REMEDIES[self]
+
+
+_REMEDIES = {
+    Status.CERTIFIED: "nothing to do: the gap bounds what any other distribution could gain",
+    Status.OUT_OF_STEPS: "raise max_iterations, or accept the gap",
+    Status.OUT_OF_TIME: "raise deadline, or accept the gap",
+    Status.ROUNDED: "nothing: rounding ends all progress here, and the gap is what double precision can certify",
+    Status.STOPPED: "stopped as asked; use stop := 'certified' for the maximum of the likelihood",
+    Status.INVERSION: "an unbiased inversion, not a maximum of the likelihood; use ibu for that",
+    Status.REGULARISED: "smoothed or shrunk on purpose: the gap is the price; use ibu for the maximum of the likelihood",
+    Status.BASELINE: "a baseline to compare with, not an estimate; use best or ibu",
+}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What an estimator found for each group: theta (groups, values), its steps and how it ended.
+
+    ``chosen`` and ``reasons`` tell for each group which estimator was used and why, where an estimator chooses.
+    """
+
+    theta: Floats
+    iterations: NDArray[np.int64]
+    status: tuple[Status, ...]
+    chosen: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @classmethod
+    def plain(cls, theta: Floats, status: Status, iterations: NDArray[np.int64] | None = None) -> Fit:
+        """Wrap an outcome that is the same for all groups; by default it took no steps."""
+        steps = np.zeros(len(theta), np.int64) if iterations is None else iterations
+        return cls(theta, steps, (status,) * len(theta))
+
+    @classmethod
+    def inversion(cls, theta: Floats) -> Fit:
+        """Wrap the outcome of an inversion: no steps, no maximum."""
+        return cls.plain(theta, Status.INVERSION)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fit]) -> Fit:
+        """Put the outcomes of single groups together."""
+        return cls(
+            np.concatenate([part.theta for part in parts]),
+            np.concatenate([part.iterations for part in parts]),
+            tuple(s for part in parts for s in part.status),
+            tuple(c for part in parts for c in part.chosen),
+            tuple(r for part in parts for r in part.reasons),
+        )
+
+
+def simplex_projection(v: Floats) -> Floats:
+    """Return the nearest distribution in Euclidean distance, along the last axis.
+
+    Source: Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient projections onto the l1-ball", ICML 2008, figure 1.
+    """
+    falling = -np.sort(-v, axis=-1)
+    excess = falling.cumsum(axis=-1) - 1.0
+    rank = np.arange(1, v.shape[-1] + 1)
+    last = (falling - excess / rank > 0).sum(axis=-1, keepdims=True)
+    shift = np.take_along_axis(excess, last - 1, axis=-1) / last
+    theta: Floats = np.maximum(v - shift, 0.0)
+    return theta / theta.sum(axis=-1, keepdims=True)

@@ -1,0 +1,150 @@
+"""Maximum likelihood on the simplex, with a certificate: max_theta sum_z q_z log(theta . a_z), for every group.
+
+A closed form where the structure has one; else small groups of one table together by the interior point method, and any other
+group by itself: Newton steps with an exact quadratic programme in each, then the interior point method, then SQUAREM. Whatever
+was done, the result is judged by the gap G = max g - 1 of `Likelihood.gap`, which bounds the distance to the maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.errors import OutOfTime
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import Fit, Status
+from ldpsql.inference.solver.interior import SMALL, interior_maximum
+from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.solver.newton import MAX_VALUES, NewtonStep, thinned
+from ldpsql.inference.solver.objective import Point, nearer
+from ldpsql.inference.solver.squarem import squarem_step
+from ldpsql.inference.solver.uniqueness import centred, from_inside
+
+TOLERANCE = 1e-9
+EM_STEPS_FIRST = 20
+EM_STEPS_FIRST_LARGE = 5
+LARGE = 3_000_000  # cells of a channel
+STALLED_STEPS = 10  # steps without progress before rounding is taken to be the limit
+ROUNDING = 1e-13
+MAX_TABLE = 1 << 22  # cells of a channel that the interior point method takes
+STACK = 1024  # groups at a time
+
+Step: TypeAlias = Callable[[Point, int], Point]  # from a point, and the number of steps without progress, to the next one
+
+
+def uniform(likelihood: Likelihood) -> Floats:
+    """Return the uniform distribution for each group."""
+    k = likelihood.operator.inputs
+    return np.full((len(likelihood.counts), k), 1.0 / k)
+
+
+def em_step(likelihood: Likelihood, theta: Floats) -> Floats:
+    """Return one step of IBU, kept on the simplex against rounding."""
+    moved = theta * likelihood.gradient(theta)
+    return moved / moved.sum(axis=-1, keepdims=True)
+
+
+def maximum_likelihood(
+    likelihood: Likelihood, tolerance: float = TOLERANCE, limits: Limits | None = None, start: Floats | None = None
+) -> Fit:
+    """Return the maximum for each group, with its steps and its status; ``start`` is uniform unless told.
+
+    Groups of up to 32 values are solved together; closed forms and those take no counted steps.
+    """
+    limits = limits or Limits()
+    theta, statuses = uniform(likelihood) if start is None else start.copy(), [Status.CERTIFIED] * len(likelihood.counts)
+    steps = np.zeros(len(theta), dtype=np.int64)
+    for first in range(0, len(theta), STACK):
+        group = np.arange(first, min(first + STACK, len(theta)))
+        part = likelihood.with_counts(likelihood.counts[group])
+        found, done = _at_once(part, tolerance)
+        theta[group[done]] = found[done]
+        left = group[~done]
+        if len(left) > 1 and start is None:
+            theta[left] = _em_together(part.with_counts(part.counts[~done]))
+        for i in left:
+            one = likelihood.group(int(i))
+            theta[i : i + 1], steps[i] = maximise(one, theta[i : i + 1], tolerance, limits)
+            statuses[i] = Status.CERTIFIED if one.gap(theta[i : i + 1])[0] <= tolerance else limits.status
+    return Fit(theta, steps, tuple(statuses))
+
+
+def _at_once(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Solve all groups together, by a closed form or where they have few values; tell which are done."""
+    op = likelihood.operator
+    theta, clear = op.maximum(likelihood.shares), np.ones(len(likelihood.counts), dtype=np.bool_)
+    if theta is None:
+        if op.inputs > SMALL or op.inputs**2 * op.outputs > MAX_TABLE:
+            return uniform(likelihood), ~clear
+        table = op.matrix()
+        seen = table.any(axis=0)
+        theta, clear = interior_maximum(table[:, seen], likelihood.shares[:, seen], _targets(likelihood, tolerance))
+    return theta, clear & (likelihood.gap(theta) <= tolerance)
+
+
+def _em_together(likelihood: Likelihood) -> Floats:
+    """Return the groups after the first steps of IBU: cheaper together than one by one."""
+    theta = uniform(likelihood)
+    for _ in range(EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST):
+        theta = em_step(likelihood, theta)
+    return theta
+
+
+def _large(likelihood: Likelihood) -> bool:
+    return likelihood.operator.inputs * likelihood.operator.outputs > LARGE
+
+
+def _targets(likelihood: Likelihood, tolerance: float) -> Floats:
+    """Return the gap to aim at: 1e-4/n leaves every linear functional within a hundredth of its standard error."""
+    return np.minimum(tolerance, np.maximum(1e-4 / likelihood.n, 1e-12))
+
+
+def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Limits | None = None) -> tuple[Floats, int]:
+    """Maximise the likelihood of one group; return theta, shape (1, inputs), and the number of steps after the first of IBU.
+
+    ``start`` is uniform or, for a warm start, any distribution; one that gives a report no chance is mixed with the uniform.
+    Returns the iterate with the smallest gap: below ``tolerance``, unless steps or time ran out or rounding ends all progress.
+    """
+    limits = limits or Limits()
+    limits.renew()
+    target = float(_targets(likelihood, tolerance)[0])
+    best = _begun(likelihood, start[0])
+    if (size := likelihood.operator.inputs) > MAX_VALUES:
+        best = thinned(best, limits)
+    best = _run(NewtonStep(), best, target, limits)
+    if best.gap > tolerance and not limits.late and size * likelihood.operator.outputs <= MAX_TABLE:
+        best = nearer(best, from_inside(best, np.arange(size), target))
+    if best.gap > tolerance:
+        best = _run(squarem_step, best, target, limits)
+    if best.gap <= tolerance and not likelihood.operator.injective and not limits.late:
+        best = centred(best, target)
+    return best.theta[None], limits.steps
+
+
+def _begun(likelihood: Likelihood, start: Floats) -> Point:
+    """Return the point after the first steps of IBU: many from the uniform distribution, one from any other."""
+    point, size = Point(likelihood, start), likelihood.operator.inputs
+    steps = EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST
+    if point.phi == np.inf:
+        point = point.at(0.999 * start + 0.001 / size)
+    for _ in range(steps if np.ptp(start) == 0 else 1):
+        point = point.em()
+    return point
+
+
+def _run(step: Step, point: Point, target: float, limits: Limits) -> Point:
+    """Repeat a step until the gap is small enough; return the point with the smallest gap."""
+    best, stalled = point, 0
+    while best.gap > target and stalled < STALLED_STEPS and limits.take():
+        try:
+            moved = step(point, stalled)
+        except OutOfTime:
+            break
+        # The gap may grow on the way (a value that is just coming in); the objective may not.
+        stalled = 0 if moved.gap < best.gap or moved.phi < point.phi - ROUNDING else stalled + 1
+        point, best = moved, nearer(best, moved)
+    return best

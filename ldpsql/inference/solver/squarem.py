@@ -1,0 +1,26 @@
+"""Squared extrapolation of IBU: steps that need no curvature.
+
+Source: Varadhan, Roland, "Simple and globally convergent methods for accelerating the convergence of any EM algorithm",
+Scandinavian Journal of Statistics 2008, scheme S3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ldpsql.inference.solver.objective import Point
+
+
+def squarem_step(point: Point, _stalled: int) -> Point:
+    """Take two steps of IBU, and go on in their direction where phi falls by more than they bring."""
+    first = point.em()
+    second = first.em()
+    moved = first.theta - point.theta
+    bent = second.theta - first.theta - moved
+    length = float(np.linalg.norm(moved)) / max(float(np.linalg.norm(bent)), 1e-300)
+    if length <= 1.0:
+        return second
+    ahead = point.theta + 2.0 * length * moved + length**2 * bent
+    # A share that falls to zero could not come back: it keeps a hundredth.
+    found = point.at(np.maximum(ahead, 0.01 * second.theta)).em()
+    return found if found.phi < second.phi else second

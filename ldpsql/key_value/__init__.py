@@ -1,0 +1,1 @@
+"""Estimates from reports of sets of (key, value) pairs: frequencies and means of keys."""

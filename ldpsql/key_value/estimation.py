@@ -1,0 +1,234 @@
+"""Frequency and mean of every key, from the reports of key-value mechanisms.
+
+What is estimated is how often each symbol is drawn, by any estimator of the registry; a key is in ``padding`` times as many
+sets as it is drawn from, as long as no set is larger than the padding. Standard errors and intervals are those of the unbiased
+estimate: they hold for the truth, whichever estimator is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.channels import KeepOrWindow
+from ldpsql.errors import InvalidParameter, NotApplicable
+from ldpsql.estimates.estimate import Diagnosis, Estimates, estimate_likelihood
+from ldpsql.estimates.uncertainty import error_text
+from ldpsql.estimators.base import Estimator
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
+from ldpsql.inference.outcome import Status
+from ldpsql.inference.score_intervals import cut, deviations
+from ldpsql.key_value.shown import Shown, channel_of, shown
+from ldpsql.key_value.sizes import lost_if_geometric
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.key_value import KeyValueMechanism
+
+ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
+MOST_LOST = 0.5
+
+
+def _means(total: Floats, drawn: Floats) -> Floats:
+    """Return the mean value of every key on [-1, 1]; 0 where the key seems never to be drawn."""
+    return np.clip(np.divide(total, drawn, out=np.zeros_like(total), where=drawn > 0), -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class KeyValueEstimates:
+    """The estimates of several groups: how often keys are drawn, (groups, keys and dummies), and their means on [-1, 1]."""
+
+    mechanism: KeyValueMechanism
+    symbols: Estimates
+    shown: Shown
+    drawn: Floats
+    means: Floats
+
+    def rows(self) -> Floats:
+        """Return the numbers of `ROW` for each group and key, in the units of the values: shape (groups, keys, 8)."""
+        z = deviations(self.symbols.estimator.confidence)
+        n = self.symbols.likelihood.n[:, None]
+        padding, middle = self.mechanism.padding, (self.mechanism.low + self.mechanism.high) / 2
+        half = (self.mechanism.high - self.mechanism.low) / 2
+        frequency, frequency_error = padding * self.drawn, padding * self.shown.drawn_error(n, self.drawn)
+        least, most = self.shown.drawn_interval(n, z)
+        low, high = cut(padding * least, padding * most, z * frequency_error)
+        mean_low, mean_high = self.shown.mean_interval(n, z)
+        off = self.mechanism.rounding()
+        shares = [frequency, frequency_error, np.minimum(low, frequency), np.maximum(high, frequency)]
+        error = self.shown.mean_error(n, self.drawn, self.means)
+        ends = np.minimum(mean_low, self.means) - off, np.maximum(mean_high, self.means) + off
+        values = [middle + half * self.means, half * error, *(middle + half * np.clip(end, -1.0, 1.0) for end in ends)]
+        return np.stack([*shares, *values], axis=-1)[:, : len(self.mechanism.keys)]
+
+    def __getitem__(self, group: int) -> KeyValueEstimate:
+        return KeyValueEstimate(self, group)
+
+
+@dataclass(frozen=True)
+class SetDiagnosis:
+    """What the reports say of the sets, and of the estimate: see `KeyValueEstimate.sets` and `Diagnosis`.
+
+    ``dummies`` is the share of users of whom a dummy was drawn, ``mean_set_size`` the mean number of pairs, no set counting for
+    more than the padding. ``lost_if_geometric`` is by how much frequencies are too low, if the sizes are geometric numbers;
+    ``warning`` is empty, or says that this is much.
+    """
+
+    reports: int
+    dummies: float
+    dummies_error: float
+    mean_set_size: float
+    lost_if_geometric: float
+    warning: str
+    status: str
+    remedy: str
+    gap: float
+    fit_p_value: float
+    realised_epsilon: float
+
+
+@dataclass(frozen=True)
+class KeyValueEstimate:
+    """The estimate of one group: for every key the share of users who have it, and the mean of its values."""
+
+    of: KeyValueEstimates
+    group: int
+
+    def to_arrow(self) -> pa.Table:
+        """Return the estimate as a table: key, and the columns of `ROW`."""
+        keys = self.of.mechanism.keys.values
+        return pa.table([keys, *self.of.rows()[self.group].T], ["key", *ROW])
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """How far the estimate of the symbols can be trusted."""
+        return self.of.symbols[self.group].diagnosis
+
+    @property
+    def sets(self) -> SetDiagnosis:
+        """What the reports say of the size of the sets.
+
+        A set larger than the padding looks like one of that size, and its keys are counted too rarely, by padding/size. No
+        report can tell. But the fewer dummies are drawn, the larger the sets: there is a warning where `lost_if_geometric` is
+        above a half even with two standard errors more dummies. A few very large sets among small ones stay unseen.
+        """
+        mechanism, seen = self.of.mechanism, self.of.shown
+        keys, n = len(mechanism.keys), self.of.symbols.likelihood.n[self.group]
+        drawn, share = seen.drawn[self.group, keys:].sum(), seen.share[self.group, keys:]
+        exclusive = not isinstance(self.of.symbols.likelihood.operator, SignedOperator)
+        variance = share.sum() * (1 - share.sum()) if exclusive else (share * (1 - share)).sum()
+        error = float(np.sqrt(max(variance, 0.0) / n)) / seen.lift
+        told = self.diagnosis
+        return SetDiagnosis(
+            reports=told.reports,
+            dummies=float(drawn),
+            dummies_error=error,
+            mean_set_size=mechanism.padding * (1 - float(drawn)),
+            lost_if_geometric=lost_if_geometric(float(drawn), mechanism.padding),
+            warning=_TOO_SHORT if lost_if_geometric(float(drawn) + 2 * error, mechanism.padding) > MOST_LOST else "",
+            status=told.status,
+            remedy=told.remedy,
+            gap=told.gap,
+            fit_p_value=told.fit_p_value,
+            realised_epsilon=told.realised_epsilon,
+        )
+
+    def __repr__(self) -> str:
+        head = f"{self.of.symbols.estimator.name} of {int(self.of.symbols.likelihood.n[self.group])} key-value reports"
+        numbers = self.of.rows()[self.group]
+        lines = [
+            f"  {key:<16} {row[0]:8.4f} +- {row[1]:.4f}   mean {row[4]:.4g} +- {error_text(row[5], '.2g')}"
+            for key, row in zip(self.of.mechanism.keys.texts, numbers, strict=True)
+        ]
+        return "\n".join([head, *lines])
+
+
+_TOO_SHORT = (
+    "if the sizes of sets are geometric numbers, so few dummies mean that frequencies are less than half of the truth, because "
+    "sets are larger than the padding: use a longer padding, unless you know that no set is larger"
+)
+
+
+def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
+    """Estimate frequency and mean of every key in every group.
+
+    Means are cut to the range. With bins the frequencies are estimated first, and the values of each key are then a mixture of
+    its own and a known share of anything.
+
+    Raises:
+        InvalidParameter: for a mechanism over anything else than sets of pairs.
+        NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
+
+    """
+    channel = channel_of(mechanism)
+    known = cast("KeyValueMechanism", mechanism)
+    seen, cells = shown(known, likelihood), channel.cells
+    keyed = _by_key(likelihood, seen, cells) if isinstance(channel.response, KeepOrWindow) else likelihood
+    found = estimate_likelihood(mechanism, keyed, estimator)
+    theta = found.fit.theta
+    inverted = Status.INVERSION in found.fit.status
+    if keyed is likelihood:
+        pairs = theta.reshape(len(theta), -1, cells)
+        drawn = pairs.sum(axis=-1)
+        means = _means(pairs[..., 0] - pairs[..., 1], drawn)
+    else:
+        drawn = theta
+        means = _means(seen.total, seen.drawn) if inverted else densities(likelihood, theta, estimator) @ _centres(cells)
+    # Nobody has a key more than once, which only an unbiased estimate need not know.
+    return KeyValueEstimates(known, found, seen, drawn if inverted else np.minimum(drawn, 1.0 / known.padding), means)
+
+
+def _by_key(likelihood: Likelihood, seen: Shown, cells: int) -> Likelihood:
+    """Return the likelihood of the keys alone: k-RR."""
+    counts = likelihood.counts.reshape(len(likelihood.counts), -1, cells).sum(axis=-1)
+    return Likelihood(KeepOrSpreadOperator(counts.shape[1], seen.other + seen.lift, seen.other), counts)
+
+
+def _centres(bins: int) -> Floats:
+    return (2 * np.arange(bins) + 1) / bins - 1
+
+
+def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> tuple[Floats, Floats]:
+    """Return the centres of the bins in the units of the values, and the shares of each key, shape (groups, keys, bins).
+
+    The estimator is asked for the values only; how often keys are drawn is the maximum of the likelihood.
+
+    Raises:
+        InvalidParameter: for a mechanism that does not report bins.
+        NotApplicable, IllConditioned: where the estimator does not suit such reports.
+
+    """
+    channel = channel_of(mechanism)
+    known = cast("KeyValueMechanism", mechanism)
+    if not isinstance(channel.response, KeepOrWindow):
+        raise InvalidParameter(f"the reports of {mechanism.name} tell means only", "use ldp.pckv_pm for distributions")
+    keyed = _by_key(likelihood, shown(known, likelihood), channel.cells)
+    drawn = np.asarray(keyed.operator.maximum(keyed.shares))
+    shares = densities(likelihood, drawn, estimator)[:, : len(known.keys)]
+    return known.low + (known.high - known.low) * (_centres(channel.cells) + 1) / 2, shares
+
+
+def of_symbols(given: Estimator | str) -> Estimator | str:
+    """Return the estimator of the symbols that is meant: 'unbiased' is the plain inversion."""
+    return "inv" if given == "unbiased" else given
+
+
+def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Floats:
+    """Return the distribution of the values of each key over the bins, shape (groups, keys, bins), from how often it is drawn.
+
+    Of the reports that show a key, a known share shows any bin: those of other keys. A key without reports, or that is never
+    drawn, has the uniform distribution. Source: Ye et al., NDSS 2025, section V-C.
+    """
+    operator = cast("KeepOrWindowOperator", likelihood.operator)
+    bins = operator.bins
+    counts = likelihood.counts.reshape(len(likelihood.counts), -1, bins)
+    out = np.full(counts.shape, 1.0 / bins)
+    for group, key in np.argwhere((drawn > 0) & (counts.sum(axis=-1) > 0)):
+        table = operator.anything + operator.kept * drawn[group, key] * operator.window
+        conditional = DenseOperator(table / table.sum(axis=1, keepdims=True))
+        out[group, key] = estimator.fit(Likelihood(conditional, counts[group, key][None], (bins,))).theta[0]
+    if not np.isfinite(out).all():
+        raise NotApplicable(f"{estimator.name} finds no distribution of so noisy values", "use ibu or em_mr")
+    return out

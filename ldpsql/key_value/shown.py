@@ -1,0 +1,118 @@
+"""What reports of key-value mechanisms show of every key, before any estimator: unbiased estimates and their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from ldpsql.channels import KeyValue
+from ldpsql.errors import InvalidParameter
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
+from ldpsql.inference.score_intervals import cut, wilson
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.key_value import KeyValueMechanism
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the reports show of every key and dummy, each of shape (groups, keys).
+
+    ``share`` is the share of reports that show the key; ``score`` and ``square`` are the means over all reports of what they
+    tell of its value, and of the square of that. The expectations of ``share`` and ``score`` are other + lift * drawn and
+    apart * drawn * value, with ``drawn`` the share of users of whom this key was drawn, and their mean value on [-1, 1].
+    """
+
+    share: Floats
+    score: Floats
+    square: Floats
+    other: float
+    lift: float
+    apart: float
+    typical: float = 1.0  # square of a score
+
+    @property
+    def drawn(self) -> Floats:
+        """The unbiased estimate of how often each key is drawn."""
+        return (self.share - self.other) / self.lift
+
+    @property
+    def total(self) -> Floats:
+        """The unbiased estimate of the sum of its values, over all users."""
+        return self.score / self.apart
+
+    def drawn_error(self, n: Floats, drawn: Floats) -> Floats:
+        """Return the standard error of ``drawn``, where this is how often each key is drawn."""
+        expected = np.clip(self.other + self.lift * drawn, 0.0, 1.0)
+        return np.sqrt(expected * (1.0 - expected) / n) / self.lift
+
+    def drawn_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
+        """Return Wilson's interval of the share, inverted."""
+        low, high = ((end - self.other) / self.lift for end in wilson(self.share, n, z))
+        return low, high
+
+    def moments(self, n: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the variances of ``drawn`` and ``total`` and their covariance.
+
+        As if two more reports had shown the key, one with each sign: so few reports that agree do not seem certain.
+        Source: Agresti, Coull, "Approximate is better than exact for interval estimation of binomial proportions", 1998.
+        """
+        share, square = np.minimum(self.share + 2 / n, 1.0), self.square + 2 * self.typical / n
+        drawn = share * (1.0 - share) / n / self.lift**2
+        total = (square - self.score**2) / n / self.apart**2
+        both = self.score * (1.0 - share) / n / (self.lift * self.apart)
+        return drawn, total, both
+
+    def mean_error(self, n: Floats, drawn: Floats, mean: Floats) -> Floats:
+        """Return the standard error of the mean, by the delta method; infinite where the key seems never to be drawn."""
+        of_drawn, of_total, both = self.moments(n)
+        variance = of_total - 2 * mean * both + mean**2 * of_drawn
+        error = np.sqrt(np.maximum(variance, 0.0))
+        return np.divide(error, drawn, out=np.full_like(error, np.inf), where=drawn > 0)
+
+    def mean_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
+        """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all where none is ruled out.
+
+        Source: Fieller, "Some problems in interval estimation", JRSS B 1954.
+        """
+        of_drawn, of_total, both = self.moments(n)
+        a = self.drawn**2 - z**2 * of_drawn
+        b = self.drawn * self.total - z**2 * both
+        c = self.total**2 - z**2 * of_total
+        bounded = (a > 0) & (self.drawn > 0)
+        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+        scale = np.where(bounded, a, 1.0)
+        low, high = np.where(bounded, (b - root) / scale, -1.0), np.where(bounded, (b + root) / scale, 1.0)
+        return cut(low, high, (high - low) / 2, -1.0, 1.0)
+
+
+def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
+    """Return what the reports of each group show of every key."""
+    model, shares, cells = likelihood.operator, likelihood.shares, channel_of(mechanism).cells
+    if isinstance(model, KeepOrWindowOperator):
+        by_key, scores = shares.reshape(len(shares), -1, cells), mechanism.scores()
+        share, score, square = (by_key @ scores**power for power in range(3))
+        return Shown(share, score, square, model.anything * cells, model.kept, model.kept, float((scores**2).mean()))
+    if isinstance(model, SignedOperator):
+        signs, other, lift, apart = model.supported(shares), 2 * model.miss, model.lifted, model.apart
+    else:
+        rr = cast("KeepOrSpreadOperator", model)
+        signs, other, lift, apart = shares, 2 * rr.spread, rr.keep - rr.spread, rr.keep - rr.spread
+    by_key = signs.reshape(len(shares), -1, 2)
+    either = by_key.sum(axis=-1)
+    return Shown(either, by_key[..., 0] - by_key[..., 1], either, other, lift, apart)
+
+
+def channel_of(mechanism: Mechanism) -> KeyValue:
+    """Return the channel of a key-value mechanism.
+
+    Raises:
+        InvalidParameter: for any other mechanism.
+
+    """
+    channel = certify(mechanism).channel
+    if not isinstance(channel, KeyValue) or not isinstance(mechanism, KeyValueMechanism):
+        raise InvalidParameter(f"{mechanism.name} does not perturb sets of key-value pairs", "use ldp.ibu and its sisters")
+    return channel

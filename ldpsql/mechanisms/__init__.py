@@ -1,0 +1,107 @@
+"""What a mechanism is made of: base classes, channels, claims, domains and forms of reports.
+
+A plugin that offers mechanisms imports from here only; the names are stable within one `API_VERSION`. The modules of this
+room: `base` (the base class, and what the core makes of a mechanism), `spec` (validated parameters), `families` (whole
+numbers, intervals, grids, metric spaces), `key_value`, `region`, `audit`.
+"""
+
+from __future__ import annotations
+
+from ldpsql.channels import (
+    MARGIN,
+    TOTAL,
+    Channel,
+    Convolution,
+    IndependentBits,
+    KeepOrSpread,
+    KeepOrWindow,
+    OrthogonalHash,
+    PrivateHash,
+    SignedBits,
+    Subsets,
+    coarse_above,
+    floor_mixing,
+    from_doubles,
+    reduced,
+)
+from ldpsql.channels.exact import exp_below, log_ratio
+from ldpsql.channels.galois import prime_power
+from ldpsql.channels.plane import clamped_plane
+from ldpsql.domains.domain import Domain, DomainField
+from ldpsql.domains.ranges import MAX_VALUES, Whole
+from ldpsql.errors import InvalidParameter, NotPrivate
+from ldpsql.hooks import API_VERSION, hookimpl
+from ldpsql.mechanisms.audit import RateDistortion, rate_distortion
+from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
+from ldpsql.mechanisms.families import (
+    GridMechanism,
+    IntervalMechanism,
+    MetricMechanism,
+    PriorField,
+    PriorMechanism,
+    RangeMechanism,
+    window,
+)
+from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
+from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
+from ldpsql.privacy.certificate import Certificate
+from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
+from ldpsql.reports import HashReports, ListedHashReports, PairReports, SetReports, SymbolReports
+
+__all__ = [
+    "API_VERSION",
+    "MARGIN",
+    "MAX_VALUES",
+    "TOTAL",
+    "ApproximateLdp",
+    "CategoricalMechanism",
+    "Certificate",
+    "Channel",
+    "Convolution",
+    "Domain",
+    "DomainField",
+    "Epsilon",
+    "EpsilonField",
+    "GridMechanism",
+    "HashReports",
+    "IndependentBits",
+    "IntervalMechanism",
+    "InvalidParameter",
+    "KeepOrSpread",
+    "KeepOrWindow",
+    "KeyValueMechanism",
+    "ListedHashReports",
+    "Mechanism",
+    "MetricLdp",
+    "MetricMechanism",
+    "NotPrivate",
+    "NumberField",
+    "OrthogonalHash",
+    "PairReports",
+    "PriorField",
+    "PriorMechanism",
+    "PrivateHash",
+    "PureLdp",
+    "RangeMechanism",
+    "RateDistortion",
+    "SetReports",
+    "ShareField",
+    "SignMechanism",
+    "SignedBits",
+    "Subsets",
+    "SymbolReports",
+    "Whole",
+    "WholeField",
+    "certify",
+    "clamped_plane",
+    "coarse_above",
+    "exp_below",
+    "floor_mixing",
+    "from_doubles",
+    "hookimpl",
+    "log_ratio",
+    "prime_power",
+    "rate_distortion",
+    "reduced",
+    "window",
+]

@@ -1,0 +1,246 @@
+"""What a mechanism really does: its exact privacy, the same measured from draws, and how much its reports tell.
+
+`analytic` reads the certificate. `empirical` believes nothing but the sampler: it draws, counts the event that tells two values
+apart best, and bounds epsilon from below by Clopper-Pearson intervals. A lower bound above the claim proves a defect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels import TOTAL, OrthogonalHash, SetChannel, TableChannel
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import InvalidParameter
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.privacy.claims import ApproximateLdp
+
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class AnalyticAudit:
+    """The certificate in words: what is claimed, what is realised, and the pair and report that come closest to the limit."""
+
+    mechanism: str
+    claim: str
+    claimed_epsilon: float
+    epsilon: float
+    ratio: str
+    slack: float
+    delta: float
+    exact_delta: str
+    value: str
+    other: str
+    report: str
+
+
+@dataclass(frozen=True)
+class EmpiricalAudit:
+    """Frequencies of one event under two values, and what they prove with the given confidence: epsilon is at least this."""
+
+    mechanism: str
+    claimed_epsilon: float
+    epsilon_at_least: float
+    confidence: float
+    draws: int
+    value: str
+    other: str
+    event: str
+    hits_value: int
+    hits_other: int
+    passed: bool
+
+
+@dataclass(frozen=True)
+class RateDistortion:
+    """Mutual information in nats, average distortion, and a lower bound of the information of channels with that distortion."""
+
+    mutual_information: float
+    distortion: float
+    least_information: float
+
+
+def analytic(mechanism: Mechanism) -> AnalyticAudit:
+    """Return the realised privacy, exactly; for metric privacy, epsilon is per unit of distance."""
+    known = certify(mechanism)
+    proof = known.certificate
+    return AnalyticAudit(
+        mechanism=mechanism.name,
+        claim=str(proof.claim),
+        claimed_epsilon=float(proof.claim.epsilon),
+        epsilon=proof.epsilon,
+        ratio="infinite" if proof.ratio is None else str(proof.ratio),
+        slack=proof.slack,
+        delta=float(proof.delta),
+        exact_delta=str(proof.delta),
+        value=known.values.texts[proof.value],
+        other=known.values.texts[proof.other],
+        report=report_text(known, proof.report),
+    )
+
+
+def report_text(known: CertifiedMechanism, report: int) -> str:
+    """Return a report, given by its number, as text."""
+    return known.reports.texts[report] if isinstance(known.reports, Domain) else known.reports.text(report)
+
+
+def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 0.999999) -> EmpiricalAudit:
+    """Draw from the pair of the certificate and bound epsilon from below.
+
+    For metric privacy the bound is per unit of distance; for a claim with delta, delta is taken off the frequency first.
+
+    Raises:
+        InvalidParameter: unless there are at least 1,000 draws and the confidence lies between 0.5 and 1.
+
+    """
+    if draws < 1000 or not 0.5 < confidence < 1:
+        raise InvalidParameter("an audit needs at least 1,000 draws and a confidence between 0.5 and 1")
+    known = certify(mechanism)
+    proof = known.certificate
+    hits = [_hits(known, x, draws) for x in (proof.value, proof.other)]
+    low, high = _lower(hits[0], draws, confidence), _upper(hits[1], draws, confidence)
+    taken = float(proof.claim.delta) if isinstance(proof.claim, ApproximateLdp) else 0.0
+    found = max(0.0, float(np.log(max(low - taken, 1e-300) / high)))
+    metric = getattr(proof.claim, "metric", None)
+    apart = float(metric.below(proof.value, proof.other)) if metric is not None else 1.0
+    return EmpiricalAudit(
+        mechanism=mechanism.name,
+        claimed_epsilon=float(proof.claim.epsilon),
+        epsilon_at_least=found / apart,
+        confidence=confidence,
+        draws=draws,
+        value=known.values.texts[proof.value],
+        other=known.values.texts[proof.other],
+        event=_event(known),
+        hits_value=hits[0],
+        hits_other=hits[1],
+        passed=found / apart <= float(proof.claim.epsilon),
+    )
+
+
+def _event(known: CertifiedMechanism) -> str:
+    if isinstance(known.channel, SetChannel):
+        return "the report supports the value and not the other"
+    return f"the report is {report_text(known, known.certificate.report)}"
+
+
+def _hits(known: CertifiedMechanism, value: int, draws: int) -> int:
+    """Return how often the sharp event happens among draws from a value."""
+    proof, count = known.certificate, 0
+    for start in range(0, draws, _BLOCK):
+        codes = np.full(min(_BLOCK, draws - start), value, dtype=np.int32)
+        drawn = known.channel.draw(codes)
+        if isinstance(known.channel, SetChannel):
+            held = known.channel.supports(drawn)
+            count += int((held[:, proof.value] & ~held[:, proof.other]).sum())
+        else:
+            count += int((drawn == proof.report).sum())
+    return count
+
+
+def _lower(hits: int, draws: int, confidence: float) -> float:
+    from scipy.stats import beta  # noqa: PLC0415  # slow to import
+
+    return float(beta.ppf((1 - confidence) / 2, hits, draws - hits + 1)) if hits else 0.0
+
+
+def _upper(hits: int, draws: int, confidence: float) -> float:
+    from scipy.stats import beta  # noqa: PLC0415  # slow to import
+
+    return float(beta.ppf((1 + confidence) / 2, hits + 1, draws - hits)) if hits < draws else 1.0
+
+
+def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
+    """Return (value, report, probability) of a channel with listed reports, positions and exact fractions.
+
+    Raises:
+        InvalidParameter: where the reports are too many to list.
+
+    """
+    channel = certify(mechanism).channel
+    if isinstance(channel, OrthogonalHash):
+        pairs = np.ndindex(channel.inputs, channel.outputs)
+        return [(x, y, channel.probability(x, y)) for x, y in pairs]
+    if isinstance(channel, TableChannel):
+        rows = channel.weights().tolist()
+        return [(x, y, Fraction(w, TOTAL)) for x, row in enumerate(rows) for y, w in enumerate(row)]
+    raise InvalidParameter(f"the reports of {mechanism.name} are too many to list", "see ldp.describe and ldp.audit")
+
+
+def _prior(mechanism: Mechanism, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    given = np.asarray(prior, dtype=np.float64)
+    size = certify(mechanism).channel.inputs
+    if given.shape != (size,) or not np.isfinite(given).all() or (given < 0).any() or not given.any():
+        raise InvalidParameter(f"a prior of {mechanism.name} must hold {size} numbers, none negative, not all zero")
+    return given / given.sum()
+
+
+def _table(mechanism: Mechanism) -> NDArray[np.float64]:
+    channel = certify(mechanism).channel
+    if not isinstance(channel, TableChannel):
+        raise InvalidParameter(f"{mechanism.name} has no table of probabilities", "use a mechanism with listed reports")
+    return channel.probabilities()
+
+
+def mutual_information(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
+    """Return I(value; report) in nats under a prior over the values, shape (values,), scaled to sum to one.
+
+    Raises:
+        InvalidParameter: for another prior, or a mechanism without a table of probabilities, such as one of sets or hashes.
+
+    """
+    shares, table = _prior(mechanism, prior), _table(mechanism)
+    outcome = shares @ table
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(table > 0, np.log(table / outcome), 0.0)
+    return float(shares @ (table * logs).sum(axis=1))
+
+
+def average_distortion(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
+    """Return the mean distance from value to report under a prior, in units of the metric; without one, how often they differ.
+
+    Raises:
+        InvalidParameter: as `mutual_information`, and for a mechanism whose reports are not the values of its domain.
+
+    """
+    return float((_prior(mechanism, prior) @ (_table(mechanism) * _distortion(mechanism))).sum())
+
+
+def _distortion(mechanism: Mechanism) -> NDArray[np.float64]:
+    """Return the distances between values and reports: those of the claim's metric, else 0 or 1.
+
+    Raises:
+        InvalidParameter: where the reports are not the values of the domain.
+
+    """
+    known = certify(mechanism)
+    values, reports = known.values, known.reports
+    if not isinstance(reports, Domain) or not values.values.equals(reports.values):
+        raise InvalidParameter(f"the reports of {mechanism.name} are not values of its domain", "distortion needs them to be")
+    metric = getattr(known.certificate.claim, "metric", None)
+    return metric.matrix() if metric is not None else 1.0 - np.eye(len(values))
+
+
+def rate_distortion(mechanism: Mechanism, prior: NDArray[np.float64], beta: float) -> RateDistortion:
+    """Return mutual information and average distortion, with Blahut's lower bound at slope ``beta``.
+
+    Any channel with this distortion D has information at least -beta D - sum_x pi(x) log A(x) - log max_y alpha(y), where
+    A(x) = sum_y c(y) e^(-beta d(x,y)), alpha(y) = sum_x pi(x) e^(-beta d(x,y)) / A(x), and c is any distribution: here that of
+    the reports.
+    Source: Blahut 1972, theorem 6.
+
+    Raises:
+        InvalidParameter: as `average_distortion`.
+
+    """
+    shares = _prior(mechanism, prior)
+    near = np.exp(-beta * _distortion(mechanism))
+    scale = near @ (shares @ _table(mechanism))
+    distortion = average_distortion(mechanism, prior)
+    tilt = float(np.log(((shares / scale) @ near).max()))
+    least = -beta * distortion - float(shares @ np.log(scale)) - tilt
+    return RateDistortion(mutual_information(mechanism, prior), distortion, max(0.0, least))

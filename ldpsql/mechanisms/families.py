@@ -1,0 +1,248 @@
+"""Base classes of mechanisms over values that are described, not listed: whole numbers, intervals, grids, metric spaces."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.ranges import Bins, Steps, Whole, steps_to_bins
+from ldpsql.errors import InvalidParameter
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
+from ldpsql.privacy.claims import Claim, MetricLdp, PureLdp
+from ldpsql.privacy.metric import Distances, Grid, Line, Metric
+
+MAX_CELLS = 4096
+ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
+
+
+# What SQL computes of an interval: the numbers of `steps_to_bins`, in the same order.
+_LOW, _HIGH, _STEP, _BINS = (f'try_cast("{name}" AS DOUBLE)' for name in ("low", "high", "step", "bins"))
+_COUNT = f"(round(({_HIGH} - {_LOW}) / {_STEP}) + 1::DOUBLE)"
+_EACH = f"ceil({_COUNT} / {_BINS})"
+_STEPPED = f"range(try_cast(ceil({_COUNT} / {_EACH}) AS BIGINT))"
+
+
+class NumberMechanism(Mechanism):
+    """A mechanism over numbers: those outside the range are refused, or clipped, or a declared number stands for them."""
+
+    outside: ClipRule | None = Field(
+        None,
+        description="'clip': the nearer end stands for a number outside; 'as:NUMBER': that number does; else it is refused",
+    )
+
+
+class RangeMechanism(NumberMechanism):
+    """Noise on the whole numbers low .. high, private per unit: an implementation adds ``name`` and `channel`."""
+
+    # try_cast, here and below: the error of a failing cast would show the value, and that may be somebody's. So would that of
+    # a sum or a product that overflows: HUGEINT holds those of two BIGINT.
+    sql_domain = 'range(try_cast("low" AS BIGINT), try_cast(try_cast("high" AS BIGINT)::HUGEINT + 1 AS BIGINT))'
+    sql_reports = sql_domain
+    epsilon: EpsilonField = Field(description="privacy parameter per unit: numbers d apart keep d * epsilon")
+    low: WholeField = Field(description="smallest value")
+    high: WholeField = Field(description="largest value")
+
+    def values(self) -> Domain:
+        """Return the range."""
+        return Whole(self.low, self.high, clip=self.outside == "clip")
+
+    def claim(self) -> Claim:
+        """Return metric privacy on the line."""
+        return MetricLdp(self.epsilon, Line(len(self.values())))
+
+
+class IntervalMechanism(NumberMechanism):
+    """A mechanism over an interval cut into bins, reporting bin numbers: an implementation adds ``name`` and `channel`."""
+
+    sql_domain = (
+        f'CASE WHEN "step" IS NULL THEN list_transform(range(try_cast("bins" AS BIGINT)), '
+        f"lambda i: {_LOW} + (i::DOUBLE + 0.5::DOUBLE) * ({_HIGH} - {_LOW}) / {_BINS}) "
+        f"ELSE list_transform({_STEPPED}, "
+        f"lambda i: {_LOW} + (i::DOUBLE * {_EACH} + ({_EACH} - 1::DOUBLE) / 2::DOUBLE) * {_STEP}) END"
+    )
+    added: ClassVar[tuple[str, ...]] = ("step",)
+    sql_reports: ClassVar[str] = f'CASE WHEN "step" IS NULL THEN range(try_cast("bins" AS BIGINT)) ELSE {_STEPPED} END'
+    epsilon: EpsilonField = Field(description="privacy parameter: no report is likelier by more than e^epsilon")
+    low: NumberField = Field(description="smallest value")
+    high: NumberField = Field(description="largest value")
+    bins: Annotated[WholeField, Field(ge=2, le=4096)] = Field(1024, description="number of bins, of values and of reports")
+    step: Annotated[NumberField, Field(gt=0)] | None = Field(
+        None, description="distance of one value to the next, 1 for whole numbers: bins are centred on them; NULL: any number"
+    )
+
+    @model_validator(mode="after")
+    def _fit_bins(self) -> Self:
+        """Return the mechanism with as many bins as its steps fill."""
+        if self.step is not None:
+            self.__dict__["bins"] = steps_to_bins(self.low, self.high, self.step, self.bins)[1]
+        return self
+
+    def values(self) -> Domain:
+        """Return the centres of the bins."""
+        if self.step is None:
+            return Bins(self.low, self.high, self.bins, clip=self.outside == "clip")
+        return Steps(self.low, self.high, self.step, self.bins, clip=self.outside == "clip")
+
+    def alphabet(self) -> Domain:
+        """Return the numbers of the bins, from 0."""
+        return Domain.of(range(self.bins))
+
+    def claim(self) -> Claim:
+        """Return epsilon-LDP."""
+        return PureLdp(self.epsilon)
+
+
+class GridMechanism(Mechanism):
+    """A mechanism on a grid of square cells, private per length: an implementation adds ``name`` and `channel`.
+
+    Cells are numbered row by row from 0: cell = row * columns + column.
+    """
+
+    sql_domain = 'range(try_cast(try_cast("columns" AS BIGINT)::HUGEINT * try_cast("rows" AS BIGINT)::HUGEINT AS BIGINT))'
+    sql_reports = sql_domain
+    epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
+    columns: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of columns of the grid")
+    rows: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of rows of the grid")
+    side: LengthField = Field(Fraction(1), description="length of the side of a cell")
+
+    def values(self) -> Domain:
+        """Return the numbers of the cells.
+
+        Raises:
+            InvalidParameter: for more than 4096 of them.
+
+        """
+        if self.columns * self.rows > MAX_CELLS:
+            raise InvalidParameter(f"a grid may have at most {MAX_CELLS} cells", "use larger cells")
+        return Domain.of(range(self.columns * self.rows))
+
+    def claim(self) -> MetricLdp:
+        """Return metric privacy for the Euclidean distance between centres."""
+        return MetricLdp(self.epsilon, Grid(self.columns, self.rows, self.side))
+
+    def layout(self) -> tuple[int, ...]:
+        """Return rows and columns."""
+        return self.rows, self.columns
+
+
+def _distances(given: Any) -> tuple[tuple[Fraction, ...], ...]:
+    if not isinstance(given, list | tuple) or not all(isinstance(row, list | tuple) for row in given):
+        raise ValueError("must be a list of rows of numbers")
+    table = tuple(tuple(number(d) for d in row) for row in given)
+    if any(len(row) != len(table) for row in table):
+        raise ValueError("must be a square table")
+    if any(table[x][y] != table[y][x] or (table[x][y] > 0) != (x != y) for x in range(len(table)) for y in range(len(table))):
+        raise ValueError("must be symmetric, 0 on the diagonal and positive elsewhere")
+    return table
+
+
+def numbers(given: Any) -> list[Fraction]:
+    """Read a list of plain numbers."""
+    listed = given.to_pylist() if isinstance(given, pa.Array) else given
+    if not isinstance(listed, list | tuple):
+        raise ValueError("must be a list of numbers")
+    return [number(item) for item in listed]
+
+
+DistancesField = Annotated[
+    tuple[tuple[Fraction, ...], ...],
+    BeforeValidator(_distances),
+    PlainSerializer(lambda table: [[decimal_text(d) for d in row] for row in table]),
+]
+
+
+class MetricMechanism(Mechanism):
+    """A mechanism over values with a distance between them: cells of a grid row by row, or any table of distances.
+
+    An implementation adds ``name``, its parameters, `values`, `claim` and `channel`; reports are values.
+    """
+
+    columns: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] | None = Field(None, description="number of columns of the grid")
+    side: LengthField = Field(Fraction(1), description="length of the side of a cell of the grid")
+    distances: DistancesField | None = Field(None, description="the distances of all pairs of values, instead of a grid")
+
+    def metric(self) -> Metric:
+        """Return the distances.
+
+        Raises:
+            InvalidParameter: unless exactly one of a grid and a table is given, and fits the domain.
+
+        """
+        size = len(self.values())
+        if size > MAX_CELLS:
+            raise InvalidParameter(f"a metric space may have at most {MAX_CELLS} values", "use larger cells")
+        if (self.columns is None) == (self.distances is None):
+            raise InvalidParameter(f"{self.name} needs either columns, for a grid, or distances", self.signature())
+        if self.distances is not None:
+            if len(self.distances) != size:
+                raise InvalidParameter("distances must have one row for each value of the domain", self.signature())
+            return Distances(self.distances)
+        columns = self.columns or size
+        if size % columns:
+            raise InvalidParameter("the cells of a grid must fill its rows", "one value a cell, row by row")
+        return Grid(columns, size // columns, self.side)
+
+    def layout(self) -> tuple[int, ...]:
+        """Return rows and columns where the values are the cells of a grid."""
+        return (len(self.values()) // self.columns, self.columns) if self.columns else ()
+
+
+def _prior(given: Any) -> tuple[Fraction, ...]:
+    weights = numbers(given)
+    if any(w < 0 for w in weights) or not any(weights):
+        raise ValueError("must hold numbers that are not negative, and not all zero")
+    return tuple(weights)
+
+
+PriorField = Annotated[
+    tuple[Fraction, ...], BeforeValidator(_prior), PlainSerializer(lambda prior: [decimal_text(p) for p in prior])
+]
+
+
+class PriorMechanism(MetricMechanism):
+    """A mechanism on a metric space that is made for a public prior, and anew when an estimate takes its place: see `privic`.
+
+    An implementation adds ``name``, its parameters with a ``prior: PriorField``, `values`, `claim`, `channel` and `tight`.
+    """
+
+    if TYPE_CHECKING:
+        prior: tuple[Fraction, ...]
+
+    @abstractmethod
+    def tight(self) -> float:
+        """Return the epsilon per unit of distance that the channel keeps before it is rounded to whole numbers."""
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """The prior as a distribution.
+
+        Raises:
+            InvalidParameter: where it does not have one number for each value.
+
+        """
+        if len(self.prior) != len(self.values()):
+            raise InvalidParameter("the prior must have one number for each value of the domain", self.signature())
+        total = sum(self.prior)
+        return np.array([float(p / total) for p in self.prior])
+
+    def with_prior(self, shares: NDArray[np.float64]) -> Self:
+        """Return the mechanism with another prior and all other parameters the same."""
+        told = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**told | {"prior": shares.tolist()})
+
+
+def window(start: NDArray[np.float64], width: float, bins: int) -> NDArray[np.float64]:
+    """Return how much of every bin of [0, 1] the windows [start, start + width] cover, shape ``(len(start), bins)``."""
+    edges = np.arange(bins + 1) / bins
+    reached = np.clip(edges[None, :] - start[:, None], 0.0, width)
+    covered: NDArray[np.float64] = np.diff(reached, axis=1) * bins
+    return covered

@@ -1,0 +1,97 @@
+"""Keys under which specs are remembered: what they are and hold, never what their own `__eq__` and `__hash__` say."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from types import NoneType
+from typing import Any
+
+from pydantic import BaseModel
+
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import PluginError
+from ldpsql.mechanisms.spec import Spec
+from ldpsql.privacy.claims import Epsilon
+from ldpsql.privacy.owned import of_core
+
+_PLAIN = (int, str, float, bool, NoneType, Fraction, Domain)
+_FINAL = ("__eq__", "__hash__", "given", "to_json", "__str__", "parameters", "model_fields")
+
+
+class Key:
+    """What a thing is equal by; it keeps the thing, so that the number of an object stays its own."""
+
+    __slots__ = ("_hash", "_parts", "thing")
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+        self._parts = _parts(thing)
+        self._hash = hash(self._parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Key and (self.thing is other.thing or self._parts == other._parts)
+
+
+class Same:
+    """One object, equal to itself only."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and self.thing is other.thing
+
+
+def stored(spec: Spec) -> dict[str, Any]:
+    """Return the parameters as they are stored, by name, whatever the class makes of its attributes.
+
+    Of a class of somebody else's it returns all that is stored: what its fields are is its own word.
+    """
+    own: dict[str, Any] = BaseModel.__dict__["__dict__"].__get__(spec)
+    kept = type(spec).model_fields if of_core(type(spec)) else own.keys() - {"_hash"}
+    return {name: part for name, part in own.items() if name in kept}
+
+
+def refuse_overrides(kind: type[Spec]) -> None:
+    """Refuse a class that changes how its specs are compared and written: they are kept, and charged, by that.
+
+    Raises:
+        PluginError: if it does.
+
+    """
+    for name in _FINAL:
+        if inspect.getattr_static(kind, name) is not inspect.getattr_static(Spec, name):
+            raise PluginError(f"the {Spec.kind} class {kind.__name__} has its own {name}", "leave it to ldpsql")
+
+
+def _parts(thing: Any) -> Any:
+    if isinstance(thing, Spec):
+        return id(type(thing)), *((name, _leaf(part, thing)) for name, part in sorted(stored(thing).items()))
+    if type(thing) is tuple:
+        return tuple(_parts(part) for part in thing)
+    if is_dataclass(thing) and type(thing).__eq__ is not object.__eq__:
+        return id(type(thing)), *(_parts(getattr(thing, part.name)) for part in fields(thing))
+    return thing
+
+
+def _leaf(value: Any, spec: Spec) -> Any:
+    """Return what a parameter is equal by; one of a type that is not plain makes its spec equal to itself only."""
+    if type(value) is Epsilon:
+        return value.value.numerator, value.value.denominator
+    if type(value) is tuple and _plain(value):
+        return value
+    return (type(value).__name__, value) if type(value) in _PLAIN else Same(spec)
+
+
+def _plain(value: tuple[Any, ...]) -> bool:
+    return all(_plain(item) if type(item) is tuple else type(item) in _PLAIN for item in value)

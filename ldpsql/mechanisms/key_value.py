@@ -1,0 +1,112 @@
+"""The base classes of mechanisms over sets of key-value pairs: an implementation only says how it responds to one symbol."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ldpsql.channels import KeyValue
+from ldpsql.channels.key_value import Response
+from ldpsql.domains.domain import DomainField
+from ldpsql.domains.pair_sets import PairSets
+from ldpsql.errors import InvalidParameter
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.spec import EpsilonField, NumberField, WholeField
+from ldpsql.privacy.claims import PureLdp
+
+MAX_SYMBOLS = 1 << 22
+DropRule = Annotated[str, Field(pattern="^drop$")]
+
+
+class KeyValueMechanism(Mechanism):
+    """An epsilon-LDP mechanism over sets of pairs of a declared key and a number: an implementation adds `name`, `response`.
+
+    It also sets `alphabet` and ``sql_reports``. The privacy covers the whole set: its keys, their number and their values.
+    """
+
+    sql_domain = '"keys"'
+    epsilon: EpsilonField = Field(
+        description="privacy parameter: no report is likelier by more than e^epsilon, whatever the sets"
+    )
+    keys: DomainField = Field(description="the keys that may occur, in a fixed order")
+    padding: Annotated[WholeField, Field(ge=1, le=10_000)] = Field(
+        1, description="smaller sets are padded to so many pairs; keys of larger ones are underestimated"
+    )
+    low: NumberField = Field(-1.0, description="smallest value")
+    high: NumberField = Field(1.0, description="largest value")
+    clip: bool = Field(
+        default=False, description="whether the nearer end stands for a value outside the range; else it is refused"
+    )
+    nulls: DropRule | None = Field(
+        None, description="'drop': a NULL set counts as empty, a pair with a NULL is left out; else NULL is refused"
+    )
+    outside: DropRule | None = Field(None, description="'drop': pairs with other keys are left out; else they are refused")
+
+    @abstractmethod
+    def response(self) -> Response:
+        """Return the response to a symbol: its ratio at most `ratio` if it shows one symbol, e^epsilon if it may show many."""
+
+    def values(self) -> PairSets:
+        """Return the sets."""
+        rules = {"drop_missing": self.nulls == "drop", "drop_unknown": self.outside == "drop"}
+        return PairSets(self.keys, self.low, self.high, clip=self.clip, **rules)
+
+    def claim(self) -> PureLdp:
+        """Return epsilon-LDP between any two sets."""
+        return PureLdp(self.epsilon)
+
+    def layout(self) -> tuple[int, ...]:
+        """Return (): symbols have no neighbours, whatever the keys are."""
+        return ()
+
+    def channel(self) -> KeyValue:
+        """Return padding, sampling and response as one channel."""
+        return KeyValue(len(self.keys), self.padding, self.response())
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return for every symbol shown with a kept key the number whose expectation is the value, on [-1, 1]."""
+        return np.array([1.0, -1.0])
+
+    def rounding(self) -> float:
+        """Return how far a value may lie from the one that it counts as, on [-1, 1]."""
+        return 0.0
+
+    def symbol_keys(self, cells: int) -> int:
+        """Return the number of keys and dummies.
+
+        Raises:
+            InvalidParameter: where they have too many symbols, ``cells`` for each.
+
+        """
+        total = len(self.keys) + self.padding
+        if total * cells > MAX_SYMBOLS:
+            raise InvalidParameter("there are too many keys, bins or dummies", f"together at most {MAX_SYMBOLS} symbols")
+        return total
+
+    def ratio(self, cells: int) -> Fraction:
+        """Return the largest ratio of a response that shows one symbol: sampling divides what exceeds one by the padding.
+
+        1 + (ratio - 1)/padding <= e^epsilon, with the chance of a key as the words really divide it.
+        """
+        return 1 + (self.epsilon.exp_below() - 1) / KeyValue.most(self.padding, cells)
+
+
+class SignMechanism(KeyValueMechanism):
+    """A key-value mechanism that rounds each value to + or -, as likely as the value is near the high end or the low one."""
+
+    steps: Annotated[WholeField, Field(ge=1, lt=1 << 31)] = Field(
+        1 << 20, description="number of equal steps from low to high; a value counts as the nearest"
+    )
+
+    def channel(self) -> KeyValue:
+        """Return padding, sampling, rounding and response as one channel."""
+        return KeyValue(len(self.keys), self.padding, self.response(), self.steps)
+
+    def rounding(self) -> float:
+        """Return half a step."""
+        return 1.0 / self.steps

@@ -1,0 +1,88 @@
+"""What a mechanism returns, taken over as objects of the core that nobody else holds.
+
+A class of the core can only do what the core does. A class of somebody else's may show one thing to the certificate and
+another to the sampler, or see the values that are to be perturbed. So claims, epsilons, metrics, domains and alphabets must
+have exactly the types of the core, and are built again from their numbers and arrays: a method put on an object, a result put
+into its cache, or a later change reaches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from math import prod
+from types import NoneType
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ldpsql.domains.columns import family
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import InvalidDomain, InvalidParameter
+from ldpsql.privacy.owned import core_type, own_fraction
+from ldpsql.reports import Alphabet
+from ldpsql.reports.base import FormedReports
+
+_NUMBERS = (bool, int, float, str, NoneType)
+
+
+def own_values(values: Domain) -> Domain:
+    """Return a copy of a domain, with its array copied and its caches empty.
+
+    Raises:
+        NotPrivate: unless it is a domain of the core: another one would see the values that are to be perturbed.
+        InvalidDomain: if its values are not an array of at least two values without NULL.
+
+    """
+    kind = core_type(values, Domain, "a domain")
+    copy = object.__new__(kind)
+    copy._in_type = {}
+    for name, part in vars(values).items():
+        if name != "_in_type" and not hasattr(kind, name):  # what the class has too is a cache, or hides a method
+            setattr(copy, name, _own_part(part))
+    return copy
+
+
+def _own_part(part: object) -> object:
+    if isinstance(part, pa.Array):
+        return _own_array(part)
+    if type(part) is np.ndarray:
+        return part.copy()
+    if type(part) in _NUMBERS:
+        return part
+    return own_values(part) if isinstance(part, Domain) else own_fraction(part)
+
+
+def _own_array(values: pa.Array) -> pa.Array:
+    plain = pa.concat_arrays([values])  # in the class that Arrow has for the type
+    if len(plain) < 2 or plain.null_count or family(plain.type) is None:
+        raise InvalidDomain("a domain must hold at least two values and no NULL", "make it with ldpsql.Domain.of")
+    return pc.take(plain, pa.array(np.arange(len(plain))))
+
+
+def own_alphabet(reports: Alphabet) -> Alphabet:
+    """Return a copy of an alphabet.
+
+    Raises:
+        NotPrivate: unless it is one of the core's.
+
+    """
+    if isinstance(reports, Domain):
+        return own_values(reports)
+    kind = core_type(reports, FormedReports, "an alphabet")
+    return cast("Alphabet", kind(**{part.name: _own_part(getattr(reports, part.name)) for part in fields(cast("Any", kind))}))
+
+
+def own_layout(layout: Sequence[int], size: int) -> tuple[int, ...]:
+    """Return a copy of a layout.
+
+    Raises:
+        InvalidParameter: unless it is () or whole numbers that multiply to the number of values.
+
+    """
+    whole = type(layout) is tuple and all(type(n) is int and n > 0 for n in layout)
+    if not whole or (layout and prod(layout) != size):
+        raise InvalidParameter("a layout must be (), (values,) or (rows, columns)", "see ldpsql.Mechanism.layout")
+    return tuple(layout)

@@ -1,0 +1,140 @@
+"""A rectangle of longitudes and latitudes, cut into cells: which cell a point lies in, decided exactly.
+
+Bounds are decimal numbers and points are doubles, which are binary fractions: neither is rounded. Cell (i, j) holds the points
+with edge i <= longitude < edge i + 1, and latitudes likewise, so a point on an inner edge belongs to the cell east or north of
+it; the outer east and north edges belong to the last column and row. Only there does rounding count: the double nearest to an
+outer edge lies on it. Cells are numbered row by row from 0 in the south-west.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, floor, inf, nextafter
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from ldpsql.domains.columns import plain, shown_type
+from ldpsql.errors import InvalidParameter, OutsideDomain, WrongType
+from ldpsql.errors.boundary import withheld
+from ldpsql.mechanisms.families import MAX_CELLS
+from ldpsql.mechanisms.spec import EXACT, Spec, WholeField, number
+
+Exact = Annotated[Fraction, BeforeValidator(number), EXACT]
+Codes = NDArray[np.int64]
+
+
+class Region(Spec):
+    """A grid of cells between two longitudes and two latitudes, in any unit.
+
+    >>> thirds = Region(west=0, south=0, east="0.3", north=1, columns=3, rows=1)
+    >>> thirds.cells(pa.array([0.0, 0.1, 0.3]), pa.array([0.0, 0.5, 1.0])).tolist()
+    [0, 1, 2]
+    """
+
+    kind = "grid"
+    name = "grid"
+    west: Exact = Field(description="smallest longitude")
+    south: Exact = Field(description="smallest latitude")
+    east: Exact = Field(description="largest longitude")
+    north: Exact = Field(description="largest latitude")
+    columns: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] = Field(description="number of columns")
+    rows: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] = Field(description="number of rows")
+
+    def model_post_init(self, _: Any) -> None:
+        """Check what no single parameter shows."""
+        if self.west >= self.east or self.south >= self.north:
+            raise InvalidParameter("a grid must have its west before its east and its south before its north", self.signature())
+        if not 2 <= self.columns * self.rows <= MAX_CELLS:
+            raise InvalidParameter(f"a grid must have 2 to {MAX_CELLS} cells", self.signature())
+
+    def __len__(self) -> int:
+        return self.columns * self.rows
+
+    @cached_property
+    def _axes(self) -> tuple[Axis, Axis]:
+        return Axis(self.west, self.east, self.columns), Axis(self.south, self.north, self.rows)
+
+    @withheld
+    def cells(self, lon: pa.Array, lat: pa.Array, *, nearest: bool = False) -> Codes:
+        """Return the cell of every point; with ``nearest``, points beyond the rectangle go to the cell that is nearest.
+
+        Args:
+            lon: numbers without NULL: doubles, integers, or decimals of up to 18 digits.
+            lat: likewise.
+            nearest: what to do with a point outside.
+
+        Raises:
+            OutsideDomain: for a point outside, unless ``nearest``, and for NaN and infinities always.
+            WrongType: for other columns.
+
+        """
+        across, along = (
+            axis.places(plain(column), nearest=nearest) for axis, column in zip(self._axes, (lon, lat), strict=True)
+        )
+        return along * self.columns + across
+
+    def centres(self, cells: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return longitude and latitude of the centre of every cell, correctly rounded.
+
+        Raises:
+            OutsideDomain: where a number is none of a cell.
+
+        """
+        if ((cells < 0) | (cells >= len(self))).any():
+            raise OutsideDomain("a number is not that of a cell of the grid", f"cells are numbered from 0 to {len(self) - 1}")
+        along, across = np.divmod(cells, self.columns)
+        return self._axes[0].centres[across], self._axes[1].centres[along]
+
+
+class Axis:
+    """One direction of a region: an interval cut evenly."""
+
+    def __init__(self, low: Fraction, high: Fraction, parts: int) -> None:
+        self.edges = [low + (high - low) * i / parts for i in range(parts + 1)]
+        self.centres = np.array([float((a + b) / 2) for a, b in zip(self.edges, self.edges[1:], strict=False)])
+
+    def places(self, column: pa.Array, *, nearest: bool) -> Codes:
+        """Return the part that each number lies in."""
+        points, inner, low, high = self._comparable(column)
+        if not nearest and ((points < low) | (points > high)).any():
+            raise OutsideDomain(
+                "a point lies outside the grid",
+                "enlarge the grid, or take the nearest cell: outside := 'nearest', ldpsql privic --nearest",
+            )
+        return np.searchsorted(inner, points, side="right").astype(np.int64)
+
+    def _comparable(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[Any], Any, Any]:
+        """Return the numbers, the inner edges, each the smallest number of that type not below it, and the outer ones."""
+        if pa.types.is_decimal(column.type) and column.type.precision <= 18:
+            scale = 10**column.type.scale
+            whole = np.frombuffer(column.cast(pa.decimal128(18, column.type.scale)).buffers()[1], np.int64)[::2]
+            points = whole[column.offset : column.offset + len(column)]
+        elif pa.types.is_integer(column.type):
+            scale, points = 1, column.cast(pa.int64()).to_numpy()
+        elif pa.types.is_float32(column.type) or pa.types.is_float64(column.type):
+            points = column.cast(pa.float64()).to_numpy()
+            if not np.isfinite(points).all():
+                raise OutsideDomain("a longitude or latitude is not a finite number", "leave such rows out, or make them NULL")
+            inner = np.array([_double_above(edge) for edge in self.edges[1:-1]])
+            return points, inner, float(self.edges[0]), float(self.edges[-1])
+        else:
+            kind = shown_type(column.type)
+            raise WrongType(f"longitudes and latitudes must be numbers, not {kind}", "cast them to DOUBLE or DECIMAL(18, 9)")
+        above = [_within(ceil(edge * scale)) for edge in self.edges[:-1]]
+        return points, np.array(above[1:], dtype=np.int64), above[0], _within(floor(self.edges[-1] * scale))
+
+
+def _double_above(edge: Fraction) -> float:
+    """Return the smallest double that is not below a number."""
+    near = float(edge)
+    return near if Fraction(near) >= edge else nextafter(near, inf)
+
+
+def _within(edge: int) -> int:
+    """Return a whole number, or the end of the 64-bit range beyond which it lies."""
+    return max(-(2**63) + 1, min(2**63 - 1, edge))

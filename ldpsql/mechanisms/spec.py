@@ -1,0 +1,255 @@
+"""What mechanisms and estimators have in common: a name, frozen parameters, and three ways to write them down.
+
+A spec is read from Python keywords, from text such as ``krr(epsilon=1, domain=['a', 'b'])``, from JSON and from a SQL
+STRUCT; the same checks apply to all four.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cached_property
+from io import StringIO
+from math import isfinite
+from tokenize import TokenError, generate_tokens, untokenize
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
+from ldpsql.privacy.claims import Epsilon
+from ldpsql.quoting import text_literal
+
+_DIGITS = Context(prec=60)
+_NUMBER = re.compile(r"[+-]?([0-9]{1,17}(\.[0-9]{1,20})?|\.[0-9]{1,20})(e[+-]?[0-9]{1,3})?", re.ASCII)  # DuckDB writes .5
+
+
+def number(given: Any) -> Fraction:
+    """Read a plain number, or its text: SQL hands over text so that decimals stay exact."""
+    if isinstance(given, Fraction):
+        return given
+    readable = isinstance(given, str | int | float | Decimal) and not isinstance(given, bool)
+    text = str(given).lower()
+    if not readable or not _NUMBER.fullmatch(text):
+        raise ValueError("must be a plain number")
+    return Fraction(text)
+
+
+def _whole(given: Any) -> int:
+    read = number(given)
+    if read.denominator != 1 or abs(read) >= 2**62:
+        raise ValueError("must be a whole number")
+    return int(read)
+
+
+def _share(given: Any) -> Fraction:
+    read = number(given)
+    if not 0 < read < 1:
+        raise ValueError("must lie between 0 and 1")
+    return read
+
+
+def _length(given: Any) -> Fraction:
+    read = number(given)
+    if not Fraction(1, 10**9) <= read <= 10**9:
+        raise ValueError("must lie between 1e-9 and 1e9")
+    return read
+
+
+def decimal_text(number: Fraction) -> str:
+    """Return a decimal number as text."""
+    return format(_DIGITS.divide(Decimal(number.numerator), Decimal(number.denominator)), "f")
+
+
+EXACT = PlainSerializer(decimal_text)
+WholeField = Annotated[int, BeforeValidator(_whole)]
+NumberField = Annotated[float, BeforeValidator(lambda given: float(number(given)))]
+ShareField = Annotated[Fraction, BeforeValidator(_share), EXACT]
+LengthField = Annotated[Fraction, BeforeValidator(_length), EXACT]
+EpsilonField = Annotated[Epsilon, BeforeValidator(Epsilon.parse), PlainSerializer(str)]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a spec, as the documentation, the command line and the SQL constructor show it."""
+
+    name: str
+    type: str
+    default: object
+    required: bool
+    description: str
+
+    @property
+    def is_list(self) -> bool:
+        """Whether SQL passes it on as a list; anything else travels as text."""
+        return self.type == "list"
+
+
+class Spec(BaseModel):
+    """Frozen, validated parameters under a registered name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    kind: ClassVar[str] = "plugin"
+    name: ClassVar[str]
+    added: ClassVar[tuple[str, ...]] = ()  # parameters of a later version: they come last, so that positions keep their meaning
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self), *(getattr(self, name) for name in type(self).model_fields)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:  # not by __dict__, which also holds what was computed from the parameters
+        names = type(self).model_fields
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in names)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _one_sentence(cls, data: Any, handler: Any) -> Self:
+        try:
+            return cast("Self", handler(data))
+        except ValidationError as error:
+            raise cls._reworded(error) from None
+
+    @classmethod
+    def _reworded(cls, error: ValidationError) -> Exception:
+        """Say the first complaint of pydantic in ldpsql's form; an unknown name explains a missing one."""
+        complaints = error.errors(include_url=False, include_context=False, include_input=False)
+        first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])
+        field = str(first["loc"][0]) if first["loc"] else ""
+        if first["type"] == "extra_forbidden":
+            return UnknownName(f"parameter of {cls.name}", field, cls.model_fields)
+        if first["type"] == "missing":
+            return InvalidParameter(f"{cls.name} needs the parameter {field}", cls.signature())
+        complaint = first["msg"][0].lower() + first["msg"][1:]
+        return InvalidParameter(f"parameter {field} of {cls.name}: {complaint}", cls.signature())
+
+    @classmethod
+    def parameters(cls) -> list[Parameter]:
+        """List the parameters: required ones first, then a class's own options before those of its bases."""
+        fields = cls.model_fields.items()
+        needed = [_parameter(name, field) for name, field in fields if field.is_required()]
+        depth = {
+            name: i for i, base in reversed(list(enumerate(cls.__mro__))) for name in vars(base).get("__annotations__", {})
+        }
+        optional = (item for item in fields if not item[1].is_required())
+        options = sorted(optional, key=lambda item: (item[0] in cls.added, depth[item[0]]))
+        return needed + [_parameter(name, field) for name, field in options]
+
+    @classmethod
+    def signature(cls) -> str:
+        """Return how the spec is written, for example ``krr(epsilon, domain, nulls := NULL)``."""
+        shown = [p.name if p.required else f"{p.name} := {sql_literal(p.default)}" for p in cls.parameters()]
+        return f"{cls.name}({', '.join(shown)})"
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first sentence of the documentation."""
+        return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ").rstrip(".")
+
+    def given(self) -> dict[str, Any]:
+        """Return the parameters that differ from their defaults, as plain JSON values."""
+        return {key: value for key, value in self.model_dump(mode="python", exclude_defaults=True).items() if value is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as plain JSON: its name under its kind, and its parameters."""
+        return {self.kind: self.name, **self.given()}
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
+
+
+_SHOWN: dict[Any, str] = {Fraction: "number"}
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
+    default = None if field.default is PydanticUndefined else field.default
+    kinds = [kind for kind in _leaves(field.annotation) if kind is not type(None)]
+    lists = [kind for kind in kinds if kind is Domain or get_origin(kind) in (list, tuple)]
+    shown = "list" if lists else " or ".join(_SHOWN.get(kind) or getattr(kind, "__name__", str(kind)).lower() for kind in kinds)
+    return Parameter(name, shown, default, field.is_required(), field.description or "")
+
+
+def _leaves(annotation: Any) -> list[Any]:
+    """Return the types of a union, else the type itself, without what is annotated."""
+    if get_origin(annotation) in (Union, UnionType):
+        return [leaf for member in get_args(annotation) for leaf in _leaves(member)]
+    return _leaves(get_args(annotation)[0]) if get_origin(annotation) is Annotated else [annotation]
+
+
+def sql_literal(value: object) -> str:
+    """Return a default as SQL text."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+        return repr(value)
+    if isinstance(value, Fraction):
+        return decimal_text(value)
+    return text_literal(str(value))
+
+
+_EXAMPLES = {"mechanism": "krr(epsilon=1, domain=['a', 'b'])", "estimator": "ibu(max_iterations=1000)"}
+
+
+def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[str, Any]]:
+    """Read ``name(value, parameter=value, ...)``, with ``=`` or ``:=`` and literal values only; nothing is evaluated.
+
+    Literals are Python's, and SQL's true, false and NULL.
+
+    Raises:
+        InvalidSpec: for any other text.
+
+    """
+    example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
+    try:
+        node = ast.parse(_as_python(text.strip()), mode="eval").body
+        if isinstance(node, ast.Name):
+            return node.id, [], {}
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise InvalidSpec("a spec must be written like a call", example)
+        arguments = [ast.literal_eval(a) for a in node.args]
+        named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
+    except (SyntaxError, TokenError, ValueError, TypeError, MemoryError, RecursionError):
+        raise InvalidSpec("this text cannot be read as a spec", example) from None
+    return node.func.id, arguments, named
+
+
+_SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
+_PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
+
+
+def _as_python(text: str) -> str:
+    """Return a call with Python's words for those of SQL."""
+    if not _SQL.search(text):  # reading tokens takes ten times as long as parsing
+        return text
+    tokens = generate_tokens(StringIO(text).readline)
+    return untokenize((token.type, _PYTHON.get(token.string.lower(), token.string)) for token in tokens)
+
+
+def bind(cls: type[Spec], arguments: list[Any], named: Mapping[str, Any]) -> Spec:
+    """Build a spec from positional and named values, in the order of its signature; None means the default.
+
+    Raises:
+        InvalidSpec: for more values than parameters, or one given twice.
+
+    """
+    names = [p.name for p in cls.parameters()]
+    if len(arguments) > len(names) or set(names[: len(arguments)]) & set(named):
+        raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
+    values = {**dict(zip(names, arguments, strict=False)), **named}
+    spec = cls(**{key: value for key, value in values.items() if value is not None})
+    if values.get("epsilon") is not None and getattr(spec, "epsilon", None) != Epsilon.parse(values["epsilon"]):
+        raise InvalidSpec(f"{cls.name} changes the epsilon that it is given", "declare epsilon: EpsilonField in its class")
+    return spec

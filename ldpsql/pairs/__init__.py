@@ -1,1 +1,0 @@
-"""Sets of key-value pairs: how they are read, the mechanisms for them, frequencies and means."""

@@ -1,0 +1,165 @@
+"""Proof by whole numbers that a channel keeps its claim.
+
+Doubles are used for one purpose only: to put aside pairs that are far from the limit, by much more than doubles can err. What
+remains is decided by comparing products of whole numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import singledispatch
+from math import inf
+
+import numpy as np
+
+from ldpsql.channels import TOTAL, Channel, TableChannel, Weights, Witness, structure
+from ldpsql.channels.exact import log_ratio
+from ldpsql.errors import NotPrivate
+from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
+from ldpsql.privacy.metric import Line
+from ldpsql.privacy.owned import own_claim
+
+# Natural logarithms of weights up to 2**64 err by less than 2e-14, exponents in doubles below 64 by about as much.
+_LOG_DOUBT = 1e-12
+_DELTA_DOUBT = 2.0**-44  # sums of at most 2**20 products of doubles, in shares of TOTAL
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a channel realises of its claim.
+
+    ``value``, ``other`` and ``report`` are the positions that come closest to the limit, and ``ratio`` is
+    P(report|value)/P(report|other) there, exactly; None where it is infinite, which only a claim with delta allows. ``epsilon``
+    is the smallest that the channel keeps: for metric privacy per unit of distance, for a claim with delta the claimed one.
+    ``delta`` is the exact delta at that epsilon, else 0.
+    """
+
+    claim: Claim
+    ratio: Fraction | None
+    value: int
+    other: int
+    report: int
+    epsilon: float
+    delta: Fraction = field(default=Fraction(0))
+
+    @property
+    def slack(self) -> float:
+        """How much of the claim is left: of delta where it claims one, else of epsilon; rounding may show -1e-16."""
+        if isinstance(self.claim, ApproximateLdp):
+            return float(self.claim.delta - self.delta)
+        return float(self.claim.epsilon) - self.epsilon
+
+
+def certificate(channel: Channel, claim: Claim) -> Certificate:
+    """Compare a channel with a claim, in whole numbers.
+
+    Raises:
+        NotPrivate: where some report is likelier by more than the claim allows, or rules some value out; where channel or
+            claim are not exactly those of the core, or the tables that are drawn from do not give back the weights.
+
+    """
+    structure(channel)
+    if not channel.draws_its_weights():
+        raise NotPrivate("the tables that the channel is drawn from do not give back its weights", "leave them to the core")
+    return _checked(own_claim(claim), channel)
+
+
+@singledispatch
+def _checked(claim: Claim, channel: Channel) -> Certificate:
+    """Compare a channel with a claim of one kind."""
+    raise NotImplementedError(type(claim), type(channel))
+
+
+@_checked.register
+def _(claim: PureLdp, channel: Channel) -> Certificate:
+    return _within(claim, channel.widest(), claim.limit)
+
+
+@_checked.register
+def _(claim: MetricLdp, channel: Channel) -> Certificate:
+    if not isinstance(channel, TableChannel) or channel.inputs != len(claim.metric):
+        raise NotPrivate("metric privacy needs a listed channel with one row for each value of the metric")
+    if isinstance(claim.metric, Line):  # neighbours decide: between others the distances add up and the ratios multiply
+        return _within(claim, channel.steepest(), claim.limit(0, 1))
+    return _on_metric(claim, channel.weights())
+
+
+def _within(claim: PureLdp | MetricLdp, witness: Witness | None, limit: Fraction) -> Certificate:
+    """Certify that the largest ratio, None where it is infinite, is at most the limit."""
+    if witness is None:
+        raise _ruled_out()
+    found = log_ratio(witness.ratio)
+    if witness.ratio > limit:
+        raise _above(claim, found)
+    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, found)
+
+
+def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
+    """Compare all pairs at all reports."""
+    used = np.flatnonzero(weights.any(axis=0))
+    kept = weights[:, used]
+    if (kept == 0).any():
+        raise _ruled_out()
+    logs, distances = np.log(kept.astype(np.float64)), claim.metric.matrix()
+    best = (-inf, 0, 1)
+    for x in range(len(kept)):
+        others = np.arange(len(kept)) != x  # also at distance 0: such values must not be told apart
+        highest = (logs[x] - logs).max(axis=1)  # over the reports
+        steepness = np.divide(highest, distances[x], out=np.full(len(kept), -inf), where=distances[x] > 0)
+        for near in np.flatnonzero((highest > float(claim.epsilon) * distances[x] - _LOG_DOUBT) & others):
+            limit = claim.limit(x, int(near))
+            for y in np.flatnonzero(logs[x] - logs[near] > float(claim.epsilon) * distances[x, near] - _LOG_DOUBT):
+                if int(kept[x, y]) * limit.denominator > limit.numerator * int(kept[near, y]):
+                    raise _above(claim, float(steepness[near]))
+        if steepness.max() > best[0]:
+            best = (float(steepness.max()), x, int(steepness.argmax()))
+    tight, x, other = best
+    report = int((logs[x] - logs[other]).argmax())
+    return Certificate(claim, Fraction(int(kept[x, report]), int(kept[other, report])), x, other, int(used[report]), tight)
+
+
+@_checked.register
+def _(claim: ApproximateLdp, channel: Channel) -> Certificate:
+    if not isinstance(channel, TableChannel):
+        raise NotPrivate("a claim with delta needs a channel whose reports can be listed")
+    weights = channel.weights()
+    delta, x, other = exact_delta(weights, claim.limit)
+    if delta > claim.delta:
+        raise NotPrivate(
+            f"the channel has delta {float(delta):.6g} at epsilon {claim.epsilon}, above the claimed {float(claim.delta):g}",
+            "the claim must cover the exact delta",
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        report = int(np.nan_to_num(weights[x] / weights[other].astype(np.float64), nan=0.0).argmax())
+    high, low = int(weights[x, report]), int(weights[other, report])
+    ratio = Fraction(high, low) if low else None
+    return Certificate(claim, ratio, x, other, report, float(claim.epsilon), delta)
+
+
+def exact_delta(weights: Weights, grown: Fraction) -> tuple[Fraction, int, int]:
+    """Return max over x, x' of sum_y max(0, P(y|x) - grown P(y|x')), exactly, and the pair that attains it.
+
+    Doubles pick the pairs that may attain it; whole numbers add up.
+    """
+    shares = weights / float(TOTAL)
+    rough = np.stack([np.maximum(row - float(grown) * shares, 0.0).sum(axis=1) for row in shares])
+    pairs = np.argwhere(rough >= rough.max() - _DELTA_DOUBT)
+    return max((_delta(weights[x], weights[other], grown), int(x), int(other)) for x, other in pairs)
+
+
+def _delta(row: Weights, other: Weights, grown: Fraction) -> Fraction:
+    n, d = grown.numerator, grown.denominator
+    near = row >= float(grown) * (1 - 2.0**-40) * other.astype(np.float64)  # what is left out adds nothing
+    over = sum(max(0, a * d - n * b) for a, b in zip(row[near].tolist(), other[near].tolist(), strict=True))
+    return Fraction(over, d * TOTAL)
+
+
+def _ruled_out() -> NotPrivate:
+    return NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
+
+
+def _above(claim: PureLdp | MetricLdp, found: float) -> NotPrivate:
+    return NotPrivate(
+        f"the channel has epsilon {found:.6g}, above the claimed {claim}", "the claim must cover the largest ratio of two rows"
+    )

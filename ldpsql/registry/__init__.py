@@ -1,0 +1,5 @@
+"""Which plugins there are, what they offer, and the handles that stand for mechanisms and plans inside a query."""
+
+from ldpsql import moved
+
+__getattr__ = moved.names_of("registry")

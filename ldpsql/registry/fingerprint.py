@@ -1,0 +1,148 @@
+"""Fingerprints: which mechanism drew a column of reports, written next to the reports, and compared before they are estimated.
+
+A fingerprint is one line of text, ``ldpsql:`` with 32 hexadecimal digits and, if it is short, the mechanism as text. Arrow
+and Parquet keep it in the metadata of the schema, under ``ldpsql.mechanism.COLUMN``; DuckDB in the comment of the column. The
+digits are the same for mechanisms that draw alike: rules for NULL and for other values do not count, nor does the type that a
+value was declared in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from ldpsql.channels import KeepOrSpread
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.registry.registry import registry
+
+KEY = "ldpsql.mechanism."
+_SHORT = 1_000  # characters of a mechanism as text
+_LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?: (.*))?")
+_SAID = 200
+
+Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
+NONE: Fingerprints = frozenset()
+
+
+@lru_cache(maxsize=256)
+def fingerprint(mechanism: Mechanism) -> str:
+    """Return the fingerprint of a mechanism."""
+    text = str(mechanism)
+    return f"ldpsql:{_digits(mechanism)} {text if len(text) <= _SHORT and text.isprintable() else mechanism.name}"
+
+
+def _digits(mechanism: Mechanism) -> str:
+    """Return the digest of the name and the parameters that decide what is drawn."""
+    names = [name for name in mechanism.given() if name not in ("nulls", "outside")]
+    certified = certify(mechanism)
+    unordered = isinstance(certified.channel, KeepOrSpread) and certified.named is not None  # all other values are alike
+    parameters = {name: _plain(getattr(mechanism, name), unordered=unordered) for name in names}
+    canonical = json.dumps([mechanism.name, parameters], sort_keys=True, default=str)
+    return blake2b(canonical.encode(), digest_size=16).hexdigest()
+
+
+def _plain(value: object, *, unordered: bool) -> object:
+    if not isinstance(value, Domain):
+        return value
+    texts = value.texts
+    if pa.types.is_decimal(value.values.type):
+        texts = [format(Decimal(text).normalize(), "f") for text in texts]  # 1.50 is 1.5
+    return sorted(texts) if unordered else texts
+
+
+def metadata(mechanisms: Mapping[str, Mechanism]) -> dict[str, str]:
+    """Return the metadata of a schema whose columns these mechanisms drew."""
+    return {f"{KEY}{column}": fingerprint(mechanism) for column, mechanism in mechanisms.items()}
+
+
+def of_schema(schema: pa.Schema, column: str) -> Fingerprints:
+    """Return what the metadata of a schema says of a column, as Arrow, Parquet or Spark wrote it."""
+    keys = {key.decode(errors="replace").casefold(): value for key, value in (schema.metadata or {}).items()}
+    written = keys.get(f"{KEY}{column}".casefold(), b"").decode(errors="replace")
+    return of_text(written) | _of_spark(keys.get("org.apache.spark.sql.parquet.row.metadata", b"{}"), column)
+
+
+def _of_spark(row: bytes, column: str) -> Fingerprints:
+    try:
+        fields = json.loads(row).get("fields", [])
+        texts = [field["metadata"].get(KEY[:-1], "") for field in fields if field["name"].casefold() == column.casefold()]
+    except (ValueError, KeyError, AttributeError, TypeError):  # written by something else
+        return NONE
+    return of_text("\n".join(map(str, texts)))
+
+
+def of_text(text: str | None) -> Fingerprints:
+    """Return the fingerprints in a text, such as a comment."""
+    return frozenset(match[0] for match in _LINE.finditer(text or ""))
+
+
+def digits(fingerprints: Iterable[str]) -> set[str]:
+    """Return what tells mechanisms apart."""
+    return {match[1] for line in fingerprints if (match := _LINE.match(line))}
+
+
+def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
+    """Refuse reports that another mechanism drew, or several; those without a fingerprint pass.
+
+    Raises:
+        OtherMechanism: if there are any.
+
+    """
+    drew = digits(fingerprints)
+    if not drew or drew == digits([fingerprint(mechanism)]):
+        return
+    if len(drew) > 1:
+        raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
+    raise OtherMechanism(
+        f"{_spoken(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
+        "estimate with the mechanism that drew them",
+    )
+
+
+def together(parts: Iterable[Fingerprints]) -> Fingerprints:
+    """Return the fingerprints of counts that are added up.
+
+    Raises:
+        OtherMechanism: if different mechanisms drew them.
+
+    """
+    union = frozenset[str]().union(*parts)
+    if len(digits(union)) > 1:
+        raise OtherMechanism("reports of different mechanisms do not add up", "estimate them apart")
+    return union
+
+
+def _spoken(line: str) -> str:
+    """Return the mechanism that a fingerprint names; only what is a mechanism of these digits is repeated in a message."""
+    match = _LINE.match(line)
+    try:
+        mechanism = registry().mechanism(match[2]) if match and match[2] else None
+    except LdpError:
+        mechanism = None
+    same = mechanism is not None and digits([fingerprint(mechanism)]) == digits([line])
+    return _short(mechanism) if mechanism is not None and same else "another mechanism"
+
+
+def _short(mechanism: Mechanism) -> str:
+    text = str(mechanism)
+    return text if len(text) <= _SAID else f"{mechanism.name} with other parameters or another domain"
+
+
+@lru_cache(maxsize=1)
+def say_unmarked() -> None:
+    """Warn, once in a process, that nothing says which mechanism drew the reports."""
+    warnings.warn(f"{UNMARKED}: {REMEDY}", UnmarkedReports, stacklevel=3)
+
+
+UNMARKED = "nothing says which mechanism drew these reports, so nothing was compared"
+REMEDY = "a raw column or the reports of another mechanism may give plausible estimates"

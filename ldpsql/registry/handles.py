@@ -1,0 +1,110 @@
+"""Whole numbers that stand for mechanisms, plans and grids inside a query.
+
+DuckDB folds the function that makes a handle to one constant at plan time, so a query reads a mechanism once and each row
+carries eight bytes instead of a domain. Handles live as long as the process: a prepared statement may hold one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from threading import Lock
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from ldpsql.domains.columns import family
+from ldpsql.engine.functions import names_withheld
+from ldpsql.errors import InternalError, InvalidSpec
+from ldpsql.estimates.functionals import Functional
+from ldpsql.estimators.base import Estimator
+from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.identity import Key
+from ldpsql.mechanisms.region import Region
+from ldpsql.registry.registry import registry
+
+H = TypeVar("H", bound=Hashable)
+
+
+class Handles(Generic[H]):
+    """A growing list of distinct things; equal things have equal handles."""
+
+    def __init__(self) -> None:
+        self._things: list[H] = []
+        self._numbers: dict[Key, int] = {}
+        self._lock = Lock()
+
+    def number(self, thing: H) -> int:
+        """Return the handle of a thing."""
+        key = Key(thing)
+        with self._lock:
+            if key not in self._numbers:
+                self._things.append(thing)
+                self._numbers[key] = len(self._things) - 1
+            return self._numbers[key]
+
+    def thing(self, number: int | None) -> H:
+        """Return what a handle stands for."""
+        if number is None or not 0 <= number < len(self._things):
+            raise InternalError("a handle of another process was used", "pass the mechanism itself, not its handle")
+        return self._things[number]
+
+
+Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]
+MECHANISMS: Handles[Mechanism] = Handles()
+MIXTURES: Handles[Mixed] = Handles()
+MEASURES: Handles[tuple[Plan, Functional]] = Handles()
+PLANS: Handles[Plan] = Handles()
+GRIDS: Handles[Region] = Handles()
+
+
+def numbers(column: pa.Array, number: Callable[[pa.Scalar], int]) -> list[int]:
+    """Return a number for each row; neighbours that are equal, as after a join, are read once."""
+    rows = len(column)
+    if rows and column.slice(1).equals(column.slice(0, rows - 1)):
+        return [number(column[0])] * rows
+    half = rows // 2
+    return numbers(column.slice(0, half), number) + numbers(column.slice(half), number) if rows else []
+
+
+def read_mechanism(spec: pa.Scalar) -> Mechanism:
+    """Read a mechanism from the STRUCT that its SQL constructor makes, from its text, or its name in the settings.
+
+    Raises:
+        InvalidSpec, UnknownName, and what the mechanism itself refuses: where it is none. A name may come from a column, so it
+            is not in the message.
+
+    """
+    if isinstance(spec, pa.DictionaryScalar):  # an ENUM
+        spec = spec.value
+    if isinstance(spec, pa.StringScalar) and spec.is_valid:
+        with names_withheld():
+            return registry().mechanism(spec.as_py())
+    if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
+        raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
+    given: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}
+    if given.get("mechanism") in registry().mechanisms:
+        known = registry().mechanisms[given["mechanism"]].model_fields
+        given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
+    with names_withheld():
+        return registry().mechanism(given)
+
+
+def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
+    """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
+
+    Raises:
+        InvalidSpec, UnknownName: where it is none; again without the name.
+
+    """
+    with names_withheld():
+        return registry().estimator(given)
+
+
+def _plain_value(value: pa.Scalar) -> Any:
+    """Return a list of plain values as an array, so that it keeps its type; anything else as a Python value."""
+    if isinstance(value, pa.ListScalar) and value.is_valid:
+        items = value.values
+        kind = items.type.value_type if pa.types.is_dictionary(items.type) else items.type
+        return items if family(kind) else value.as_py()
+    return value.as_py()

@@ -1,0 +1,247 @@
+"""All mechanisms, estimators and SQL functions there are, and which plugin each came from.
+
+A plugin that cannot be used is listed with the reason and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar
+
+import pluggy
+from pluggy import PluginValidationError
+
+from ldpsql import settings
+from ldpsql.engine.functions import Macros, Scalar
+from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
+from ldpsql.estimators.base import Estimator
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.identity import refuse_overrides
+from ldpsql.mechanisms.spec import Spec, bind, read_call
+from ldpsql.registry import discovery, hookspecs
+from ldpsql.registry.constructors import constructor
+from ldpsql.registry.discovery import Plugin
+
+__all__ = ["Plugin", "Registry", "registry"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
+S = TypeVar("S", bound=Spec)
+
+
+class Registry:
+    """Mechanisms and estimators by name, and the plugins they came from."""
+
+    def __init__(self) -> None:
+        self.mechanisms: dict[str, type[Mechanism]] = {}
+        self.estimators: dict[str, type[Estimator]] = {}
+        self.constructors: dict[str, str] = {}  # of mechanisms, in SQL, as they were when they were added
+        self.commands: dict[str, Callable[..., Any]] = {}  # of third parties, by the words that call them
+        self.plugins: list[Plugin] = []
+        self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
+        self._owners: dict[str, str] = {}  # of mechanisms and estimators
+        self._sql_names: dict[str, str] = {}  # names of SQL functions that come with ldpsql, and their plugins
+        self._manager = pluggy.PluginManager("ldpsql")
+        self._manager.add_hookspecs(hookspecs)
+
+    @classmethod
+    def load(cls) -> Registry:
+        """Return a registry with the built-in plugins and the installed ones that are allowed.
+
+        Raises:
+            BadSettings: where a settings file is wrong, or gives a mechanism the name of a plugin's.
+
+        """
+        found = cls()
+        for plugin in discovery.built_in():
+            found.add_module(plugin.name, plugin)
+        found._sql_names = {
+            name: plugin.name for plugin, offered in found.functions() for function in offered for name in function.names()
+        }
+        told = settings.load()
+        for module, plugin in discovery.installed(told):
+            if plugin.status == "ok":
+                found.add_module(module, plugin)
+            else:
+                found.plugins.append(plugin)
+        found._name(told.mechanisms)
+        return found
+
+    def _name(self, mechanisms: Mapping[str, Any]) -> None:
+        if taken := mechanisms.keys() & self.mechanisms.keys():
+            raise BadSettings(f"ldpsql.toml names a mechanism '{min(taken)}', as a plugin does", "choose another name there")
+        if not all(name.isidentifier() for name in mechanisms):  # another might stand for a mechanism that somebody writes out
+            raise BadSettings("a mechanism in ldpsql.toml needs a name of letters, digits and _", "for example city")
+        self.named = mechanisms
+
+    def add_module(self, module: str, plugin: Plugin) -> None:
+        """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
+        self.plugins.append(plugin)
+        imported = import_module(module) if plugin.built_in else discovery.imported(module)
+        if isinstance(imported, BaseException):
+            plugin.status, plugin.reason = "broken", f"importing it raised {type(imported).__name__}: {imported}"
+        else:
+            self.add(imported, plugin)
+
+    def add(self, module: object, plugin: Plugin) -> None:
+        """Add what a plugin offers, all of it or nothing."""
+        if plugin not in self.plugins:
+            self.plugins.append(plugin)
+        try:
+            self._manager.register(module, plugin.name)
+            self._manager.check_pending()
+            self._take(plugin)
+        except PluginValidationError as error:
+            self.refuse(plugin, str(error).replace("\n", " "))
+        except LdpError as error:
+            self.refuse(plugin, error.message)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a plugin may raise anything
+            self.refuse(plugin, f"it raised {type(error).__name__}: {error}")
+
+    def refuse(self, plugin: Plugin, reason: str) -> None:
+        """List a plugin as broken and take back all it offered."""
+        for name in (offer.removeprefix("command ") for offer in plugin.offers if offer.startswith("command ")):
+            del self.commands[name]
+        plugin.status, plugin.reason, plugin.offers = "broken", reason, []
+        for name in [name for name, owner in self._owners.items() if owner == plugin.name]:
+            del self._owners[name]
+            self.mechanisms.pop(name, None)
+            self.constructors.pop(name, None)
+            self.estimators.pop(name, None)
+        if self._manager.has_plugin(plugin.name):
+            self._manager.unregister(name=plugin.name)
+
+    def _take(self, plugin: Plugin) -> None:
+        """Call the hooks of one plugin, check everything it returns, then add it."""
+        mechanisms = self._checked(plugin, "ldpsql_mechanisms", Mechanism)
+        estimators = self._checked(plugin, "ldpsql_estimators", Estimator)
+        clash = mechanisms.keys() & estimators.keys()
+        if clash:
+            raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
+        commands = self._commands_of(plugin)
+        made = {name: constructor(name, kind, trusted=plugin.built_in) for name, kind in mechanisms.items()}
+        self.mechanisms |= mechanisms
+        self.constructors |= made
+        self.estimators |= estimators
+        self.commands |= commands
+        offers: dict[str, Iterable[str]] = {"mechanism": mechanisms, "estimator": estimators, "command": commands}
+        plugin.offers = [f"{kind} {name}" for kind, offered in offers.items() for name in offered]
+        if self._hooks_of(plugin) == 0:
+            plugin.reason = "offers nothing: is a function missing its @hookimpl?"
+        self._owners |= dict.fromkeys([*mechanisms, *estimators], plugin.name)
+
+    def _commands_of(self, plugin: Plugin) -> dict[str, Callable[..., Any]]:
+        new: dict[str, Callable[..., Any]] = {}
+        for offered in self._offered(plugin, "ldpsql_commands"):
+            name = offered.info.name if hasattr(offered, "info") else getattr(offered, "__name__", None)
+            if not callable(offered) or not isinstance(name, str):
+                raise PluginError("ldpsql_commands must return functions, or typer apps with a name")
+            name = name.replace("_", "-")
+            if name in new or name in self.commands:
+                raise NameClash(f"the command '{name}' of {plugin.name} is there already")
+            new[name] = offered
+        return new
+
+    def _checked(self, plugin: Plugin, hook: str, base: type[S]) -> dict[str, type[S]]:
+        new: dict[str, type[S]] = {}
+        for offered in self._offered(plugin, hook):
+            name = getattr(offered, "name", None)
+            if not (isinstance(offered, type) and issubclass(offered, base) and type(name) is str):
+                raise PluginError(f"{hook} must return classes derived from {base.__name__}, each with a name")
+            if not _NAME.fullmatch(name) or getattr(offered, "__abstractmethods__", None):
+                raise PluginError(f"{base.kind} {name!r} needs a lower-case name and all methods of {base.__name__}")
+            if name in new:
+                raise NameClash(f"{plugin.name} offers the name '{name}' twice")
+            for taken in (name, f"{name}_counts"):
+                if taken in self._owners or taken in self._sql_names:
+                    owner = self._owners.get(taken) or self._sql_names[taken]
+                    raise NameClash(f"the name '{taken}' is offered by both {owner} and {plugin.name}")
+            refuse_overrides(offered)
+            offered.signature()  # raises here, where its plugin is known, if a parameter is beyond description
+            new[name] = offered
+        return new
+
+    def _hooks_of(self, plugin: Plugin) -> int:
+        return len(self._manager.get_hookcallers(self._manager.get_plugin(plugin.name)) or [])
+
+    def _offered(self, plugin: Plugin, hook: str, **arguments: Any) -> Iterator[Any]:
+        for implementation in getattr(self._manager.hook, hook).get_hookimpls():
+            if implementation.plugin_name == plugin.name:
+                offered = implementation.function(*(arguments[name] for name in implementation.argnames))
+                if not isinstance(offered, list):
+                    raise PluginError(f"{hook} must return a list")
+                yield from offered
+
+    def functions(self) -> list[tuple[Plugin, list[Scalar | Macros]]]:
+        """Return the SQL functions of each plugin, built-in ones first; a plugin that fails here is marked broken."""
+        # Third parties first, so that the constructors made from the registry are those of plugins that stay in it.
+        found = [(plugin, self._functions_of(plugin)) for plugin in reversed(self.plugins) if plugin.status == "ok"]
+        return [(plugin, functions) for plugin, functions in reversed(found) if plugin.status == "ok"]
+
+    def _functions_of(self, plugin: Plugin) -> list[Scalar | Macros]:
+        try:
+            offered = list(self._offered(plugin, "ldpsql_functions", known=self))
+            if not all(type(function) in (Scalar, Macros) for function in offered):
+                raise PluginError("ldpsql_functions must return Scalar and Macros")
+            if not plugin.built_in:
+                self._check_functions(plugin, offered)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a plugin may raise anything
+            self.refuse(plugin, error.message if isinstance(error, LdpError) else str(error))
+            return []
+        return offered
+
+    def _check_functions(self, plugin: Plugin, offered: Sequence[Scalar | Macros]) -> None:
+        """Refuse functions of a third party that take the place of others, or do more than create functions."""
+        for function in offered:
+            function.check()
+            for name in (name.lower() for name in function.names()):  # SQL does not tell upper from lower case
+                owner = self._owners.get(name) or self._sql_names.get(name, plugin.name)
+                if owner != plugin.name:
+                    raise NameClash(f"the SQL name '{name}' is offered by both {owner} and {plugin.name}")
+
+    def owner(self, name: str) -> str:
+        """Return the plugin that offers a mechanism or an estimator."""
+        return self._owners[name]
+
+    def mechanism(self, given: Mechanism | str | Mapping[str, Any]) -> Mechanism:
+        """Return a mechanism from itself, its text, its name in the settings, or a mapping with its name under ``mechanism``.
+
+        Raises:
+            UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
+
+        """
+        if isinstance(given, str):
+            given = self.named.get(given.strip(), given)
+        return _read(given, Mechanism, self.mechanisms, self.named)
+
+    def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
+        """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.
+
+        Raises:
+            UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
+
+        """
+        return _read(given, Estimator, self.estimators)
+
+
+def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str, type[S]], also: Iterable[str] = ()) -> S:
+    """Return an instance of a class of this base; ``also`` are other names that may have been meant."""
+    if isinstance(given, base):
+        return given
+    if isinstance(given, str):
+        name, arguments, named = read_call(given, base.kind)
+    elif isinstance(given, Mapping) and isinstance(given.get(base.kind), str):
+        name, arguments, named = given[base.kind], [], {k: v for k, v in given.items() if k != base.kind}
+    else:
+        raise InvalidSpec(f"this is not a {base.kind}", f"write it like a call, or name it under '{base.kind}'")
+    if name not in known:
+        raise UnknownName(base.kind, name, [*also, *known])
+    return bind(known[name], arguments, named)  # type: ignore[return-value]  # known holds classes of this base
+
+
+@cache
+def registry() -> Registry:
+    """Return the registry of this process, loaded at first use."""
+    return Registry.load()

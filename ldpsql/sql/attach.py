@@ -1,0 +1,177 @@
+"""DuckDB connections with the functions of ldpsql in an attached in-memory catalog; nothing is written into the user's file."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+import duckdb
+from duckdb import DuckDBPyConnection
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from ldpsql.engine.connections import duckdb_of
+from ldpsql.engine.functions import MARK, Macros, Scalar
+from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
+from ldpsql.ledger import Ledger
+from ldpsql.ledger.guard import GUARDS, Guard, guard_number
+from ldpsql.ledger.marks import mark, marked
+from ldpsql.ledger.permanent import Key
+from ldpsql.quoting import quoted
+from ldpsql.registry.registry import registry
+from ldpsql.sql import lint, named
+
+_ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
+C = TypeVar("C")
+
+
+def connect(
+    database: str = ":memory:",
+    *,
+    name: str = "ldp",
+    use: bool = False,
+    mechanisms: Mapping[str, Any] | None = None,
+    ledger: Ledger | str | Path | None = None,
+    key: Key | str | Path | None = None,
+    **options: Any,
+) -> DuckDBPyConnection:
+    """Open a DuckDB database with the functions attached; ``options`` go to `duckdb.connect`."""
+    con = duckdb.connect(database, **options)
+    return attach(con, name=name, use=use, mechanisms=mechanisms, ledger=ledger, key=key)
+
+
+def attach(
+    con: C,
+    *,
+    name: str = "ldp",
+    use: bool = False,
+    mechanisms: Mapping[str, Any] | None = None,
+    ledger: Ledger | str | Path | None = None,
+    key: Key | str | Path | None = None,
+) -> C:
+    """Put the SQL functions into an in-memory catalog of this connection's instance; attaching again renews them.
+
+    Args:
+        con: an open connection of DuckDB, or of SQLAlchemy with duckdb-engine; cursors of it and other connections to the same
+            instance see the functions too.
+        name: the catalog, by default ``ldp``.
+        use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works unqualified.
+        mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``.
+        ledger: from now on only what a release was charged for is drawn here, see `ldpsql.release`; attach restores it.
+        key: the key of permanent reports, for ``ldp.perturb_once``; `ldpsql.Key.create` makes one.
+
+    Warns:
+        PrivacyLeakWarning: for views and others that perturb whenever they are used (see `ldpsql.sql.lint.lint`), and if
+            somebody took the ledger off.
+
+    Raises:
+        BadSettings: where a named mechanism cannot be read.
+        ConnectionRefused: where a catalog of that name belongs to somebody else, or this is not a connection of DuckDB.
+        LedgerError, InvalidParameter: where the ledger or the key cannot be used.
+
+    """
+    guard, own = _guard(ledger, key), duckdb_of(con)
+    with _ATTACHING, own.cursor() as cursor:  # a result that is still open on it would block it
+        _make_catalog(cursor, name)
+        _watch(cursor, name, guard)
+        cursor.execute(f"USE {quoted(name)}")  # a macro of the user's must not stand in the way of a scalar
+        _create_all(cursor, name)
+        cursor.execute(named.macros({**registry().named, **(mechanisms or {})}, cursor).statements(name))
+    if use:
+        _put_on_search_path(own, quoted(name))
+    lint.warn(own)
+    return con
+
+
+def _guard(ledger: Ledger | str | Path | None, key: Key | str | Path | None) -> Guard:
+    """Return the guard of a ledger and a key, each given by its file or as what was read from it."""
+    opened = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+    read = Key.read(key) if isinstance(key, str | Path) else key
+    if not isinstance(opened, Ledger | None) or not isinstance(read, Key | None):
+        raise InvalidParameter("a ledger or a key is its file, or what was read from it", "Ledger.open(path), Key.read(path)")
+    return Guard(opened, read)
+
+
+def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
+    """Put the catalog after DuckDB's own functions: mean, quantile and variance stay what they are, ours are ldp.mean, ..."""
+    setting = "SELECT coalesce(nullif(current_setting('search_path'), ''), concat_ws('.', current_catalog(), current_schema()))"
+    (path,) = con.execute(setting).fetchone() or ("",)
+    if not {catalog, f"{catalog}.main"} & set(path.split(",")):
+        con.execute("SET search_path = ?", [f"{path},system.main,{catalog}"])
+
+
+def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
+    """Attach the catalog, unless it is there; a macro in it tells it from a database of the user's."""
+    if _has_macro(cursor, name, MARK):
+        return
+    taken = """SELECT lower(database_name) FROM duckdb_databases() UNION ALL
+               SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
+    if (name.lower(),) in cursor.execute(taken).fetchall():
+        raise ConnectionRefused(
+            f"there is a database or schema named '{name}' of yours",
+            "rename it, or in Python give the functions another: ldpsql.attach(con, name='dp')",
+        )
+    cursor.execute(f"ATTACH ':memory:' AS {quoted(name)} (READ_WRITE)")
+    cursor.execute(f"CREATE MACRO {quoted(name)}.{MARK}() AS true")
+
+
+def _has_macro(cursor: DuckDBPyConnection, catalog: str, macro: str) -> bool:
+    there = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
+    return cursor.execute(there, [catalog, macro]).fetchall() == [(True,)]
+
+
+def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
+    """Let a macro hold the number of the guard; what another attach has set stays, unless it is set anew."""
+    written = guard_number(cursor, name) if _has_macro(cursor, name, "_guard") else None
+    number = marked(cursor).get(name.casefold(), written)
+    if number != written:
+        warnings.warn(
+            "the guard of the ledger was taken off this connection, and is put back", PrivacyLeakWarning, stacklevel=3
+        )
+    earlier = None if number is None else GUARDS.thing(number)
+    if earlier is not None:
+        guard = Guard(guard.ledger or earlier.ledger, guard.key or earlier.key)
+    if earlier is None or (guard.ledger, guard.key) != (earlier.ledger, earlier.key):
+        number = GUARDS.number(guard) if guard.ledger or guard.key else None
+        if number is not None and guard.ledger:
+            mark(cursor, name, number)
+    value = "NULL" if number is None else number
+    cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}._guard() AS {value}::BIGINT")
+
+
+def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
+    """Return the names of the scalar functions that are there; asking takes DuckDB about 20 ms, so it is done once."""
+    there = "SELECT function_name FROM duckdb_functions() WHERE database_name = 'system' AND function_type = 'scalar'"
+    return {name for (name,) in cursor.execute(there).fetchall()}
+
+
+def _create_all(cursor: DuckDBPyConnection, catalog: str) -> None:
+    """Create the functions of all plugins; one of a third party that DuckDB refuses is marked broken."""
+    functions, known = registry().functions(), _python_scalars(cursor)
+    last = sorted(functions, key=lambda one: one[0].built_in)  # whatever the macros of others replace, ours come after them
+    for kind, ordered in ((Scalar, functions), (Macros, last)):  # macros of one plugin may call scalars of another
+        for plugin, offered in ordered:
+            try:
+                _create(cursor, [f for f in offered if isinstance(f, kind)], known, catalog)
+            except duckdb.Error as error:
+                if plugin.built_in:
+                    raise
+                registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
+
+
+def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], known: set[str], catalog: str) -> None:
+    for function in functions:
+        if isinstance(function, Macros):
+            cursor.execute(function.statements(catalog))
+        elif function.name not in known:
+            cursor.create_function(
+                function.name,
+                function.function,
+                None,
+                function.returns,
+                type=PythonUDFType.ARROW,
+                null_handling=FunctionNullHandling.SPECIAL,
+                side_effects=function.volatile,
+            )

@@ -1,0 +1,116 @@
+"""Which functions draw new reports at every call: those that the registry says draw, and all macros that call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from threading import Lock
+
+from duckdb import DuckDBPyConnection
+
+from ldpsql.engine.functions import MARK, Macros, Scalar
+from ldpsql.registry.registry import registry
+from ldpsql.sql.tokens import Statement, statements
+
+_RUNS_TEXT = "query"  # DuckDB's function that runs a string as a query
+_RUNS_PLANS = "json_execute_serialized_sql"
+_MACROS = """SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()
+             WHERE macro_definition IS NOT NULL AND NOT internal"""
+
+
+UNKNOWN = "it runs SQL that is put together when it runs, so nobody can see whether it perturbs"
+
+
+class Draws(IntEnum):
+    """What SQL draws; the larger is the worse."""
+
+    NOTHING = 0
+    UNKNOWN = 1
+    REPORTS = 2
+
+
+class Drawing:
+    """The functions that draw; macros are added as they are read."""
+
+    def __init__(self) -> None:
+        self._drawing = frozenset(_scalars())
+        self._running = frozenset({_RUNS_TEXT, _RUNS_PLANS})
+        self._macros: list[tuple[str, Statement]] = []
+        self._lock = Lock()
+
+    @classmethod
+    def of_registry(cls) -> Drawing:
+        """Return the functions of all plugins, for SQL that is read without a connection."""
+        offered = [function for _, functions in registry().functions() for function in functions]
+        made = cls()
+        made.define_all("\n".join(function.text for function in offered if isinstance(function, Macros)))
+        return made
+
+    def define(self, macros: Iterable[tuple[str, str]]) -> None:
+        """Add macros, each by its name and what it is."""
+        self._add([(name.lower(), statement) for name, sql in macros for statement in statements(sql)])
+
+    def define_all(self, sql: str) -> None:
+        """Add all macros that a text creates."""
+        self._add([(made.macro, made.body) for made in statements(sql) if made.macro])
+
+    def read(self, con: DuckDBPyConnection) -> list[tuple[str, str]]:
+        """Add the macros of a connection; return the user's, each by its name and what it is."""
+        rows = con.sql(_MACROS).fetchall()
+        self.define((name, definition) for _, _, name, definition in rows)
+        ours = {database for database, _, name, _ in rows if name == MARK}
+        return [(f"{schema}.{name}", definition) for database, schema, name, definition in rows if database not in ours]
+
+    def of(self, sql: str) -> Draws:
+        """Return what the statements of a text draw when they are run; to create a macro draws nothing."""
+        return max((self.draws(statement) for statement in statements(sql) if not statement.macro), default=Draws.NOTHING)
+
+    def draws(self, statement: Statement) -> Draws:
+        """Return what a statement draws, by itself, through macros, or in a string that it runs as SQL."""
+        drawn = self._calls(statement) & self._drawing
+        if drawn and not _only_declared(statement, drawn):
+            return Draws.REPORTS
+        return Draws.UNKNOWN if self._hides(statement) else Draws.NOTHING
+
+    def named(self, names: Iterable[str]) -> bool:
+        """Return whether one of these names is a function that draws."""
+        return any(name.lower() in self._drawing for name in names)
+
+    def _add(self, macros: list[tuple[str, Statement]]) -> None:
+        """Add macros, and find out which now draw or run text."""
+        with self._lock:
+            self._macros += macros
+            while new := {name for name, body in self._macros if self._hides(body)} - self._running:
+                self._running |= new
+            while new := {name for name, body in self._macros if self._calls(body) & self._drawing} - self._drawing:
+                self._drawing |= new
+
+    def _calls(self, statement: Statement) -> frozenset[str]:
+        """Return what a statement calls, also in strings that it runs as SQL."""
+        if not statement.calls & self._running:
+            return statement.calls
+        return statement.calls.union(*(self._calls(inner) for text in statement.strings for inner in statements(text)))
+
+    def _hides(self, statement: Statement) -> bool:
+        """Return whether a statement runs SQL that is not written in it."""
+        running = statement.calls & self._running
+        if running - {_RUNS_TEXT}:
+            return True
+        if not running:
+            return False
+        if not statement.only_constants(_RUNS_TEXT):
+            return True
+        return any(self._hides(inner) for text in statement.strings for inner in statements(text))
+
+
+def _only_declared(statement: Statement, names: frozenset[str]) -> bool:
+    """Return whether these names are those of tables with a list of columns, and call nothing."""
+    from ldpsql.sql.structure import only_declared  # noqa: PLC0415  # loads the parser
+
+    return names <= only_declared(statement.sql)
+
+
+def _scalars() -> Iterable[str]:
+    """Return the names of the Python functions that draw."""
+    for _, functions in registry().functions():
+        yield from (f.name.lower() for f in functions if isinstance(f, Scalar) and f.draws)

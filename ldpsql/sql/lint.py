@@ -1,0 +1,93 @@
+"""What in a database draws new reports whenever it is used: views, generated columns, checks, macros, prepared statements."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import duckdb
+from duckdb import DuckDBPyConnection
+
+from ldpsql.errors import PrivacyLeakWarning
+from ldpsql.sql.drawing import UNKNOWN, Drawing, Draws
+
+_DEFINED = """
+    SELECT 'view', schema_name || '.' || view_name, sql FROM duckdb_views() WHERE NOT internal
+    UNION ALL
+    SELECT 'generated column of table', schema_name || '.' || table_name, generation_expression FROM duckdb_columns()
+    WHERE NOT internal AND is_generated
+    UNION ALL
+    SELECT 'check constraint of table', schema_name || '.' || table_name, expression FROM duckdb_constraints()
+    WHERE constraint_type = 'CHECK'"""
+_PREPARED = "SELECT 'prepared statement', name, statement FROM duckdb_prepared_statements()"
+_DRAWN_AT = {"check constraint of table": "insert", "macro": "call", "prepared statement": "execution"}
+_PERTURB_ONCE = "perturb once, INTO a table or a file"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to mend: what it is, its name, what is wrong with it, and what to do."""
+
+    kind: str
+    name: str
+    problem: str
+    remedy: str
+
+
+def lint(con: DuckDBPyConnection) -> list[Finding]:
+    """Return what perturbs whenever it is used: views, columns, checks, macros and prepared statements of stored rows.
+
+    Temporary ones belong to this connection. If a result of it is still open, or its transaction has failed, they cannot be
+    read; that is then a finding as well.
+    """
+    try:
+        return _lint(con)
+    except (duckdb.ResourceInUseException, duckdb.TransactionException):
+        with con.cursor() as cursor:
+            return [*_lint(cursor), _UNREAD]
+
+
+_UNREAD = Finding(
+    "connection",
+    "itself",
+    "it has an open result or a failed transaction, so its temporary views and its prepared statements were not read",
+    "fetch the result or roll back, and attach again",
+)
+
+
+def warn(con: DuckDBPyConnection) -> None:
+    """Warn of what `lint` finds."""
+    for finding in lint(con):
+        text = f"the {finding.kind} {finding.name}: {finding.problem}; {finding.remedy}"
+        warnings.warn(text, PrivacyLeakWarning, stacklevel=3)
+
+
+def _lint(con: DuckDBPyConnection) -> list[Finding]:
+    """Return what this connection sees."""
+    drawing = Drawing()
+    macros = [("macro", name, definition) for name, definition in drawing.read(con)]
+    defined = _reported(con.sql(_DEFINED).fetchall(), drawing, (Draws.REPORTS, Draws.UNKNOWN))
+    called = _reported([*macros, *con.sql(_PREPARED).fetchall()], drawing, (Draws.REPORTS,))
+    return [*defined, *(finding for finding, sql in called.items() if _reads_stored(sql))]
+
+
+def _reads_stored(sql: str) -> bool:
+    """Return whether a query reads tables, views or files."""
+    from ldpsql.sql.structure import reads_stored  # noqa: PLC0415  # loads the parser
+
+    return reads_stored(sql)
+
+
+def _reported(rows: Iterable[tuple[str, str, str]], drawing: Drawing, reported: tuple[Draws, ...]) -> dict[Finding, str]:
+    """Return findings for those of these objects that draw, each with its SQL."""
+    drawn = ((kind, name, sql, drawing.of(sql)) for kind, name, sql in rows)
+    return {redrawn(kind, name, draws): sql for kind, name, sql, draws in drawn if draws in reported}
+
+
+def redrawn(kind: str, name: str, draws: Draws) -> Finding:
+    """Return the finding for something that draws whenever it is used."""
+    if draws is Draws.UNKNOWN:
+        return Finding(kind, name, UNKNOWN, "write the SQL itself")
+    what = "it perturbs stored rows" if kind in ("macro", "prepared statement") else "it perturbs"
+    return Finding(kind, name, f"{what}, so every {_DRAWN_AT.get(kind, 'read')} draws new reports", _PERTURB_ONCE)

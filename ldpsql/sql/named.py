@@ -1,0 +1,66 @@
+"""Mechanisms that the settings name, as SQL: ``city = "krr(...)"`` in ldpsql.toml is ``ldp.m.city()`` on every connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+from ldpsql.domains.domain import Domain
+from ldpsql.engine.functions import Macros
+from ldpsql.errors import BadSettings, LdpError
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.quoting import quoted, text_literal
+from ldpsql.registry.registry import registry
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+
+
+def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
+    """Return the schema ``m`` with one macro for each named mechanism; the connection only tells DuckDB's names of types.
+
+    Raises:
+        BadSettings: for a name that is no SQL name, or the same as another in SQL, or a mechanism that cannot be read.
+
+    """
+    if len({name.lower() for name in named}) < len(named):
+        raise BadSettings(
+            "two mechanisms in the settings have names that differ in case only", "SQL takes them for one: rename one"
+        )
+    made = "".join(
+        f"\nCREATE OR REPLACE MACRO ldp.m.{quoted(name)}() AS {_read(name, told, con)};" for name, told in named.items()
+    )
+    return Macros(f"CREATE SCHEMA IF NOT EXISTS ldp.m;{made}")
+
+
+def _read(name: str, told: Any, con: DuckDBPyConnection) -> str:
+    if not _NAME.fullmatch(name):
+        raise BadSettings("a mechanism in the settings needs a name of letters, digits and _", "for example city")
+    try:
+        return sql_call(registry().mechanism(told), con)
+    except LdpError as error:
+        raise BadSettings(f"the mechanism '{name}' of the settings: {error.message}", error.hint) from None
+
+
+def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
+    """Return the constructor call that makes this mechanism in SQL: ``ldp.krr("epsilon" := '1', ...)``."""
+    own = {name: getattr(mechanism, name) for name in mechanism.given()}
+    given = mechanism.given() | {name: value for name, value in own.items() if isinstance(value, Domain)}
+    return f"ldp.{mechanism.name}({', '.join(f'{quoted(name)} := {_literal(value, con)}' for name, value in given.items())})"
+
+
+def _literal(value: Any, con: DuckDBPyConnection) -> str:
+    if isinstance(value, Domain):
+        return list_literal(value.values, con)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_literal(item, con) for item in value)}]"
+    return text_literal(str(value))
+
+
+def list_literal(values: pa.Array, con: DuckDBPyConnection) -> str:
+    """Return values as a SQL list of their own type."""
+    kind = con.from_arrow(pa.table([values], ["value"])).types[0]
+    return f"[{', '.join(text_literal(text) for text in values.cast(pa.string()).to_pylist())}]::{kind}[]"

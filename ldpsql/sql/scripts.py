@@ -1,0 +1,85 @@
+"""What is wrong in SQL files: what draws new reports whenever it is used, and reports stored in the order of the people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ldpsql.errors import SourceRefused
+from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.lint import Finding, redrawn
+from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
+from ldpsql.sql.tokens import Statement, statements
+
+IN_ORDER = "it stores reports in the order of the rows, which gives values away if rows are sorted or grouped by them"
+SHUFFLE = "end the query with ORDER BY random()"
+
+
+class Place(NamedTuple):
+    """A finding, and where it is: the file and the line in which its statement begins."""
+
+    file: str
+    line: int
+    finding: Finding
+
+
+def lint_files(paths: Iterable[Path]) -> list[Place]:
+    """Return what is wrong in SQL files, and in those below folders; a macro of one file may be called in another.
+
+    Raises:
+        SourceRefused: for a file that cannot be read as text, or a folder without SQL files.
+
+    """
+    texts = {path: _text(path) for given in paths for path in _files(given)}
+    drawing = Drawing.of_registry()
+    drawing.define_all(";\n".join(texts.values()))
+    return [place for path, text in texts.items() for place in _lint(path, text, drawing)]
+
+
+def _files(path: Path) -> list[Path]:
+    """Return a file itself, or the SQL files below a folder."""
+    below = sorted(path.rglob("*.sql")) if path.is_dir() else [path]
+    if not below:
+        raise SourceRefused(f"there is no .sql file below {path}", "name the files")
+    return below
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise SourceRefused(f"there is no file {path}", "name SQL files or folders of them") from None
+    except UnicodeDecodeError:
+        raise SourceRefused(f"{path} is not UTF-8 text", "name SQL files or folders of them") from None
+
+
+def _lint(path: Path, text: str, drawing: Drawing) -> list[Place]:
+    findings = ((statement, _finding(statement, drawing)) for statement in statements(text))
+    return [Place(str(path), statement.line, finding) for statement, finding in findings if finding is not None]
+
+
+def _finding(statement: Statement, drawing: Drawing) -> Finding | None:
+    """Return what is wrong with a statement, or None."""
+    draws = drawing.draws(statement)
+    if draws is Draws.NOTHING:
+        return None
+    if statement.words[:1] == ["create"] and "view" in statement.words:
+        return redrawn("view", "", draws)
+    if statement.macro or statement.words[:1] == ["prepare"]:
+        return _called(statement, draws)
+    return redrawn("statement", "", draws) if draws is Draws.UNKNOWN else _stored(statement, drawing)
+
+
+def _called(statement: Statement, draws: Draws) -> Finding | None:
+    """Return what is wrong with a macro or a prepared statement: it must perturb only what is handed to it."""
+    kind, sql = ("macro", statement.sql) if statement.macro else ("prepared statement", statement.after("as"))
+    return redrawn(kind, "", draws) if draws is Draws.REPORTS and reads_stored(sql) else None
+
+
+def _stored(statement: Statement, drawing: Drawing) -> Finding | None:
+    """Return what is wrong with a statement that stores reports, or defines a column that perturbs."""
+    if keeps_order(statement):
+        return Finding("statement", "", IN_ORDER, SHUFFLE)
+    draws = drawing.of(computed_columns(statement))
+    return None if draws is Draws.NOTHING else redrawn("generated column or check", "", draws)

@@ -1,0 +1,110 @@
+"""The structure of a SQL statement, as sqlglot parses it; what it cannot parse is taken for the worse.
+
+sqlglot takes a tenth of a second to import, so this module is imported only for a statement that perturbs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
+
+from ldpsql.sql.tokens import Statement
+
+_STORING = {"insert", "copy", "update", "merge", "with"}
+
+
+def parsed(sql: str) -> exp.Expr | None:
+    """Return the tree of a statement, or None if sqlglot cannot parse all of it."""
+    with _quiet():
+        try:
+            trees = parse(sql, dialect="duckdb")
+        except (SqlglotError, RecursionError):
+            return None
+    if len(trees) != 1 or trees[0] is None or trees[0].find(exp.Command):
+        return None
+    return trees[0]
+
+
+def only_declared(sql: str) -> frozenset[str]:
+    """Return the names in front of a parenthesis that are not called: tables and CTEs with a list of columns."""
+    tree = parsed(sql)
+    if tree is None:
+        return frozenset()
+    called = {name.lower() for call in tree.find_all(exp.Func) for name in (call.name, *type(call).sql_names())}
+    tables = {schema.this.name.lower() for schema in tree.find_all(exp.Schema)}
+    aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias) if alias.args.get("columns")}
+    return frozenset(tables | aliases) - called
+
+
+def reads_stored(sql: str) -> bool:
+    """Return whether a query reads tables, views or files by name, and not only what is handed to it."""
+    tree = parsed(sql)
+    if tree is None:
+        return True
+    within = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    sources = (table for table in tree.find_all(exp.Table) if table.find_ancestor(exp.From, exp.Join, exp.Update))
+    return any(isinstance(table.this, exp.Identifier) and table.name.lower() not in within for table in sources)
+
+
+def keeps_order(statement: Statement) -> bool:
+    """Return whether a statement stores rows in the order in which it reads them: without ORDER BY random() at its end."""
+    tree = parsed(statement.sql)
+    if tree is None:
+        return bool(_STORING & set(statement.words[:1])) or {"create", "table"} <= set(statement.words)
+    if isinstance(tree, exp.Update):
+        return True
+    query = _stored(tree)
+    return query is not None and query.find(exp.From) is not None and not _shuffled(query)
+
+
+def computed_columns(statement: Statement) -> str:
+    """Return a CREATE TABLE or ALTER TABLE without its defaults, or nothing for other statements.
+
+    A default is drawn once, when a row is inserted, and stored.
+    """
+    tree = parsed(statement.sql)
+    if tree is None:
+        return statement.sql if statement.words[:1] == ["alter"] else ""
+    if not isinstance(tree, exp.Alter) and not (isinstance(tree, exp.Create) and tree.expression is None):
+        return ""
+    for default in list(tree.find_all(exp.DefaultColumnConstraint)):
+        default.set("this", exp.null())
+    return tree.sql("duckdb")
+
+
+def _stored(tree: exp.Expr) -> exp.Expr | None:
+    """Return the query whose rows a statement stores, or None if it stores those of none."""
+    if isinstance(tree, exp.Create):
+        return tree.expression if tree.kind == "TABLE" else None
+    if isinstance(tree, exp.Insert):
+        return tree.expression
+    if isinstance(tree, exp.Copy):
+        return tree.this if isinstance(tree.this, exp.Query) else None
+    return tree.args["using"] if isinstance(tree, exp.Merge) else None
+
+
+def _shuffled(query: exp.Expr) -> bool:
+    """Return whether the rows of a query come in random order."""
+    order = query.args.get("order")
+    if order is not None:
+        return isinstance(order.expressions[0].this, exp.Rand | exp.Uuid)
+    return isinstance(query, exp.Subquery | exp.Paren) and _shuffled(query.this)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep sqlglot from logging what it cannot parse."""
+    logger = logging.getLogger("sqlglot")
+
+    def nothing(_: logging.LogRecord) -> bool:
+        return False
+
+    logger.addFilter(nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(nothing)

@@ -1,0 +1,89 @@
+"""The structure of the code: the rooms, what plugins import, and the import paths of 0.1.0."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ldpsql import moved
+
+ROOT = Path(__file__).parents[1]
+NAMESPACES = {"ldpsql.mechanisms", "ldpsql.estimators", "ldpsql.functions"}
+PLUGINS = sorted(file for folder in ("plugins", "udfs") for file in (ROOT / folder).rglob("*.py"))
+
+
+def imports(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
+@pytest.mark.parametrize("file", PLUGINS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_built_in_plugins_import_only_the_public_namespaces(file: Path) -> None:
+    ours = {module for module in imports(file) if module.split(".")[0] in ("ldpsql", "plugins", "udfs")}
+    assert ours <= NAMESPACES, ours - NAMESPACES
+
+
+def test_the_example_plugin_imports_only_public_names() -> None:
+    ours = {module for module in imports(ROOT / "examples/ldpsql-coin/ldpsql_coin.py") if module.startswith("ldpsql")}
+    assert ours <= NAMESPACES | {"ldpsql"}
+
+
+@pytest.mark.parametrize("name", sorted(NAMESPACES))
+def test_public_namespaces_list_what_they_offer(name: str) -> None:
+    namespace = importlib.import_module(name)
+    assert namespace.__all__ == sorted(set(namespace.__all__), key=lambda n: (not n.isupper(), not n[0].isupper(), n))
+    assert all(hasattr(namespace, public) for public in namespace.__all__)
+    assert namespace.API_VERSION == 1
+
+
+def test_the_root_has_at_most_ten_files() -> None:
+    assert len(list((ROOT / "ldpsql").glob("*.py"))) <= 10
+
+
+def test_every_room_says_what_it_is_for() -> None:
+    for room in (ROOT / "ldpsql").glob("*/__init__.py"):
+        if room.parent.name not in ("plugins", "udfs"):
+            assert ast.get_docstring(ast.parse(room.read_text(encoding="utf-8"))), room
+
+
+def test_every_room_is_in_the_order_that_lint_checks() -> None:
+    order = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[tool.importlinter]")[1]
+    for room in (ROOT / "ldpsql").glob("*/__init__.py"):
+        if room.parent.name not in ("plugins", "udfs"):
+            assert f"ldpsql.{room.parent.name}" in order, room.parent.name
+
+
+@pytest.mark.parametrize("old", sorted(moved._PATHS))
+def test_import_paths_of_the_last_version_lead_to_modules(old: str) -> None:
+    for home in moved._PATHS[old].split():
+        importlib.import_module(f"ldpsql.{home}")
+
+
+def test_import_paths_of_the_last_version_work_and_warn() -> None:
+    code = (
+        "import warnings; warnings.simplefilter('error')\n"
+        "import ldpsql\n"
+        "try:\n    from ldpsql.domain import Domain\n"
+        "except DeprecationWarning as warning: print(warning)\n"
+        "warnings.simplefilter('ignore')\n"
+        "from ldpsql.columns import plain\n"
+        "from ldpsql.solver.mle import uniform\n"
+        "from ldpsql.hookspecs import hookimpl, ldpsql_mechanisms\n"
+        "from ldpsql.privacy import Epsilon, exp_below\n"
+        "from ldpsql.registry import registry\n"
+        "from ldpsql.sql import Macros, quoted\n"
+        "try:\n    from ldpsql.domain import nonsense\n"
+        "except ImportError: print('refused')\n"
+        "try:\n    import ldpsql.nonsense\n"
+        "except ModuleNotFoundError: print('unknown')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("ldpsql.domain is now ldpsql.domains.domain")
+    assert rest == ["refused", "unknown"]
