@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -12,15 +12,8 @@ from pydantic import Field
 from ldpsql.errors import OutOfTime
 from ldpsql.inference.deadline import check, late
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.outcome import Fit
+from ldpsql.inference.outcome import Fit, Status
 from ldpsql.mechanisms.spec import Spec
-
-
-def _filled(texts: Sequence[tuple[str, ...]], counts: Sequence[int]) -> tuple[str, ...]:
-    """Return the texts of all groups; none if no group has any, and empty ones for groups without."""
-    if not any(texts):
-        return ()
-    return tuple(text for part, count in zip(texts, counts, strict=True) for text in part or ("",) * count)
 
 
 class Estimator(Spec):

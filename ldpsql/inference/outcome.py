@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -81,6 +81,13 @@ class Fit:
     def out_of_time(self) -> Fit:
         """Return the outcome as that of a solve that the deadline cut short."""
         return replace(self, status=(Status.OUT_OF_TIME,) * len(self.status))
+
+
+def _filled(texts: Sequence[tuple[str, ...]], counts: Sequence[int]) -> tuple[str, ...]:
+    """Return the texts of all groups; none if no group has any, and empty ones for groups without."""
+    if not any(texts):
+        return ()
+    return tuple(text for part, count in zip(texts, counts, strict=True) for text in part or ("",) * count)
 
 
 def simplex_projection(v: Floats) -> Floats:
