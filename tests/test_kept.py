@@ -55,10 +55,10 @@ HIDING: dict[str, Callable[[], Any]] = {
 }
 
 
-def with_city(frame: Any) -> Any:
+def with_city(frame: object) -> object:
     if isinstance(frame, pa.Table):
         return frame.append_column("city", pa.array(["a"] * frame.num_rows))
-    return frame.assign(city="a") if isinstance(frame, pd.DataFrame) else frame.with_columns(city=pl.lit("a"))
+    return frame.assign(city="a") if isinstance(frame, pd.DataFrame) else frame.with_columns(city=pl.lit("a"))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", HIDING)
