@@ -63,7 +63,7 @@ _PATHS = {
     "threads": "engine.threads",
     "uncertainty": "estimates.uncertainty",
 }
-_PACKAGES = {"operators": "inference.operators", "solver": "inference.solver", "pairs": "key_value"}
+_PACKAGES = {"operators": "inference.operators", "solver": "inference.solver"}
 
 
 def _homes(old: str) -> str | None:

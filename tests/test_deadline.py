@@ -14,6 +14,7 @@ from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean
 from ldpsql.inference.counting import _operator
 from ldpsql.inference.deadline import check, soonest, until
+from ldpsql.inference.outcome import Status
 from ldpsql.registry.registry import registry
 
 FIVE_THOUSAND = "ldp.olh(1, range(5000))"
@@ -50,3 +51,48 @@ def test_the_earlier_of_two_deadlines_holds_and_is_forgotten_afterwards() -> Non
     with until(monotonic() - 1), pytest.raises(OutOfTime):
         check()
     assert soonest() is None
+
+
+@pytest.mark.parametrize("name", ["base_cut", "best", "corrected_em", "em_mr", "empirical_bayes", "ibu", "iiw", "inv", "pool"])
+def test_every_estimator_has_a_deadline_in_sql(con: DuckDBPyConnection, name: str) -> None:
+    mechanism = "ldp.krr(1, range(5))"
+    query = f"SELECT len(ldp.{name}(ldp.perturb(i % 5, {mechanism}), {mechanism}, deadline := 60)) FROM range(500) t(i)"
+    assert con.execute(query).fetchall() == [(5,)]
+
+
+@pytest.mark.parametrize("name", ["best", "corrected_em", "em_mr", "ibu", "pool"])
+def test_a_deadline_bounds_all_groups_together(name: str) -> None:
+    krr = registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": list(range(100))})
+    counts = np.random.default_rng(5).multinomial(3000, np.full(100, 1 / 100), size=400).astype(np.float64)
+    before = monotonic()
+    found = estimate_counts(krr, counts, registry().estimator({"estimator": name, "deadline": 0.02, "misfit": "allow"}))
+    assert monotonic() - before < 5  # a loaded machine
+    assert found.fit.theta.shape == (400, 100)
+    assert np.allclose(found.fit.theta.sum(axis=1), 1)
+    if name != "ibu":  # krr has a closed form
+        assert found.fit.status[-1] is Status.OUT_OF_TIME
+        assert "deadline" in found[399].diagnosis.remedy
+
+
+def test_a_deadline_that_is_long_enough_changes_no_estimate() -> None:
+    krr = registry().mechanism("krr(1, [1, 2, 3])")
+    counts = np.array([[50.0, 40.0, 30.0], [5.0, 9.0, 30.0]])
+    for name in ("best", "pool", "corrected_em"):
+        found = [estimate_counts(krr, counts, registry().estimator(text)) for text in (name, f"{name}(deadline=60)")]
+        assert (found[0].fit.theta == found[1].fit.theta).all()
+        assert found[0].fit.status == found[1].fit.status
+
+
+def test_a_deadline_holds_for_key_value_reports(con: DuckDBPyConnection) -> None:
+    con.execute("SET VARIABLE m = ldp.pckv_pm(1, range(200), bins := 32, low := 0, high := 1)")
+    con.execute("CREATE TABLE pairs AS SELECT ldp.perturb(map([i % 200], [0.5]), getvariable('m')) AS r FROM range(2000) t(i)")
+    before = monotonic()
+    query = "SELECT len(ldp.key_value(r, getvariable('m'), estimator := 'best(deadline=0.1)')) FROM pairs"
+    assert con.execute(query).fetchall() == [(200,)]
+    assert monotonic() - before < 5  # a loaded machine
+
+
+def test_a_number_that_sql_writes_without_a_leading_digit_is_an_epsilon(con: DuckDBPyConnection) -> None:
+    assert con.execute("SELECT ldp.perturb('a', ldp.krr(.5, ['a', 'b'])) IN ('a', 'b')").fetchall() == [(True,)]
+    with pytest.raises(Error, match="LDP101"):
+        con.execute("SELECT ldp.perturb('a', ldp.krr(-.5, ['a', 'b']))")

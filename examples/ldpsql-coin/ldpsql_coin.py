@@ -6,7 +6,7 @@ Warner, "Randomized response: a survey technique for eliminating evasive answer 
 from collections.abc import Callable
 
 import ldpsql
-from ldpsql import CategoricalMechanism, Channel, InvalidParameter, KeepOrSpread, Mechanism, hookimpl
+from ldpsql.mechanisms import CategoricalMechanism, Channel, InvalidParameter, KeepOrSpread, Mechanism, hookimpl
 
 
 class Coin(CategoricalMechanism):

@@ -16,7 +16,7 @@ MECHANISM = '''\
 Say here who proposed it, where and when.
 """
 
-from ldpsql import CategoricalMechanism, Channel, KeepOrSpread, Mechanism, hookimpl
+from ldpsql.mechanisms import CategoricalMechanism, Channel, KeepOrSpread, Mechanism, hookimpl
 
 
 class {Name}(CategoricalMechanism):

@@ -45,7 +45,7 @@ class Groups:
     def estimates(self, source: Mechanism | Source, estimator: Estimator) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
         """Yield rows and their estimates; rows without a report are left out."""
         refuse_pairs(source)
-        end, parts = soonest(getattr(estimator, "deadline", None)), self.likelihoods(source)
+        end, parts = soonest(estimator.deadline), self.likelihoods(source)
         while True:
             with until(end):  # operators are built on the way
                 part = next(parts, None)

@@ -221,7 +221,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
 
     """
     check_possible(likelihood)
-    end = soonest(getattr(estimator, "deadline", None))
+    end = soonest(estimator.deadline)
     with until(end):
         fit = _fit(estimator, likelihood)
         misfit = estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any()
@@ -234,9 +234,11 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
 
 
 def _fit(estimator: Estimator, likelihood: Likelihood) -> Fit:
-    """Return the fit; an estimator of a third party that fails is named."""
+    """Return the fit, equal shares if there is no time for one; an estimator of a third party that fails is named."""
     try:
         return estimator.fit(likelihood)
+    except OutOfTime:
+        return estimator.unfitted(likelihood)
     except Exception as error:
         if isinstance(error, LdpError) or of_core(type(estimator)):
             raise
@@ -264,5 +266,5 @@ def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, es
         NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
 
     """
-    with until(soonest(getattr(estimator, "deadline", None))):
+    with until(soonest(estimator.deadline)):
         return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import Field
 
+from ldpsql.errors import OutOfTime
+from ldpsql.inference.deadline import check, late
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.outcome import Fit
+from ldpsql.inference.outcome import Fit, Status
 from ldpsql.mechanisms.spec import Spec
 
 
@@ -34,6 +38,7 @@ class Estimator(Spec):
     misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
     )
+    deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
 
     def pointwise(self, count: int) -> float:
         """Return the confidence of each of ``count`` intervals: Sidak's, where all are to be right together.
@@ -46,3 +51,22 @@ class Estimator(Spec):
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:
         """Estimate every group of the likelihood."""
+
+    def each(self, likelihood: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
+        """Estimate group by group; those that there is no time for get equal shares, and say so."""
+        return Fit.joined([self._in_time(likelihood.group(i), fit) for i in range(len(likelihood.counts))])
+
+    def _in_time(self, one: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
+        try:
+            check()
+            outcome = fit(one)
+        except OutOfTime:
+            return self.unfitted(one)
+        return outcome.out_of_time() if late() else outcome
+
+    def unfitted(self, likelihood: Likelihood) -> Fit:
+        """Return equal shares for every group, as there was no time for more."""
+        groups, inputs = len(likelihood.counts), likelihood.operator.inputs
+        even = np.full((groups, inputs), 1.0 / inputs)
+        status, steps = (Status.OUT_OF_TIME,) * groups, np.zeros(groups, dtype=np.int64)
+        return Fit(even, steps, status, ("uniform",) * groups, ("there was no time",) * groups)

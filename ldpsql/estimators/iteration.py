@@ -42,6 +42,7 @@ class IterativeEstimator(Estimator):
     stop: StopField = Field("certified", description="'certified', 'held_out', 'paper' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-9, description="largest gap, or change of the log-likelihood")
     max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps")
+    # Again here, so that what was written by position keeps its meaning.
     deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
     start: Start | None = Field(None, description="the shares to start from, all above 0; by default all are equal")
 

@@ -35,6 +35,11 @@ def check() -> None:
         OutOfTime: where there is none.
 
     """
-    end = _END.get()
-    if end is not None and monotonic() > end:
+    if late():
         raise OutOfTime
+
+
+def late() -> bool:
+    """Return whether there is no time left."""
+    end = _END.get()
+    return end is not None and monotonic() > end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -69,13 +69,25 @@ class Fit:
     @classmethod
     def joined(cls, parts: Sequence[Fit]) -> Fit:
         """Put the outcomes of single groups together."""
+        counts = [len(part.theta) for part in parts]
         return cls(
             np.concatenate([part.theta for part in parts]),
             np.concatenate([part.iterations for part in parts]),
             tuple(s for part in parts for s in part.status),
-            tuple(c for part in parts for c in part.chosen),
-            tuple(r for part in parts for r in part.reasons),
+            _filled([part.chosen for part in parts], counts),
+            _filled([part.reasons for part in parts], counts),
         )
+
+    def out_of_time(self) -> Fit:
+        """Return the outcome as that of a solve that the deadline cut short."""
+        return replace(self, status=(Status.OUT_OF_TIME,) * len(self.status))
+
+
+def _filled(texts: Sequence[tuple[str, ...]], counts: Sequence[int]) -> tuple[str, ...]:
+    """Return the texts of all groups; none if no group has any, and empty ones for groups without."""
+    if not any(texts):
+        return ()
+    return tuple(text for part, count in zip(texts, counts, strict=True) for text in part or ("",) * count)
 
 
 def simplex_projection(v: Floats) -> Floats:

@@ -139,11 +139,13 @@ class Spec(BaseModel):
         """List the parameters: required ones first, then a class's own options before those of its bases."""
         fields = cls.model_fields.items()
         needed = [_parameter(name, field) for name, field in fields if field.is_required()]
-        depth = {
-            name: i for i, base in reversed(list(enumerate(cls.__mro__))) for name in vars(base).get("__annotations__", {})
+        place = {
+            name: (i, n)
+            for i, base in reversed(list(enumerate(cls.__mro__)))
+            for n, name in enumerate(vars(base).get("__annotations__", {}))
         }
         optional = (item for item in fields if not item[1].is_required())
-        options = sorted(optional, key=lambda item: (item[0] in cls.added, depth[item[0]]))
+        options = sorted(optional, key=lambda item: (item[0] in cls.added, place[item[0]]))
         return needed + [_parameter(name, field) for name, field in options]
 
     @classmethod

@@ -7,7 +7,7 @@ estimate: they hold for the truth, whichever estimator is asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimates.estimate import Diagnosis, Estimates, estimate_likelihood
 from ldpsql.estimates.uncertainty import error_text
 from ldpsql.estimators.base import Estimator
+from ldpsql.inference.deadline import late, soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.inference.outcome import Status
@@ -162,6 +163,11 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
         NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
 
     """
+    with until(soonest(estimator.deadline)):
+        return _estimated(mechanism, likelihood, estimator)
+
+
+def _estimated(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
     channel = channel_of(mechanism)
     known = cast("KeyValueMechanism", mechanism)
     seen, cells = shown(known, likelihood), channel.cells
@@ -176,6 +182,8 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
     else:
         drawn = theta
         means = _means(seen.total, seen.drawn) if inverted else densities(likelihood, theta, estimator) @ _centres(cells)
+        if late() and not inverted:
+            found = replace(found, fit=found.fit.out_of_time())
     # Nobody has a key more than once, which only an unbiased estimate need not know.
     return KeyValueEstimates(known, found, seen, drawn if inverted else np.minimum(drawn, 1.0 / known.padding), means)
 
@@ -206,7 +214,8 @@ def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: 
         raise InvalidParameter(f"the reports of {mechanism.name} tell means only", "use ldp.pckv_pm for distributions")
     keyed = _by_key(likelihood, shown(known, likelihood), channel.cells)
     drawn = np.asarray(keyed.operator.maximum(keyed.shares))
-    shares = densities(likelihood, drawn, estimator)[:, : len(known.keys)]
+    with until(soonest(estimator.deadline)):
+        shares = densities(likelihood, drawn, estimator)[:, : len(known.keys)]
     return known.low + (known.high - known.low) * (_centres(channel.cells) + 1) / 2, shares
 
 
@@ -218,8 +227,8 @@ def of_symbols(given: Estimator | str) -> Estimator | str:
 def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Floats:
     """Return the distribution of the values of each key over the bins, shape (groups, keys, bins), from how often it is drawn.
 
-    Of the reports that show a key, a known share shows any bin: those of other keys. A key without reports, or that is never
-    drawn, has the uniform distribution. Source: Ye et al., NDSS 2025, section V-C.
+    Of the reports that show a key, a known share shows any bin: those of other keys. A key without reports, never drawn,
+    or for which there is no time, has the uniform distribution. Source: Ye et al., NDSS 2025, section V-C.
     """
     operator = cast("KeepOrWindowOperator", likelihood.operator)
     bins = operator.bins
@@ -228,7 +237,8 @@ def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Fl
     for group, key in np.argwhere((drawn > 0) & (counts.sum(axis=-1) > 0)):
         table = operator.anything + operator.kept * drawn[group, key] * operator.window
         conditional = DenseOperator(table / table.sum(axis=1, keepdims=True))
-        out[group, key] = estimator.fit(Likelihood(conditional, counts[group, key][None], (bins,))).theta[0]
+        one = Likelihood(conditional, counts[group, key][None], (bins,))
+        out[group, key] = estimator.each(one, estimator.fit).theta[0]
     if not np.isfinite(out).all():
         raise NotApplicable(f"{estimator.name} finds no distribution of so noisy values", "use ibu or em_mr")
     return out

@@ -6,6 +6,7 @@ carries eight bytes instead of a domain. Handles live as long as the process: a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -24,6 +25,7 @@ from ldpsql.mechanisms.region import Region
 from ldpsql.registry.registry import registry
 
 H = TypeVar("H", bound=Hashable)
+_UNDER_ONE = re.compile(r"\.[0-9]+", re.ASCII)
 
 
 class Handles(Generic[H]):
@@ -107,4 +109,6 @@ def _plain_value(value: pa.Scalar) -> Any:
         items = value.values
         kind = items.type.value_type if pa.types.is_dictionary(items.type) else items.type
         return items if family(kind) else value.as_py()
-    return value.as_py()
+    plain = value.as_py()
+    # DuckDB writes the number .5 as it was typed, without a digit before the point.
+    return f"0{plain}" if isinstance(plain, str) and _UNDER_ONE.fullmatch(plain) else plain

@@ -49,7 +49,7 @@ class Best(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Choose for every group, and estimate with the choice."""
-        return Fit.joined([self._chosen(likelihood.group(i)) for i in range(len(likelihood.counts))])
+        return self.each(likelihood, self._chosen)
 
     def _chosen(self, one: Likelihood) -> Fit:
         learnt, held_out = folds(one, self.splits)

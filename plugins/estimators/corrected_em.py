@@ -37,7 +37,7 @@ class CorrectedEm(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Correct every group."""
-        return Fit.joined([self._corrected(likelihood.group(i)) for i in range(len(likelihood.counts))])
+        return self.each(likelihood, self._corrected)
 
     def _corrected(self, one: Likelihood) -> Fit:
         fitted = maximum_likelihood(one)

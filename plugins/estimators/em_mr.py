@@ -50,7 +50,7 @@ class EmMr(IterativeEstimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Reduce every group."""
-        return Fit.joined([self._reduced(likelihood.group(i)) for i in range(len(likelihood.counts))])
+        return self.each(likelihood, self._reduced)
 
     def _reduced(self, one: Likelihood) -> Fit:
         size, small = one.operator.inputs, 2.0 * deviation(one)

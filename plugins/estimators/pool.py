@@ -50,7 +50,7 @@ class Pool(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Pool the values of every group."""
-        return Fit.joined([self._pooled(likelihood.group(i)) for i in range(len(likelihood.counts))])
+        return self.each(likelihood, self._pooled)
 
     def _pooled(self, one: Likelihood) -> Fit:
         dyadic = one.layout and self.neighbours == "use"
