@@ -40,6 +40,7 @@ class Plugin(BasePlugin):
         own = {key: value for key, value in plugin_config.items() if key not in (self.creds.settings or {})}
         self._releases: Releases | None = None
         self._guard: Guard | None = None
+        self._con: DuckDBPyConnection | None = None
         self._drawing, self._statements = Drawing(), Statements()
         self._read: tuple[Any, dict[str, Draws]] | None = None
         with _shown():
@@ -55,7 +56,7 @@ class Plugin(BasePlugin):
         """Put the functions on the connection, with the ledger where there is one."""
         with _shown():
             attach(conn, name=self._catalog, mechanisms=self._mechanisms, ledger=self._ledger, key=configured_key())
-            self._guard = guard_of(conn, self._catalog)
+            self._guard, self._con = guard_of(conn, self._catalog), conn
         self._releases = Releases(self._ledger, self._mechanisms) if self._ledger else None
 
     def configure_cursor(self, cursor: DuckDBPyConnection) -> None:
@@ -67,7 +68,7 @@ class Plugin(BasePlugin):
         with _shown():
             drawn = self._drawn(manifest, cursor)
             refuse_redrawn((manifest.nodes[name] for name in drawn), self._drawing)
-            if self._releases is None or self._guard is None:
+            if self._releases is None or self._guard is None or self._con is None:
                 return
             models = [manifest.nodes[name] for name, draws in drawn.items() if draws is Draws.REPORTS]
             models = [model for model in models if model.resource_type == "model"]
@@ -75,7 +76,7 @@ class Plugin(BasePlugin):
             connection = adapter.connections.get_if_exists()
             model = next((model for model in models if connection is not None and model.unique_id == connection.name), None)
             if model is not None and adapter.config.args.which in _MATERIALISES:
-                self._releases.begin(model, relation_of(model, manifest), get_invocation_id(), cursor, self._guard)
+                self._releases.begin(model, relation_of(model, manifest), get_invocation_id(), self._con, self._guard)
 
     def _drawn(self, manifest: Any, cursor: DuckDBPyConnection) -> dict[str, Draws]:
         """Return what the nodes of a manifest draw, by their ids; each manifest is read once."""

@@ -34,14 +34,14 @@ class Releases:
         self._open: dict[str, tuple[Release, Callable[[], None]] | None] = {}
         self._lock = Lock()
 
-    def begin(self, model: Any, dataset: str, run: str, cursor: DuckDBPyConnection, guard: Guard) -> None:
+    def begin(self, model: Any, dataset: str, run: str, con: DuckDBPyConnection, guard: Guard) -> None:
         """Charge what a model is about to draw: a report for each row of its dataset, in each of its columns.
 
         Args:
             model: the node of dbt's manifest.
             dataset: its dataset, as SQL names it: the rows that this run perturbs.
             run: what tells this run from others; where rows are charged, its rows are those of nobody else.
-            cursor: a cursor to count with.
+            con: the connection whose cursors dbt works with; it is open when they are closed.
             guard: what lets the connection draw.
 
         Raises:
@@ -55,17 +55,18 @@ class Releases:
             release = told(model)
             columns = {column: registry().mechanism(self._mechanisms.get(m, m)) for column, m in release["columns"].items()}
             by_row = self._ledger.policy.privacy_unit == "row"
-            unit, later = self._ledger.policy.privacy_unit, cursor.cursor()
-            rows, users = people(cursor, dataset, unit)
+            unit = self._ledger.policy.privacy_unit
+            with con.cursor() as cursor:
+                rows, users = people(cursor, dataset, unit)
+                data = dataset_of(cursor, dataset)
             if not rows:
                 self._open[model.unique_id] = None  # nothing to charge, and nothing may be drawn
                 return
             part = run if by_row else ""
-            data = dataset_of(later, dataset)
             charged = self._ledger.charge(data, columns, model.relation_name, users=users, part=part)
             if charged.stored:
                 raise NotReleased(f"the reports of {model.name} for these people are there", "they need not be drawn again")
-            self._open[model.unique_id] = charged, partial(refuse_others, later, dataset, unit, users)
+            self._open[model.unique_id] = charged, partial(_refuse_others, con, dataset, unit, users)
             for mechanism in columns.values():
                 guard.grant(Counter({mechanism: rows}))
 
@@ -83,6 +84,11 @@ class Releases:
                     _LOG.error("%s: %s", unique_id, error)
                 else:
                     self._ledger.publish(release)
+
+
+def _refuse_others(con: DuckDBPyConnection, dataset: str, unit: str, users: Any) -> None:
+    with con.cursor() as cursor:
+        refuse_others(cursor, dataset, unit, users)
 
 
 def relation_of(model: Any, manifest: Any) -> str:
