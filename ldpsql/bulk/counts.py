@@ -166,7 +166,9 @@ def _merged(listed: list[C]) -> C:
         raise InvalidParameter("these are not counts, or not of one kind", "pass what ldpsql.partial_counts returns")
     if isinstance(listed[0], Counts):
         fingerprints = together(part.fingerprints for part in listed)
-        return replace(Counts.of(*_joined(listed)), fingerprints=fingerprints)
+        total = replace(Counts.of(*_joined(listed)), fingerprints=fingerprints)
+        pa.default_memory_pool().release_unused()  # it would keep what the joined reports took
+        return total
     return reduce(lambda a, b: a + b, listed)
 
 
@@ -227,7 +229,7 @@ def _decoded(reports: pa.Array) -> pa.Array:
 
 
 def _joined(parts: list[Counts]) -> tuple[pa.Array, pa.Array]:
-    """Put counts together, and empty the list; engines, and the files of one table, differ in how they hold the same reports."""
+    """Put counts together, and empty the list; engines, and the files of a table, differ in how they hold the same reports."""
     tables = [part.to_arrow() for part in parts]
     parts.clear()
     try:
