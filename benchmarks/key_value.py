@@ -23,9 +23,9 @@ from ldpsql.channels import KeyValue, Sets, SignedBits
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, observed, packed
-from ldpsql.key_value.estimation import estimate_key_value
-from ldpsql.key_value.shown import Shown, shown
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.pairs.estimation import estimate_key_value
+from ldpsql.pairs.shown import Shown, shown
 from ldpsql.registry.registry import registry
 
 RATINGS = "ecommerce_clothing_key_rating.parquet"

@@ -22,7 +22,6 @@ from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import MAX_COUNT, align, whole_numbers
 from ldpsql.inference.mixed import Mixed, Repeated
-from ldpsql.key_value.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, of_symbols
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
@@ -30,6 +29,7 @@ from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import Spec, sql_literal
+from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, of_symbols
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted

@@ -45,11 +45,8 @@ _PATHS = {
     "named": "sql.named",
     "notebook": "estimates.notebook",
     "pages": "pages.page",
-    "pairs.estimation": "key_value.estimation",
     "pairs.families": "mechanisms.key_value",
     "pairs.sets": "domains.pair_sets",
-    "pairs.shown": "key_value.shown",
-    "pairs.sizes": "key_value.sizes",
     "plane": "channels.plane",
     "planning": "estimates.planning",
     "pooling": "estimators.pooling",
@@ -66,7 +63,7 @@ _PATHS = {
     "threads": "engine.threads",
     "uncertainty": "estimates.uncertainty",
 }
-_PACKAGES = {"operators": "inference.operators", "solver": "inference.solver", "pairs": "key_value"}
+_PACKAGES = {"operators": "inference.operators", "solver": "inference.solver"}
 
 
 def _homes(old: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,15 @@ import ldpsql
 from ldpsql import Charge, perturb_copy, perturb_table, privic
 from ldpsql.bulk.charging import charged as charged_before
 from ldpsql.bulk.staging import Staging
-from ldpsql.errors import BudgetExceeded, DestinationExists, LedgerUnwritable, NotReleased, PrivacyLeakWarning, SourceRefused
+from ldpsql.errors import (
+    BudgetExceeded,
+    DestinationExists,
+    LedgerUnwritable,
+    NotReleased,
+    PrivacyLeakWarning,
+    SourceRefused,
+    UnknownRelease,
+)
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.datasets import alike, dataset_of
 from ldpsql.ledger.witness import digest, others, together
@@ -109,6 +118,48 @@ def test_a_file_has_one_budget_by_any_path(con: DuckDBPyConnection, ledger: Ledg
     for again in ("people.parquet", name.format(folder=tmp_path.name)):
         with pytest.raises(BudgetExceeded):
             draw(con, again, "three")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["~/people.parquet", "file://{folder}/people.parquet", '"my view"', "over", "s.same", "by_macro", "computed", "found"],
+)
+def test_no_view_macro_or_url_gives_a_file_a_second_budget(
+    con: DuckDBPyConnection, ledger: Ledger, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / ".hidden").mkdir()
+    con.execute(f"""
+        SET GLOBAL home_directory = '{tmp_path}';
+        COPY people TO 'other.parquet'; COPY people TO '.hidden/inside.parquet';
+        CREATE VIEW "my view" AS FROM 'people.parquet'; CREATE VIEW over AS FROM "my view";
+        CREATE SCHEMA s; CREATE VIEW same AS FROM 'other.parquet'; CREATE VIEW s.same AS FROM 'people.parquet';
+        CREATE MACRO path() AS 'people.parquet'; CREATE VIEW by_macro AS FROM read_parquet(path());
+        CREATE VIEW computed AS FROM read_parquet('peo' || 'ple.parquet'); SET GLOBAL file_search_path = '.,{tmp_path}/.hidden';
+        CREATE VIEW found AS FROM 'inside.parquet'""")
+    file = f"{tmp_path}/.hidden/*.parquet" if name == "found" else "people.parquet"
+    ldpsql.attach(con, ledger=ledger)
+    draw(con, file, "one")
+    draw(con, name.format(folder=tmp_path), "two")
+    for again in (file, name.format(folder=tmp_path)):
+        with pytest.raises(BudgetExceeded):
+            draw(con, again, "three")
+
+
+def test_patterns_find_hidden_files_as_duckdb_does(con: DuckDBPyConnection) -> None:
+    con.execute("COPY people TO '.people.parquet'")
+    (count,) = con.execute("SELECT count(DISTINCT filename) FROM read_parquet('*.parquet', filename := true)").fetchall()
+    files = [name for name in dataset_of(con.cursor(), "*.parquet").charged if Path(name).is_file()]
+    assert (len(files),) == count == (2,)
+
+
+def test_a_database_that_is_read_as_a_file_shares_the_budget_of_its_tables(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    perturb_table(con, "people", "one", COLUMNS, charge=Charge(ledger, "people"))
+    con.close()
+    with duckdb.connect() as other:
+        other.execute("CREATE VIEW seen AS FROM read_duckdb('wh.duckdb', table_name := 'people')")
+        perturb_table(other, "seen", "two", COLUMNS, charge=Charge(ledger, "seen"))
+        with pytest.raises(BudgetExceeded):
+            perturb_table(other, "seen", "three", COLUMNS, charge=Charge(ledger, "seen"))
 
 
 def test_other_tables_files_and_names_have_budgets_of_their_own(con: DuckDBPyConnection, ledger: Ledger) -> None:
@@ -322,7 +373,7 @@ def test_a_digest_adds_up_and_knows_everybody_and_how_often() -> None:
 # --- resuming ---
 
 
-def killed(*_: object) -> None:
+def killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -416,3 +467,133 @@ def test_other_instances_and_catalogs_are_not_guarded_by_a_mark(con: DuckDBPyCon
     con.execute("SELECT other.perturb('Lima', other.krr(1, ['Lima', 'Oslo']))")
     with ldpsql.connect() as elsewhere:
         elsewhere.execute("SELECT ldp.perturb('Lima', ldp.krr(1, ['Lima', 'Oslo']))")
+
+
+@pytest.mark.parametrize("later", ["DROP TABLE reports", "CREATE TABLE mine AS FROM reports; DROP TABLE reports"])
+def test_a_table_that_is_gone_after_a_kill_is_charged_again(
+    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_table(con, "people", "reports", COLUMNS, charge=Charge(ledger, "people"))
+    con.execute(later)
+    perturb_table(con, "people", "reports", COLUMNS, charge=Charge(ledger, "people"), resume=True)
+    assert [row["state"] for row in ledger.history()] == ["charged", "published"]
+    ledger.check()
+    with pytest.raises(BudgetExceeded):
+        perturb_table(con, "people", "more", COLUMNS, charge=Charge(ledger, "people"))
+
+
+def test_a_file_that_was_moved_after_a_kill_is_not_drawn_again_without_a_charge(
+    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"columns": COLUMNS, "charge": Charge(ledger, "people")}
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_copy(con, "people", "out.parquet", **options)
+    Path("out.parquet").rename("mine.parquet")
+    shutil.rmtree(".out.parquet.ldpsql")
+    perturb_copy(con, "people", "out.parquet", resume=True, **options)
+    assert [row["state"] for row in ledger.history()] == ["charged", "published"]
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("out", ["out.parquet", "out"])
+def test_a_run_killed_while_it_tidies_up_is_not_drawn_again(
+    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, out: str, *, replace: bool
+) -> None:
+    options: dict[str, Any] = {"columns": COLUMNS, "charge": Charge(ledger, "people"), "keep": ["id"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(Staging, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_copy(con, "people", out, replace=replace, **options)
+    staged = Path(f".{out}.ldpsql")
+    for made in [*staged.glob("part-*"), *staged.glob("drawn-*"), *staged.glob("whole")]:
+        shutil.rmtree(made)
+    files = out if out.endswith("parquet") else f"{out}/*.parquet"
+    before = con.execute(f"FROM '{files}' ORDER BY id").fetchall()
+    assert perturb_copy(con, "people", out, replace=replace, resume=True, **options).rows == 0
+    assert con.execute(f"FROM '{files}' ORDER BY id").fetchall() == before
+    assert not staged.exists()
+
+
+def test_the_state_of_a_run_goes_before_its_parts(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("ldpsql.bulk.staging.delete", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_copy(con, "people", "out.parquet", COLUMNS)
+    assert [path.name for path in Path(".out.parquet.ldpsql").glob("*.json")] == []
+
+
+def test_a_run_is_not_resumed_by_a_ledger_or_a_connection_that_does_not_know_it(
+    con: DuckDBPyConnection, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Ledger.open(tmp_path / "other.ledger", Policy(epsilon_budget=2))
+    for out, charge in (("one", Charge(ledger, "people")), ("two", None)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Staging, "publish", killed)
+            with pytest.raises(KeyboardInterrupt):
+                perturb_copy(con, "people", out, COLUMNS, charge=charge)
+    with pytest.raises(UnknownRelease):
+        perturb_copy(con, "people", "one", COLUMNS, charge=Charge(other, "people"), resume=True)
+    ldpsql.attach(con, ledger=ledger)
+    with pytest.raises(NotReleased):
+        perturb_copy(con, "people", "two", COLUMNS, resume=True)
+    assert not Path("one").exists()
+    assert not Path("two").exists()
+
+
+def test_what_a_killed_run_was_replacing_comes_back(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    perturb_copy(con, "people", "out", COLUMNS, keep=["id"])
+    before = con.execute("FROM 'out/*.parquet' ORDER BY id").fetchall()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_copy(con, "people", "out", COLUMNS, replace=True)
+    assert not Path("out").exists()
+    con.execute("UPDATE people SET city = 'Rome'")
+    with pytest.raises(ldpsql.LdpError, match="domain"):
+        perturb_copy(con, "people", "out", COLUMNS, replace=True)
+    assert con.execute("FROM 'out/*.parquet' ORDER BY id").fetchall() == before
+
+
+def test_a_ledger_stays_the_same_when_the_process_changes_its_folder(
+    con: DuckDBPyConnection, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Ledger.open("budget.ledger")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Ledger.open("budget.ledger", Policy(epsilon_budget=2))
+    perturb_table(con, "people", "reports", COLUMNS, charge=Charge(opened, "people"))
+    assert len(ledger.history()) == 1
+
+
+def test_privic_finds_the_file_that_it_is_charged_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger.open("cycles.ledger", Policy(epsilon_budget=1, distance_budget=2))
+    pl.DataFrame({"cell": [0, 1, 2] * 100}).write_parquet("places.parquet")
+    first = privic.start(1.5, range(6), columns=3)
+
+    def collect(state: str, dataset: str) -> None:
+        privic.collect("places.parquet", state, first, cycles=1, charge=Charge(ledger, dataset))
+
+    collect("one.duckdb", "places.parquet")
+    for name in (f"../{tmp_path.name}/places.parquet", "pl*.parquet"):
+        with pytest.raises(BudgetExceeded):
+            collect("two.duckdb", name)
+
+
+def test_a_cycle_whose_state_was_lost_after_a_kill_is_charged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger.open("cycles.ledger", Policy(epsilon_budget=1, distance_budget=2))
+    pl.DataFrame({"cell": [0, 1, 2] * 100}).write_parquet("places.parquet")
+    first, charge = privic.start(1.5, range(6), columns=3), Charge(ledger, "places.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            privic.collect("places.parquet", "one.duckdb", first, cycles=1, charge=charge)
+    Path("one.duckdb").rename("mine.duckdb")
+    with pytest.raises(BudgetExceeded):
+        privic.collect("places.parquet", "one.duckdb", first, cycles=1, charge=charge)

@@ -14,7 +14,7 @@ from ldpsql.estimates.estimate import estimate_counts, estimate_likelihood
 from ldpsql.estimates.functionals import Mean, RangeShare, Variance
 from ldpsql.inference.operators import SupportOperator
 from ldpsql.inference.score_intervals import cut
-from ldpsql.key_value.estimation import ROW
+from ldpsql.pairs.estimation import ROW
 from ldpsql.registry.registry import registry
 
 ESTIMATORS = ("inv", "inv_n", "inv_p", "base_cut", "ibu", "pool", "empirical_bayes", "corrected_em", "em_mr", "ems")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from ldpsql import Key
 from ldpsql.bulk.charging import Charge
 from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerMissing, NotReleased
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.guard import guard_of
 
 PERTURB = "CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people"
 
@@ -219,3 +221,29 @@ def test_threads_share_one_allowance(watched: DuckDBPyConnection) -> None:
         for thread in threads:
             thread.join()
     assert 0 < sum(drawn) <= 5000
+
+
+def test_a_forked_process_draws_nothing_of_its_parents_charge(watched: DuckDBPyConnection) -> None:
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        guard = guard_of(watched)
+        assert guard is not None
+        mechanism = next(iter(guard.left))
+        child = os.fork()
+        if not child:
+            try:
+                guard.take(mechanism, 1)
+            except NotReleased:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        watched.execute(PERTURB)
+
+
+def test_a_release_inside_of_another_is_refused_before_it_is_charged(watched: DuckDBPyConnection, path: Path) -> None:
+    def more() -> None:
+        with ldpsql.release(watched, "people", {"city": "city()"}, "more"):
+            pass
+
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"), pytest.raises(NotReleased, match="open"):
+        more()
+    assert len(Ledger.open(path).history()) == 1

@@ -416,3 +416,18 @@ def test_the_ledger_tells_nothing_of_people(tmp_path: Path) -> None:
         pass
     assert clean(json.dumps([ledger.history(), ledger.policies(), [str(balance) for balance in ledger.balances()]]))
     assert all(clean(file.read_bytes().decode("latin1")) for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("form", ["frame", "table", "file"])
+def test_names_of_columns_that_come_from_data_are_not_listed(form: str, tmp_path: Path) -> None:
+    """As after ``PIVOT people ON city``, or a file that was read without a line of names."""
+    con = ldpsql.connect()
+    con.execute("CREATE TABLE people AS SELECT 1 AS id, 7 AS n, 'canary-value' AS city")
+    con.execute("CREATE TABLE pivoted AS PIVOT people ON city USING sum(n)")
+    con.execute(f"COPY pivoted TO '{tmp_path / 'p.parquet'}'")
+    source = {"frame": con.table("pivoted").to_arrow_table(), "table": "pivoted", "file": str(tmp_path / "p.parquet")}[form]
+    with pytest.raises(ldpsql.LdpError, match="no column named 'city'") as caught:
+        ldpsql.perturb_copy(con, source, tmp_path / "r.parquet", {"city": "krr(1, ['a', 'b'])"})
+    assert "canary-value" not in f"{caught.value} {caught.value.args} {vars(caught.value)}"
+    with pytest.raises(ldpsql.LdpError, match="did you mean 'id'"):
+        ldpsql.perturb_copy(con, source, tmp_path / "r.parquet", {"idd": "krr(1, [1, 2])"})

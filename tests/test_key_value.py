@@ -34,10 +34,10 @@ from ldpsql.errors import (
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, observed, packed
-from ldpsql.key_value.estimation import ROW, estimate_key_value
-from ldpsql.key_value.shown import shown
-from ldpsql.key_value.sizes import lost_if_geometric
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.pairs.estimation import ROW, estimate_key_value
+from ldpsql.pairs.shown import shown
+from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.registry import registry

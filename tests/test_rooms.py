@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import ldpsql
 from ldpsql import moved
 
 ROOT = Path(__file__).parents[1]
@@ -46,6 +47,10 @@ def test_the_root_has_at_most_ten_files() -> None:
     assert len(list((ROOT / "ldpsql").glob("*.py"))) <= 10
 
 
+def test_no_room_takes_the_name_of_a_public_function() -> None:
+    assert not {room.name for room in (ROOT / "ldpsql").iterdir()} & set(ldpsql.__all__)
+
+
 def test_every_room_says_what_it_is_for() -> None:
     for room in (ROOT / "ldpsql").glob("*/__init__.py"):
         if room.parent.name not in ("plugins", "udfs"):
@@ -73,6 +78,7 @@ def test_import_paths_of_the_last_version_work_and_warn() -> None:
         "except DeprecationWarning as warning: print(warning)\n"
         "warnings.simplefilter('ignore')\n"
         "from ldpsql.columns import plain\n"
+        "from ldpsql.pairs.families import KeyValueMechanism\n"
         "from ldpsql.solver.mle import uniform\n"
         "from ldpsql.hookspecs import hookimpl, ldpsql_mechanisms\n"
         "from ldpsql.privacy import Epsilon, exp_below\n"

@@ -20,7 +20,7 @@ from ldpsql.estimates.notebook import html
 from ldpsql.estimates.scale import between
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.score_intervals import deviations
-from ldpsql.key_value.estimation import ROW
+from ldpsql.pairs.estimation import ROW
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from ldpsql.registry.fingerprint import metadata
 from ldpsql.registry.registry import registry
 from ldpsql.reports import type_of
 
+_SPELLING = "check the spelling; the columns are not listed, since their names may be values"
 Draw: TypeAlias = Callable[[CertifiedMechanism, pa.Array], pa.Array]
 
 
@@ -133,7 +135,8 @@ def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool
     Args:
         wanted: their names.
         there: the names of all columns.
-        tellable: whether a hint may name them. What is taken for names in a text file may be somebody's data.
+        tellable: whether a hint may name one that is spelled alike. What is taken for names in a text file may be somebody's
+            data. All names are never listed: those of a PIVOT, or of a file without a line of names, are values.
 
     Raises:
         UnknownName: where one is not there.
@@ -142,7 +145,10 @@ def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool
     """
     for name in wanted:
         if name not in there:
-            raise UnknownName("column", name, there if tellable else (), "the first line of a CSV file must name the columns")
+            alike = get_close_matches(name, there, n=1) if tellable else ()
+            raise UnknownName(
+                "column", name, alike, _SPELLING if tellable else "the first line of a CSV file must name the columns"
+            )
         if there.count(name) > 1:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
 

@@ -34,14 +34,11 @@ class Charge:
     user: str | None = None
 
 
-def charged(
-    con: DuckDBPyConnection, charge: Charge | None, source: Source, plan: Plan, destination: str, *, again: bool, resume: bool
-) -> str:
-    """Charge for a run before anything is drawn; return the token of the release, nothing where there is no ledger.
+def check_ledger(con: DuckDBPyConnection, charge: Charge | None) -> None:
+    """See that a run on a connection that has a ledger charges that one.
 
     Raises:
-        DestinationExists: where the ledger knows that this was published before.
-        NotReleased: where the connection has a ledger, and the run has none or another.
+        NotReleased: if it charges none or another.
 
     """
     files = ledger_files(con)
@@ -50,6 +47,17 @@ def charged(
             "this connection draws only what its own ledger was charged for",
             "pass charge=ldpsql.Charge(ledger, dataset) with that one",
         )
+
+
+def charged(
+    con: DuckDBPyConnection, charge: Charge | None, source: Source, plan: Plan, destination: str, *, again: bool, resume: bool
+) -> str:
+    """Charge for a run before anything is drawn; return the token of the release, nothing where there is no ledger.
+
+    Raises:
+        DestinationExists: where the ledger knows that this was published before.
+
+    """
     if charge is None:
         return ""
     users = source.users.pop() if source.users else None

@@ -20,9 +20,9 @@ from ldpsql.estimates.estimate import Estimate, estimate_likelihood
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import column_likelihood, counted_likelihood
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.key_value.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.registry.fingerprint import check
 from ldpsql.registry.registry import registry
 

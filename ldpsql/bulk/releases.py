@@ -17,7 +17,7 @@ from ldpsql.errors import NotReleased
 from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Release
 from ldpsql.ledger.datasets import dataset_of
-from ldpsql.ledger.guard import GIVE_LEDGER, guard_of
+from ldpsql.ledger.guard import GIVE_LEDGER, guard_of, occupied
 from ldpsql.ledger.witness import others
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted, text_literal
@@ -63,6 +63,8 @@ def release(
     guard = guard_of(con, name)
     if guard is None or guard.ledger is None:
         raise NotReleased("this connection has no ledger", GIVE_LEDGER)
+    if guard.occupied.locked():  # before it is charged
+        raise occupied()
     with _without_variables(con) as cursor:
         mechanisms = {column: _mechanism(cursor, told) for column, told in columns.items()}
         unit = guard.ledger.policy.privacy_unit

@@ -6,7 +6,7 @@ charge, where there is a ledger -> draw -> on the disk -> renamed to its place -
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Plan
-from ldpsql.bulk.charging import Charge, charged, written_release
+from ldpsql.bulk.charging import Charge, charged, check_ledger, written_release
 from ldpsql.bulk.fingerprints import Marking, mechanisms_of
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
@@ -102,6 +102,7 @@ def perturb_copy(
         raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
     if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
         raise DestinationRefused("the destination is what is to be perturbed, or holds it", "write the reports somewhere else")
+    check_ledger(con, charge)
     drawing = Drawing(con, found, plan, Meter(found.rows, progress))
     task = {
         "inputs": [part.identity for part in found.parts],
@@ -118,7 +119,12 @@ def perturb_copy(
             staging.write_state({"task": task, "release": token, "replace": replace})
         elif bool(token) != (charge is not None):
             raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
+        elif charge and charge.ledger.release_of(token).stored:  # killed while it tidied up
+            staging.remove()
+            return Run(0, 0, len(found.parts), token)
         drawing.into_files(form, staging, order)
+        if charge:
+            charge.ledger.drawn(token)
         staging.publish(one_file=not form.folder)
         if charge:
             charge.ledger.publish(charge.ledger.release_of(token))
@@ -188,12 +194,21 @@ def perturb_table(
         raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
     check_writable(con, verb, plan.columns)
+    check_ledger(con, charge)
     marking = Marking(con, name, mechanisms_of(plan.mechanisms))
     if append:
         marking.check()
     token = charged(con, charge, found, plan, where, again=replace, resume=resume and not there)
     drawing = Drawing(con, found, plan, Meter(found.rows, progress))
-    drawing.into_table(verb, order, partial(marking.write, token=token, appended=append and there))
+    sign = partial(marking.write, token=token, appended=append and there)
+    drawing.into_table(verb, order, partial(_sign, sign=sign, token=token, charge=charge))
     if charge:
         charge.ledger.publish(charge.ledger.release_of(token))
     return Run(drawing.rows, 1, 0, token)
+
+
+def _sign(cursor: DuckDBPyConnection, *, sign: Callable[[DuckDBPyConnection], None], token: str, charge: Charge | None) -> None:
+    """Sign a table, and write into the ledger that COMMIT comes next: what is in the table may then be seen."""
+    sign(cursor)
+    if charge:
+        charge.ledger.drawn(token)

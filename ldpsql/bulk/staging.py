@@ -122,9 +122,21 @@ class Staging:
         return state
 
     def _clear(self) -> None:
+        """Delete what an earlier run left, but for what was at the destination if nothing is there: that goes back."""
+        replaced = self.folder / "replaced"
         with disk_refusals():
+            if replaced.exists() and not self.destination.exists():
+                replaced.rename(self.destination)
+                synced(self.destination.parent)
+            self._forget()
             for inside in self.folder.iterdir():
                 delete(inside)
+
+    def _forget(self) -> None:
+        """Delete the state, before the parts: a state without its parts would let them be drawn again."""
+        if (self.folder / "state.json").is_file():
+            (self.folder / "state.json").unlink()
+            synced(self.folder)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write down what is done; it is on the disk when this returns."""
@@ -204,6 +216,7 @@ class Staging:
             self._remove()
 
     def _remove(self) -> None:
+        self._forget()
         for inside in self.folder.iterdir():
             if _STAGED.fullmatch(inside.name):
                 delete(inside)

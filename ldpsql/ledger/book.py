@@ -29,6 +29,7 @@ from ldpsql.ledger.entries import (
     now_of,
     policy_of,
     refuse_new_rows,
+    was_drawn,
     write_charge,
     write_release,
 )
@@ -59,7 +60,7 @@ class Ledger:
 
         """
         wanted = Policy(**policy) if isinstance(policy, Mapping) else policy
-        path = Path(path)
+        path = Path(path).absolute()  # a process may change its folder
         if wanted is not None and not path.exists():
             create(path, body(wanted), clock())
         with reading(path) as db, snapshot(db):
@@ -114,7 +115,7 @@ class Ledger:
             rows: the number of rows, where each row is a person and the number is known.
             part: a part of the dataset whose rows are in no other part, such as a day: parts do not add up.
             again: charge and draw anew although it was published before.
-            resume: take up a release that was charged and never published; only where nothing of it has left.
+            resume: take up a release that was charged and never published nor `drawn`; only where nothing of it has left.
 
         Raises:
             BudgetExceeded: where it would cost somebody more than the policy allows; then nothing is charged.
@@ -136,7 +137,8 @@ class Ledger:
                 if policy_of(db)[0] != policy:  # somebody adopted another one just now
                     raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
                 earlier = known(db, identity)
-                if earlier and ((earlier.stored and not again) or (resume and not earlier.stored)):
+                taken_up = resume and earlier and not earlier.stored and not was_drawn(db, earlier.token)
+                if earlier and (taken_up or (earlier.stored and not again)):
                     check_earlier(db, earlier, identity)
                     refuse_new_rows(db, earlier, rows)
                     return earlier
@@ -179,6 +181,12 @@ class Ledger:
                 "pass no user ids (--user)" if policy.privacy_unit == "row" else "pass the user id of each row (--user COLUMN)",
             )
         return People.each_row() if users is None else _people_of(users, salt)
+
+    def drawn(self, token: str) -> None:
+        """Write down that the reports of a release are about to be where others see them; no `charge` takes it up any more."""
+        with reading(self.path) as db, writing(db):
+            if not was_drawn(db, found(db, token).token):
+                enter(db, token, "drawn")
 
     def publish(self, release: Release) -> Release:
         """Write down that the reports of a release are where they belong.

@@ -3,10 +3,11 @@
     people, PEOPLE, main.people, "people"   warehouse.main.people: catalog, schema and table in lowercase
     a view                                  itself, and the tables and files that it reads
     people.parquet, ./*.parquet             the files, by their absolute paths, without links
+    read_parquet('peo' || 'ple.parquet')    any file: `COMPUTED`
     any other name                          itself, in lowercase
 
 A ledger charges a name together with every name that may mean the same: `people` in an older ledger, or given by hand, stands
-for `warehouse.main.people` too. That can only charge too much.
+for `warehouse.main.people` too, and a database file for all of its tables. That can only charge too much.
 """
 
 from __future__ import annotations
@@ -30,10 +31,17 @@ _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".\s](?:[^".]*[^".\s])?))\s*(\.|$
 _QUOTED = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"")
 _WORD = re.compile(r"\w+")
 _FILE = re.compile(r"[/\\]|\.(parquet|pq|csv|tsv|json|jsonl|ndjson|arrow|feather|gz|zst)$", re.IGNORECASE)
-_TEXTS = """SELECT lower(view_name), sql FROM duckdb_views() WHERE NOT internal
-            UNION ALL SELECT lower(function_name), macro_definition FROM duckdb_functions()
-            WHERE function_type = 'table_macro' AND NOT internal AND NOT starts_with(function_name, '_')"""
+_LOCAL = re.compile(r"file:(//(localhost)?)?(?=/)", re.IGNORECASE)
+_READER = re.compile(r"read_|\w+_scan$", re.IGNORECASE)
+_FRAMES = {"ARROW_SCAN", "PANDAS_SCAN"}
+_DATABASE = (".duckdb", ".db", ".ddb")
+_TEXTS = """SELECT view_name, sql FROM duckdb_views() WHERE NOT internal
+            UNION ALL SELECT function_name, macro_definition FROM duckdb_functions()
+            WHERE contains(function_type, 'macro') AND macro_definition IS NOT NULL
+            AND NOT internal AND NOT starts_with(function_name, '_')"""
 _VIEWS = "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE lower(view_name) = $1"
+
+COMPUTED = "files of computed names"  # the dataset of whatever reads files that no text names
 
 
 @dataclass(frozen=True)
@@ -75,10 +83,19 @@ def parts(name: str) -> tuple[str, ...]:
 def alike(one: str, other: str) -> bool:
     """Whether two names may stand for the same people: they end alike, and the shorter one only says less."""
     short, long = sorted((parts(one), parts(other)), key=len)
+    if COMPUTED in (one, other):
+        return one == other or any(_FILE.search(name) for name in (one, other))
+    if _holds(one, other) or _holds(other, one):
+        return True
     if _FILE.search(one) or _FILE.search(other):
         return long[-len(short) :] == short
     rest = iter(long)
     return long[-1] == short[-1] and all(part in rest for part in short)  # warehouse.people is warehouse.main.people
+
+
+def _holds(file: str, table: str) -> bool:
+    """Whether a file is the database of a table."""
+    return Path(file).suffix in _DATABASE and not _FILE.search(table) and Path(file).stem.casefold() == parts(table)[0]
 
 
 def dataset_of(cursor: DuckDBPyConnection, name: str) -> Dataset:
@@ -92,9 +109,11 @@ def dataset_of(cursor: DuckDBPyConnection, name: str) -> Dataset:
     stems = _stems(cursor)
     scans = _scans(cursor, name)
     tables = {_qualified(parts(table), stems) for kind, table in scans if kind == "Table"}
-    functions, path = any(kind == "Function" for kind, _ in scans), _FILE.search(name) or has_magic(name)
+    functions, path = {read for kind, read in scans if kind == "Function"}, _FILE.search(name) or has_magic(name)
     files = _files(cursor, name) if functions or (path and not tables) else set()
     itself = _own_name(cursor, name, stems, tables, files)
+    if not files and any(_READER.match(read) for read in functions - _FRAMES):
+        files = {COMPUTED}
     return Dataset(itself, tuple(sorted({itself} | tables | files)))
 
 
@@ -156,23 +175,42 @@ def _own_name(cursor: DuckDBPyConnection, name: str, stems: dict[str, str], tabl
 
 
 def _files(cursor: DuckDBPyConnection, name: str) -> set[str]:
-    """Return the files that a dataset names, and those in the text of every view and table macro on the way to it."""
-    waiting, texts = [f"{text_literal(name)} {name}"], dict(cursor.execute(_TEXTS).fetchall())
+    """Return the files that a dataset names, and those in the text of every view and macro on the way to it."""
+    waiting, folders = [f"{text_literal(name)} {name}"], _folders(cursor)
+    texts: dict[str, list[str]] = {}  # views of one name in several schemas: any of them may be meant
+    for called, text in cursor.execute(_TEXTS).fetchall():
+        texts.setdefault(called.casefold(), []).append(text)
     files: set[str] = set()
     while waiting:
         text = waiting.pop()
-        for single, double in _QUOTED.findall(text):
-            files |= _existing(single.replace("''", "'") or double.replace('""', '"'))
-        called = set(_WORD.findall(text.casefold())) & texts.keys()
-        waiting += [texts.pop(view) for view in called]
+        strings = [single.replace("''", "'") or double.replace('""', '"') for single, double in _QUOTED.findall(text)]
+        files = files.union(*(_existing(path, folders) for path in strings))
+        words = {*_WORD.findall(text.casefold()), *(part for string in strings for part in (string.casefold(), *parts(string)))}
+        for called in words & texts.keys():
+            waiting += texts.pop(called)
     return files
 
 
-def _existing(path: str) -> set[str]:
+def _folders(cursor: DuckDBPyConnection) -> tuple[str, list[str]]:
+    """Return the folder that DuckDB takes for ``~``, and those in which it looks for files."""
+    settings = "SELECT current_setting('home_directory'), current_setting('file_search_path')"
+    ((home, searched),) = cursor.execute(settings).fetchall()
+    return home or os.path.expanduser("~"), ["", *filter(None, (searched or "").split(","))]
+
+
+def _existing(path: str, folders: tuple[str, list[str]]) -> set[str]:
     """Return the files of a path, a folder or a pattern, without links; what is on the network as it is written."""
+    path = _LOCAL.sub("", path, count=1) if _LOCAL.match(path) else path
     if "://" in path:
         return {path}
     if not path or "\0" in path:
         return set()
+    home, searched = folders
+    path = f"{home}{path[1:]}" if path.startswith("~/") else path
+    return set().union(*(_matching(os.path.join(folder, path)) for folder in searched))
+
+
+def _matching(path: str) -> set[str]:
     pattern = os.path.join(path, "**", "*.parquet") if os.path.isdir(path) else path
-    return {str(Path(file).resolve()) for file in glob(pattern, recursive=True) if os.path.isfile(file)}
+    files = {path, *glob(pattern, recursive=True, include_hidden=True)}  # as DuckDB finds them
+    return {str(Path(file).resolve()) for file in files if os.path.isfile(file)}

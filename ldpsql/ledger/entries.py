@@ -178,6 +178,12 @@ def write_release(
     return token
 
 
+def was_drawn(db: sqlite3.Connection, token: str) -> bool:
+    """Whether the reports of a release were about to be published."""
+    query = "SELECT count(*) FROM entry WHERE state = 'drawn' AND release = (SELECT id FROM release WHERE token = ?)"
+    return bool(db.execute(query, [token]).fetchone()[0])
+
+
 def write_charge(db: sqlite3.Connection, token: str, line: Line, account: int) -> None:
     """Write down what one column of a release was charged."""
     db.execute(

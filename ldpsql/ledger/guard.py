@@ -6,6 +6,7 @@ declared mechanism draw as many reports as there are rows; everything else is re
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,14 +36,15 @@ class Guard:
     left: Counter[Mechanism] = field(default_factory=Counter)
     occupied: Lock = field(default_factory=Lock)
     counting: Lock = field(default_factory=Lock)
+    process: int = 0
 
     @contextmanager
     def allowing(self, draws: Counter[Mechanism]) -> Iterator[None]:
         """Let these be drawn while the block runs."""
         if not self.occupied.acquire(blocking=False):
-            raise NotReleased("another release is open on this connection", "close it first: one after the other")
+            raise occupied()
         try:
-            self.left = draws
+            self.left, self.process = draws, os.getpid()
             yield
         finally:
             self.left = Counter()
@@ -51,6 +53,7 @@ class Guard:
     def grant(self, draws: Counter[Mechanism]) -> None:
         """Let these be drawn too, until `withdraw`: for statements that somebody else runs, several at a time."""
         with self.counting:
+            self.process = os.getpid()
             self.left.update(draws)
 
     def withdraw(self) -> None:
@@ -62,17 +65,22 @@ class Guard:
         """Take some draws off what is left.
 
         Raises:
-            NotReleased: where so many are not left.
+            NotReleased: where so many are not left, or this is a forked copy of the process that was charged.
 
         """
         with self.counting:
-            if self.left[mechanism] < rows:
+            if self.left[mechanism] < rows or self.process != os.getpid():
                 raise NotReleased(
                     f"no open release has so many reports of {mechanism.name} left",
                     "draw inside of: with ldpsql.release(con, ...), each row once (a failed statement has drawn too); or run "
                     "ldpsql perturb --dataset",
                 )
             self.left[mechanism] -= rows
+
+
+def occupied() -> NotReleased:
+    """Return the refusal of a release within another."""
+    return NotReleased("another release is open on this connection", "close it first: one after the other")
 
 
 GUARDS: Handles[Guard] = Handles()

@@ -1,7 +1,8 @@
 """The seals of a ledger: keyed hashes by which damage, and edits by other programs, are found before anything is charged.
 
     head <- policies, accounts <- buckets of people
-    head <- last entry <- ... <- first entry; an entry is a release that was charged with its charges, or that was published
+    head <- last entry <- ... <- first entry; an entry is a release that was charged with its charges, that was drawn and about
+                                              to be published, or that was published
 
 The seal of the head covers every policy and every account, the seal of an account its buckets of people, the seal of a bucket
 its people. Each entry is sealed together with the entry before it. So nothing can be changed, left out or put in without the
@@ -15,11 +16,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from ldpsql.errors import LedgerDamaged
 
-State: TypeAlias = Literal["charged", "published"]
+State: TypeAlias = Literal["charged", "drawn", "published"]
 KEY_SIZE = 32  # bytes
 _SIZE = 16
 _RELEASE = "SELECT id, token, identity, at, dataset, part, destination, users, reports, published_at FROM release"
@@ -119,8 +120,8 @@ def seal(db: sqlite3.Connection, head: Head) -> None:
 
 def _link(head: Head, number: int, state: State, release: Sequence[Any], charges: list[tuple[Any, ...]]) -> bytes:
     """Return the seal of an entry that follows the link of the head."""
-    content = [*release[:9], charges] if state == "charged" else [release[0], release[1], release[9]]
-    return sealed(head.key, "entry", head.link, number, state, content)
+    contents = {"charged": [*release[:9], charges], "drawn": release[:2], "published": [*release[:2], release[9]]}
+    return sealed(head.key, "entry", head.link, number, state, list(contents[state]))
 
 
 def check_entries(db: sqlite3.Connection) -> None:
@@ -137,7 +138,8 @@ def check_entries(db: sqlite3.Connection) -> None:
         charges[charge[0]].append(charge)
     walk, seen = Head(last.key, last.at, 0, b""), set()
     for number, release, state, link in db.execute("SELECT id, release, state, link FROM entry ORDER BY id"):
-        if release not in releases or (release, state) in seen or number != walk.entries + 1:
+        new = state in get_args(State) and (release, state) not in seen
+        if release not in releases or not new or number != walk.entries + 1:
             raise damaged("releases")
         walk.link, walk.entries = _link(walk, number, state, releases[release], charges.get(release, [])), number
         if link != walk.link:
@@ -145,5 +147,6 @@ def check_entries(db: sqlite3.Connection) -> None:
         seen.add((release, state))
     stated = {(number, "charged") for number in releases}
     stated |= {(number, "published") for number, row in releases.items() if row[9] is not None}
+    stated |= {(number, state) for number, state in seen if state == "drawn"}
     if walk != last or seen != stated or not charges.keys() <= releases.keys():
         raise damaged("releases")

@@ -55,7 +55,7 @@ class DemoResult:
 
 def flights_file() -> Path:
     """Return the shipped Parquet file: inside an install, or beside the package in a checkout."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     for folder in (here / "data", here.parent / "examples" / "data"):
         if (folder / "flights.parquet").is_file():
             return folder / "flights.parquet"

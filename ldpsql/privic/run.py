@@ -22,6 +22,7 @@ from ldpsql.engine.interrupting import interruptible
 from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports
 from ldpsql.inference.operators import Floats
 from ldpsql.ledger import Release
+from ldpsql.ledger.datasets import dataset_of
 from ldpsql.mechanisms.families import MAX_CELLS, PriorMechanism
 from ldpsql.privic.step import STEPS, Summary, full_prior
 from ldpsql.quoting import quoted, text_literal
@@ -150,7 +151,8 @@ def collect(
             release = _charged(
                 con, charge, done[-1].next if done else mechanism, taken, f"{Path(state).absolute()} cycle {len(done) + 1}"
             )
-            done.append(_unquoted(partial(_run_cycle, con, len(done) + 1, taken)))
+            then = partial(charge.ledger.drawn, release.token) if charge and release else lambda: None
+            done.append(_unquoted(partial(_run_cycle, con, len(done) + 1, taken, then)))
             if charge and release:
                 charge.ledger.publish(release)
             if finished:
@@ -175,7 +177,9 @@ def _charged(
     if charge.user is not None:
         ids = f"SELECT {quoted(charge.user)} FROM {words['source']}"  # noqa: S608  # quoted
         users = _unquoted(lambda: con.sql(ids).to_arrow_table().column(0))
-    release = charge.ledger.charge(charge.dataset, {"cell": mechanism}, destination, users=users, part=charge.part, resume=True)
+    with con.cursor() as cursor:
+        data = dataset_of(cursor, charge.dataset)
+    release = charge.ledger.charge(data, {"cell": mechanism}, destination, users=users, part=charge.part, resume=True)
     if release.stored:
         raise DestinationExists(
             "the reports of this cycle were published, and this state lacks them",
@@ -184,8 +188,8 @@ def _charged(
     return release
 
 
-def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> Cycle:
-    """Draw and step in one transaction."""
+def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str], then: Callable[[], None]) -> Cycle:
+    """Draw and step in one transaction; call ``then`` before its end."""
     if number > 1:
         con.execute(f"SET VARIABLE mechanism = (SELECT step.next {_LATEST})")
     con.execute("BEGIN")
@@ -197,6 +201,7 @@ def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str]) -> C
         (cycle,) = _read(con, number)
         ((database,),) = con.execute("SELECT current_database()").fetchall()
         add_comment(con, (database.lower(), "privic", "reports"), "report", cycle.mechanism)
+        then()
         con.execute("COMMIT")
     except BaseException:
         con.execute("ROLLBACK")

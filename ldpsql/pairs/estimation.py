@@ -23,10 +23,10 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
 from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations
-from ldpsql.key_value.shown import Shown, channel_of, shown
-from ldpsql.key_value.sizes import lost_if_geometric
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.pairs.shown import Shown, channel_of, shown
+from ldpsql.pairs.sizes import lost_if_geometric
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 MOST_LOST = 0.5
