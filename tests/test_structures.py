@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -33,7 +34,7 @@ from ldpsql.channels.galois import Field, prime_power
 from ldpsql.channels.hashed import hashed, mixed
 from ldpsql.channels.plane import clamped_plane
 from ldpsql.channels.randomness import random_words
-from ldpsql.domains.distinct import distinct
+from ldpsql.domains.distinct import _hashes, distinct, taken
 from ldpsql.errors import ImpossibleReport
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.reports import ListedHashReports, SetReports
@@ -383,3 +384,46 @@ def test_equal_reports_of_every_type_are_found() -> None:
         first, number = distinct(column)
         assert sorted(first.tolist()) == [0, 1]
         assert number[0] == number[2] != number[1]
+
+
+def test_equal_rows_are_found_even_if_all_hashes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = np.random.default_rng(1).integers(0, 3, (300, 3)).astype(np.uint64)
+    ends = pa.array(np.arange(0, words.size + 1, 3, dtype=np.int32))
+    column = pa.ListArray.from_arrays(ends, pa.array(words.ravel()))
+    for hashes in (_hashes, lambda keys: np.zeros(len(keys), dtype=np.uint64)):
+        monkeypatch.setattr("ldpsql.domains.distinct._hashes", hashes)
+        first, number = distinct(column)
+        assert len(first) == len({tuple(row) for row in words.tolist()})
+        assert (words[first][number] == words).all()
+        assert all((words[:at] != words[at]).any(axis=1).all() for at in first)
+        turned, _ = distinct(column[::-1])
+        assert taken(column[::-1], turned).equals(taken(column, first))  # the order depends only on which rows occur
+
+
+def test_lists_of_different_lengths_differ() -> None:
+    column = pa.array([[0], [0, 0], [], [0], [0, 0]], pa.list_(pa.uint64()))
+    first, number = distinct(column)
+    assert len(first) == 3
+    assert taken(column, first).take(pa.array(number)).equals(column)
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_lists_are_taken_as_arrow_takes_them(size: int) -> None:
+    for kind in (pa.uint64(), pa.int32()):
+        column = pa.array([[i] * size for i in range(9)], pa.list_(kind))[2:8]
+        at = np.array([5, 0, 0, 3])
+        assert taken(column, at).equals(column.take(pa.array(at)))
+
+
+def test_equal_long_reports_are_found_in_a_third_of_their_memory() -> None:
+    words = np.random.default_rng(2).integers(0, 2**63, (20_000, 157)).astype(np.uint64)
+    ends = pa.array(np.arange(0, words.size + 1, 157, dtype=np.int32))
+    column = pa.ListArray.from_arrays(ends, pa.array(words.ravel()))
+    pool = pa.default_memory_pool()
+    tracemalloc.start()
+    before = pool.bytes_allocated()
+    first, _ = distinct(column)
+    assert len(first) == len(column)
+    assert tracemalloc.get_traced_memory()[1] < words.nbytes / 3
+    assert pool.bytes_allocated() - before < words.nbytes / 3
+    tracemalloc.stop()

@@ -19,7 +19,7 @@ from ldpsql.bulk.batches import batches_of, check_columns, stream
 from ldpsql.bulk.fingerprints import of_frame
 from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain
-from ldpsql.domains.distinct import distinct
+from ldpsql.domains.distinct import distinct, taken
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.inference.counting import MAX_COUNT, whole_numbers
@@ -50,15 +50,16 @@ class Counts:
 
         """
         reports = _decoded(reports)
-        known = reports.is_valid()
-        reports, numbers = reports.filter(known), numbers.filter(known)
+        if reports.null_count:
+            there = reports.is_valid()
+            reports, numbers = reports.filter(there), numbers.filter(there)
         if not len(reports):
             return cls(reports, pa.array([], pa.uint64()))
         first, number = distinct(reports)
         sums = np.bincount(number, weights=whole_numbers(numbers), minlength=len(first))
         if sums.max() > MAX_COUNT:
             raise BadCounts("the counts add up to more than can be counted exactly", "at most 2^53 - 1 a report")
-        return cls(reports.take(pa.array(first)), pa.array(sums.astype(np.uint64)))
+        return cls(taken(reports, first), pa.array(sums.astype(np.uint64)))
 
     @classmethod
     @withheld
@@ -131,13 +132,13 @@ def partial_counts(batches: Any, column: str) -> Counts:
 
     """
     reader = _with(batches, column)
-    total, waiting = _nothing(reader, column), []
+    waiting = [_nothing(reader, column)]
     for batch in batches_of(reader):
         reports = batch.column(column)
         waiting.append(Counts.of(reports, pa.array(np.ones(len(reports), dtype=np.uint64))))
-        if len(waiting) == _AHEAD:
-            total, waiting = merge([total, *waiting]), []
-    return replace(merge([total, *waiting]), fingerprints=of_frame(batches, column) or of_schema(reader.schema, column))
+        if len(waiting) > _AHEAD:
+            waiting = [_merged(waiting)]
+    return replace(_merged(waiting), fingerprints=of_frame(batches, column) or of_schema(reader.schema, column))
 
 
 C = TypeVar("C", Counts, Supports)
@@ -154,13 +155,20 @@ def merge(parts: Iterable[C]) -> C:
         OtherMechanism: if different mechanisms drew the reports.
 
     """
-    listed = list(parts)
+    return _merged(list(parts))
+
+
+def _merged(listed: list[C]) -> C:
+    """Return the sum of the parts, and take them out of the list: long reports then lie in memory twice, not three times."""
     if not listed:
         raise NoReports("there are no counts to add up", "count some reports first")
     if not all(isinstance(part, Counts | Supports) and type(part) is type(listed[0]) for part in listed):
         raise InvalidParameter("these are not counts, or not of one kind", "pass what ldpsql.partial_counts returns")
     if isinstance(listed[0], Counts):
-        return replace(_joined(listed), fingerprints=together(part.fingerprints for part in listed))
+        fingerprints = together(part.fingerprints for part in listed)
+        total = replace(Counts.of(*_joined(listed)), fingerprints=fingerprints)
+        pa.default_memory_pool().release_unused()  # it would keep what the joined reports took
+        return total
     return reduce(lambda a, b: a + b, listed)
 
 
@@ -220,12 +228,15 @@ def _decoded(reports: pa.Array) -> pa.Array:
     return reports.dictionary_decode() if pa.types.is_dictionary(reports.type) else reports
 
 
-def _joined(parts: list[Counts]) -> Counts:
-    """Add counts up; engines, and the files of one table, differ in how they hold the same reports."""
+def _joined(parts: list[Counts]) -> tuple[pa.Array, pa.Array]:
+    """Put counts together, and empty the list; engines, and the files of a table, differ in how they hold the same reports."""
+    tables = [part.to_arrow() for part in parts]
+    parts.clear()
     try:
-        joined = pa.concat_tables([part.to_arrow() for part in parts], promote_options="permissive").combine_chunks()
+        joined = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     except pa.ArrowException:
         joined = None
     if joined is None:
         raise BadCounts("counts of reports of different types do not add up", "cast the reports to one type")
-    return Counts.of(*(column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in joined.columns))
+    reports, numbers = (column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in joined.columns)
+    return reports, numbers

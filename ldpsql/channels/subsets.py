@@ -75,7 +75,7 @@ class Subsets(SetChannel):
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Tell which have the right number of values."""
-        return self.supports(drawn).sum(axis=1) == self.chosen
+        return np.bitwise_count(drawn).sum(axis=1, dtype=np.int64) == self.chosen  # beyond the last value no bit is set
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
         """Decide whether the value is in, then choose among the others by the smallest of random keys."""

@@ -1,12 +1,17 @@
-"""Numbers for the distinct values of a column of any type."""
+"""Numbers for the distinct values of a column of any type, in little more memory than the column takes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ldpsql.channels import Weights
+from ldpsql.channels.hashed import mixed
 from ldpsql.domains.columns import plain
+
+_CELLS = 1 << 16  # words at a time, so that what is mixed stays in the cache
 
 
 def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -20,7 +25,65 @@ def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         first = np.empty(number.max(initial=-1) + 1, dtype=np.int64)
         first[number[::-1]] = np.arange(len(number))[::-1]
         return first, number
-    keys = _keys(column)
+    return _rows(_keys(column))
+
+
+def taken(column: pa.Array, at: NDArray[np.int64]) -> pa.Array:
+    """Return rows of a column without NULLs; lists of equal length in just the memory they need, which Arrow doubles."""
+    if not (pa.types.is_list(column.type) and pa.types.is_integer(column.type.value_type)):
+        return column.take(pa.array(at))
+    words, length = column.flatten(), _length(column)
+    if length is None or words.null_count or length * len(at) >= 2**31:
+        return column.take(pa.array(at))
+    chosen = words.to_numpy(zero_copy_only=False).reshape(len(column), length)[at]
+    ends = np.arange(len(at) + 1, dtype=np.int32) * np.int32(length)
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(chosen.ravel()), type=column.type)
+
+
+def _length(column: pa.Array) -> int | None:
+    """Return the number of elements of every list of a column; None where they differ, or there is none."""
+    ends = pc.min_max(column.value_lengths().fill_null(0))
+    shortest, longest = ends["min"].as_py(), ends["max"].as_py()
+    return longest if shortest == longest else None
+
+
+def _rows(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first of equal rows, and the number of each, in an order that depends on nothing but which rows occur.
+
+    Rows are sorted by a hash. Only where different rows have the same are they sorted themselves, which takes several times
+    their memory.
+    """
+    hashes = _hashes(keys)
+    order = np.argsort(hashes, kind="stable")
+    new = np.diff(hashes[order], prepend=np.uint64(0)) != 0
+    new[:1] = True
+    again = np.flatnonzero(~new)
+    if not _same(keys, order[again - 1], order[again]):
+        return _sorted(keys)
+    number = np.empty(len(keys), dtype=np.int64)
+    number[order] = np.cumsum(new) - 1
+    return order[new], number
+
+
+def _hashes(keys: Weights) -> Weights:
+    """Return a hash of each row: the sum of those of its words, each for its place."""
+    out, step = np.empty(len(keys), dtype=np.uint64), max(1, _CELLS // max(1, keys.shape[1]))
+    places = mixed(np.arange(keys.shape[1], dtype=np.uint64))
+    for start in range(0, len(keys), step):
+        part = slice(start, start + step)
+        out[part] = mixed(keys[part] + places).sum(axis=1)
+    return out
+
+
+def _same(keys: Weights, some: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
+    """Tell whether some rows are the same as others, one by one."""
+    step = max(1, _CELLS // max(1, keys.shape[1]))
+    parts = (slice(start, start + step) for start in range(0, len(some), step))
+    return all(np.array_equal(keys[some[part]], keys[others[part]]) for part in parts)
+
+
+def _sorted(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the same for rows of which different ones have the same hash: in the order of their bytes."""
     rows = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
     _, first, number = np.unique(rows, return_index=True, return_inverse=True)
     return first, number.ravel()
@@ -42,12 +105,14 @@ def _keys(column: pa.Array) -> Weights:
         active = [np.where((codes == i)[:, None], _keys(column.field(i)), 0) for i in range(column.type.num_fields)]
         return np.concatenate([codes.astype(np.uint64)[:, None], *active], axis=1)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         parts = _keys(column.flatten())
+        if (length := _length(column)) is not None:
+            return parts.reshape(len(column), length * parts.shape[1])
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         longest = int(lengths.max(initial=0))
         out = np.zeros((len(column), longest, parts.shape[1]), dtype=np.uint64)
         out[np.arange(longest) < lengths[:, None]] = parts
         return np.concatenate([lengths.astype(np.uint64)[:, None], out.reshape(len(column), -1)], axis=1)
     if pa.types.is_integer(column.type) and not column.null_count:
-        return np.asarray(column.to_numpy(zero_copy_only=False).astype(np.uint64)[:, None])
+        return np.asarray(column.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)[:, None])
     return _numbered(column).astype(np.uint64)[:, None]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain
-from ldpsql.domains.distinct import distinct
+from ldpsql.domains.distinct import distinct, taken
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports
 from ldpsql.inference.likelihood import Likelihood
@@ -72,7 +72,7 @@ def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism) 
     if not len(known):
         raise NoReports()
     first, number = distinct(known)
-    return counted_likelihood(known.take(pa.array(first)), pa.array(np.bincount(number)), mechanism)
+    return counted_likelihood(taken(known, first), pa.array(np.bincount(number)), mechanism)
 
 
 def counted_likelihood(reports: pa.Array, numbers: pa.Array, mechanism: Mechanism) -> Likelihood:

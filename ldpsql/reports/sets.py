@@ -44,11 +44,14 @@ class SetReports(WordReports):
         if not lists or not pa.types.is_integer(column.type.value_type):
             raise impossible()
         fits = pc.equal(column.value_lengths(), self.words).fill_null(False).to_numpy(zero_copy_only=False).copy()
-        flat = column.filter(pa.array(fits)).flatten()
-        holes = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, self.words)
-        rows = unsigned(flat.fill_null(0)).reshape(-1, self.words)
+        flat = (column if fits.all() else column.filter(pa.array(fits))).flatten()
+        whole = np.ones(int(fits.sum()), dtype=np.bool_)
+        if flat.null_count:
+            whole = flat.is_valid().to_numpy(zero_copy_only=False).reshape(-1, self.words).all(axis=1)
+            flat = flat.fill_null(0)
+        last = unsigned(flat).reshape(-1, self.words)[:, -1]
         unused = np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(self.size % 64) if self.size % 64 else np.uint64(0)
-        fits[fits] = ~holes.any(axis=1) & ((rows[:, -1] & unused) == 0)
+        fits[fits] = whole & ((last & unused) == 0)
         return fits
 
     def text(self, report: int) -> str:
