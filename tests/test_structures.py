@@ -36,6 +36,7 @@ from ldpsql.channels.plane import clamped_plane
 from ldpsql.channels.randomness import random_words
 from ldpsql.domains.distinct import _hashes, distinct, taken
 from ldpsql.errors import ImpossibleReport
+from ldpsql.inference.operators import CharacterOperator, ListedOperator, merged, operator
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.reports import ListedHashReports, SetReports
 from ldpsql.testing import check_sampler
@@ -427,3 +428,31 @@ def test_equal_long_reports_are_found_in_a_third_of_their_memory() -> None:
     assert tracemalloc.get_traced_memory()[1] < words.nbytes / 3
     assert pool.bytes_allocated() - before < words.nbytes / 3
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("size", "symbols"), [(2, 2), (60, 3), (150, 4), (120, 5), (70, 9)])
+def test_sums_through_characters_are_those_over_the_sets(size: int, symbols: int) -> None:
+    channel = OrthogonalHash(size, KeepOrSpread.within(symbols, Fraction(3)))
+    listed, fast = ListedOperator(channel), CharacterOperator(channel)
+    theta, w = np.random.default_rng(1).random((3, channel.inputs)), np.random.default_rng(2).random((3, channel.outputs))
+    assert fast.forward(theta) == pytest.approx(listed.forward(theta), rel=1e-12)
+    assert fast.adjoint(w) == pytest.approx(listed.adjoint(w), rel=1e-12)
+    assert fast.forward(theta[0]) == pytest.approx(listed.forward(theta[0]), rel=1e-12)
+    assert fast.adjoint(w[0]) == pytest.approx(listed.adjoint(w[0]), rel=1e-12)
+
+
+def test_hashes_of_many_values_go_through_characters_unless_sets_are_quicker() -> None:
+    def kind(size: int, symbols: int) -> type:
+        return type(operator(OrthogonalHash(size, KeepOrSpread.within(symbols, Fraction(3)))))
+
+    assert kind(800, 4) is CharacterOperator
+    assert kind(100, 4) is ListedOperator  # a table of sets is small
+    assert kind(500, 256) is ListedOperator  # a product with all characters is large
+
+
+def test_the_curvature_of_blocks_is_that_of_their_values() -> None:
+    op = operator(OrthogonalHash(800, KeepOrSpread.within(4, Fraction(3))))
+    blocks = merged(op, np.arange(800) % 30)
+    w = np.random.default_rng(1).random(op.outputs)
+    assert blocks.curvature(w) == pytest.approx(blocks.mean(blocks.mean(op.curvature(w)).T), rel=1e-12)
+    assert blocks.curvature(w, np.array([3, 5])) == pytest.approx(blocks.curvature(w)[[3, 5]][:, [3, 5]], rel=1e-12)

@@ -124,14 +124,14 @@ class OrthogonalHash(HashChannel):
         return next(m for m in range(1, 65) if self.response.size**m >= self.size)
 
     @cached_property
-    def _points(self) -> Codes:
+    def points(self) -> Codes:
         """The coordinates of every value, shape (size, dimension): taken in a fixed mixed order, so that no pattern remains."""
         count = self.response.size**self.dimension
         order = np.argsort(mixed(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
         return _digits(order, self.response.size, self.dimension)
 
     @cached_property
-    def _functions(self) -> Codes:
+    def functions(self) -> Codes:
         """The coordinates of every function, shape (seeds, dimension): the first nonzero one is 1."""
         g, m = self.response.size, self.dimension
         lines = [_digits(np.arange(g**k) + g**k, g, m) for k in range(m)]
@@ -179,7 +179,7 @@ class OrthogonalHash(HashChannel):
         return self._computed(seeds, values)
 
     def _computed(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
-        return Field.of(self.response.size).dot(self._functions[seeds], self._points[values])
+        return Field.of(self.response.size).dot(self.functions[seeds], self.points[values])
 
     @cached_property
     def _table(self) -> Codes | None:

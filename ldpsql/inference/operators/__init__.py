@@ -5,7 +5,9 @@ from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeomet
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
 from ldpsql.inference.operators.merged import MergedOperator, merged
+from ldpsql.inference.operators.merged_supports import MergedSupportOperator
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
+from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
 from ldpsql.inference.operators.plane import PlaneOperator
 from ldpsql.inference.operators.product import ProductOperator
 from ldpsql.inference.operators.signed_bits import SignedOperator
@@ -13,12 +15,15 @@ from ldpsql.inference.operators.stack import StackOperator
 from ldpsql.inference.operators.supports import SupportOperator, collapsed, observed, packed
 
 __all__ = [
+    "CharacterOperator",
     "DenseOperator",
     "Floats",
     "GeometricOperator",
     "KeepOrSpreadOperator",
     "KeepOrWindowOperator",
+    "ListedOperator",
     "MergedOperator",
+    "MergedSupportOperator",
     "MixedKeepOrSpreadOperator",
     "Operator",
     "PlaneOperator",

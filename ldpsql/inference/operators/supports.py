@@ -13,16 +13,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Drawn, OrthogonalHash, SetChannel
+from ldpsql.channels import Drawn, SetChannel
 from ldpsql.channels.hashed import mixed
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
-from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.inference.operators.base import Ends, Floats, Operator
 
 Octets: TypeAlias = NDArray[np.uint8]
 
 _BLOCK = 1 << 16  # reports at a time, so that what is added up stays in the cache
-_CELLS = 1 << 20  # cells unpacked at a time
+CELLS = 1 << 20  # cells unpacked at a time
 _CACHED = 1 << 17  # cells packed at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
 FEW_REPORTS = 100  # for each value
@@ -115,7 +115,7 @@ class SupportOperator(Operator):
     @cached_property
     def _table(self) -> Floats | None:
         """The sets as zeros and ones, where that is small: then products serve several groups best."""
-        if self.inputs * self.outputs > _CELLS:
+        if self.inputs * self.outputs > CELLS:
             return None
         return np.concatenate([members for _, members in self._unpacked()], axis=1).astype(np.float64)
 
@@ -124,7 +124,7 @@ class SupportOperator(Operator):
     ) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
         """Yield which of the values ``among`` are members of the sets, all or the chosen ones, block by block."""
         octets = self._octets if chosen is None else self._octets[:, chosen]
-        step = max(1, _CELLS // self.inputs)
+        step = max(1, CELLS // self.inputs)
         for start in range(0, octets.shape[1], step):
             part = slice(start, start + step)
             yield part, np.unpackbits(octets[:, part], axis=0, count=self.inputs, bitorder="little")[among].view(np.bool_)
@@ -170,8 +170,12 @@ class SupportOperator(Operator):
 
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
         """Return P(report | value) of some values, up to the factor."""
-        held = np.concatenate([members for _, members in self._unpacked(among)], axis=1)
-        return self._scale + self._scale * self._lift * held
+        return np.concatenate([columns for _, columns in self.columns(among)], axis=1)
+
+    def columns(self, among: NDArray[np.int64] | slice = slice(None)) -> Iterator[tuple[slice, Floats]]:
+        """Yield P(report | value) of some values, up to the factor, block by block of reports."""
+        for part, members in self._unpacked(among):
+            yield part, self._scale + self._scale * self._lift * members.astype(np.float64)
 
     @property
     def votes(self) -> tuple[float, float]:
@@ -253,9 +257,3 @@ class SupportOperator(Operator):
 def observed(channel: SetChannel, octets: Octets) -> SupportOperator:
     """Return the operator of these sets of a channel, as `packed` returns them."""
     return SupportOperator(channel, octets)
-
-
-@operator.register
-def _(channel: OrthogonalHash) -> Operator:
-    everything = np.arange(channel.outputs, dtype=np.int32)
-    return SupportOperator(channel, packed(channel, everything), channel.response.spread / TOTAL / channel.seeds)

@@ -1,0 +1,49 @@
+"""Blocks of values under a channel whose reports support sets: pairs of blocks are compared, not pairs of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.inference.deadline import check
+from ldpsql.inference.operators.base import Floats
+from ldpsql.inference.operators.merged import MergedOperator, merged
+from ldpsql.inference.operators.supports import SupportOperator
+
+_KEPT = 1 << 22  # cells
+
+
+class MergedSupportOperator(MergedOperator):
+    """Blocks of values: a report gives a block the mean of what it gives to its values."""
+
+    def __init__(self, base: SupportOperator, block: NDArray[np.int64]) -> None:
+        super().__init__(base, block)
+        self._columns = base.columns
+
+    def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return sum_z w_z a_z a_z' over the blocks ``among``."""
+        roots, total = np.sqrt(w), np.zeros(())
+        for part, means in self._kept or self._means():
+            check()
+            rows = means[among] * roots[part]
+            total = total + rows @ rows.T  # the product of a matrix with itself: BLAS computes half of it
+        return total
+
+    @cached_property
+    def _kept(self) -> list[tuple[slice, Floats]] | None:
+        """The columns of all reports, where they are small: a solver asks for many curvatures."""
+        return list(self._means()) if self.inputs * self.outputs <= _KEPT else None
+
+    def _means(self) -> Iterator[tuple[slice, Floats]]:
+        """Yield P(report | block), up to the factor, some reports at a time."""
+        order, starts = self._order
+        for part, columns in self._columns():
+            yield part, np.add.reduceat(columns[order], starts, axis=0) / self.sizes[:, None]
+
+
+@merged.register
+def _(op: SupportOperator, block: NDArray[np.int64]) -> MergedOperator:
+    return MergedSupportOperator(op, block)
