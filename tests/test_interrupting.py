@@ -172,7 +172,7 @@ def test_a_solve_that_begins_after_the_interrupt_is_stopped(
 STUBBORN = """
     import sys, time
     import duckdb, ldpsql, pyarrow as pa
-    from ldpsql import control_c
+    from ldpsql.engine import control_c
 
     def stubborn(column):
         while True:

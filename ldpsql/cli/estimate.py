@@ -20,16 +20,16 @@ def estimate(
     Example: ldpsql estimate reports.parquet --column city --mechanism city --by region
     """
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compare, estimating, opened
+    from ldpsql.cli.source import compared, estimating, opened
     from ldpsql.errors import NoReports
     from ldpsql.registry.registry import registry
 
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
         table = sql_of(con, source, [column, *keys])
-        compare(con, source, column, made)
-        query = estimating(con, table, column, keys, made, method)
-        rows = rows_of(con.sql(query))
+        with compared(con, source, column, made):
+            query = estimating(con, table, column, keys, made, method)
+            rows = rows_of(con.sql(query))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)

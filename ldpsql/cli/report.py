@@ -37,7 +37,7 @@ def report(
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compare, estimating, opened
+    from ldpsql.cli.source import compared, estimating, opened
     from ldpsql.pages import page as pages
     from ldpsql.registry.registry import registry
 
@@ -45,8 +45,8 @@ def report(
     keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
         table = sql_of(con, source, [column, *keys])
-        compare(con, source, column, made)
-        found = pages.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
+        with compared(con, source, column, made):
+            found = pages.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
         shown = estimating(con, table, column, keys, made, method)
         known = {}
         if truth:

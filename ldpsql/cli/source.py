@@ -17,6 +17,24 @@ if TYPE_CHECKING:
 
 
 @contextmanager
+def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechanism) -> Iterator[None]:
+    """Refuse reports that another mechanism drew; after a block that succeeds, say on stderr if nothing says which one did.
+
+    Raises:
+        OtherMechanism: if another one did.
+
+    """
+    from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.registry.fingerprint import NONE, REMEDY, UNMARKED, check
+
+    fingerprints = of_source(con, source, column)
+    check(fingerprints or NONE, mechanism)
+    yield
+    if fingerprints is not None and not fingerprints:
+        typer.echo(f"note: {UNMARKED}: {REMEDY}", err=True)
+
+
+@contextmanager
 def opened(database: str) -> Iterator[DuckDBPyConnection]:
     """Open a database for reading, or one in memory, with the functions attached.
 
@@ -45,22 +63,6 @@ def existing(database: str) -> str:
             "there is no database of this name", "--database takes a DuckDB file; a new one is made by ldpsql sql NAME"
         )
     return database
-
-
-def compare(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechanism) -> None:
-    """Refuse reports that another mechanism drew; say on stderr if nothing says which one did.
-
-    Raises:
-        OtherMechanism: if another one did.
-
-    """
-    from ldpsql.bulk.fingerprints import of_source
-    from ldpsql.registry.fingerprint import NONE, REMEDY, UNMARKED, check
-
-    fingerprints = of_source(con, source, column)
-    check(fingerprints or NONE, mechanism)
-    if fingerprints is not None and not fingerprints:
-        typer.echo(f"note: {UNMARKED}: {REMEDY}", err=True)
 
 
 def estimating(
