@@ -1,7 +1,7 @@
 """Key-value data in SQL: where the planes of 2013 flew from New York, and how late they arrived there.
 
 ``python examples/key_value.py``. The set of a plane holds its destinations with their mean arrival delays, and its report is
-one noisy pair of the set. The reports of all planes give the share of planes that fly to each destination, and their mean delay.
+one noisy pair of the set. All reports together give the share of planes that fly to each destination, and their mean delay.
 """
 
 from pathlib import Path
