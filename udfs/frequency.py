@@ -29,6 +29,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     listed,
+    octets,
     once_a_run,
     plain,
     quoted,
@@ -114,6 +115,12 @@ def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
     return pa.array(out, pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
 
 
+@guarded
+def octets_of_sets(reports: pa.ChunkedArray) -> pa.Array:
+    """Return reports that are sets as bytes, which DuckDB counts in a quarter of the memory that lists take."""
+    return octets(plain(reports))
+
+
 def of_estimator(estimator: type[Estimator]) -> Aggregate:
     """Return the aggregates of one estimator."""
     parameters = estimator.parameters()
@@ -142,6 +149,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),
+        Scalar("__ldp_octets", octets_of_sets, "BLOB"),
         counted_by_form(),
         aggregates(_DIAGNOSE, *map(of_estimator, known.estimators.values())),
     ]

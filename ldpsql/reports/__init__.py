@@ -14,7 +14,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import NumberedReports, WordReports, impossible
 from ldpsql.reports.hashed import HashReports, ListedHashReports
 from ldpsql.reports.pairs import PairReports
-from ldpsql.reports.sets import SetReports
+from ldpsql.reports.sets import SetReports, octets, of_octets
 from ldpsql.reports.symbols import SymbolReports
 
 # The forms that SQL knows by the type of a column.
@@ -31,6 +31,8 @@ __all__ = [
     "SymbolReports",
     "WordReports",
     "impossible",
+    "octets",
+    "of_octets",
     "type_of",
 ]
 
