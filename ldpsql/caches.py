@@ -36,7 +36,7 @@ def _weighed(things: tuple[object, ...], seen: set[int]) -> int:
         if id(part) in seen or issubclass(kind, _SHARED):
             continue
         seen.add(id(part))
-        if isinstance(part, list | tuple) and kind in (list, tuple) and len(part) > _LONG:
+        if kind in (list, tuple) and isinstance(part, list | tuple) and len(part) > _LONG:
             total += getsizeof(part) + _weighed(tuple(part[:_LONG]), seen) * len(part) // _LONG
         else:
             total += _own(part)
@@ -65,8 +65,8 @@ class ByteCache(Generic[K, V]):
     added. Two threads that miss the same key both make its value.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit, self.bytes = limit, 0
+    def __init__(self, limit: int, weigh: Callable[[K, V], int] = footprint) -> None:
+        self.limit, self.bytes, self._measure = limit, 0, weigh
         self._kept: OrderedDict[K, V] = OrderedDict()
         self._weights: dict[K, int] = {}
         self._used: set[K] = set()  # since they were weighed
@@ -113,6 +113,6 @@ class ByteCache(Generic[K, V]):
             self.bytes = 0
 
     def _weigh(self, key: K) -> None:
-        weight = footprint(key, self._kept[key])
+        weight = self._measure(key, self._kept[key])
         self.bytes += weight - self._weights.get(key, 0)
         self._weights[key] = weight

@@ -17,7 +17,7 @@ from ldpsql.channels import Drawn, SetChannel
 from ldpsql.channels.hashed import mixed
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
-from ldpsql.inference.operators.base import Ends, Floats, Operator
+from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 
 Octets: TypeAlias = NDArray[np.uint8]
 
@@ -68,6 +68,12 @@ class SupportOperator(Operator):
         self._lift = float(channel.ratio - 1)
         self._size_law = channel.size_law
         self._range = min(self._miss, self._hit), max(self._miss, self._hit)
+
+    @cached_property
+    def key(self) -> bytes:
+        """The sets and the probabilities that make the columns."""
+        numbers = np.array([self.inputs, self.complete, self._hit, self._miss, self._lift, self._scale], dtype=np.float64)
+        return digest(type(self).__name__.encode(), numbers, self._octets)
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta, up to the factor."""
