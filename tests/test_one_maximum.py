@@ -21,6 +21,7 @@ from ldpsql.inference.solver import mle
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import maximum_likelihood
 from ldpsql.inference.solver.remembered import _SOLVED
+from ldpsql.mechanisms.base import certify_values
 from ldpsql.registry.registry import registry
 
 ESTIMATORS = ["ibu", "ems", "pool", "inv", "best"]
@@ -43,7 +44,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> Counter[bytes]:
 
 
 def column(mechanism: str) -> pa.Array:
-    values = registry().mechanism(mechanism).values().values
+    values = certify_values(registry().mechanism(mechanism)).values.values
     return values.take(pa.array(np.minimum(np.arange(400) % len(values), np.arange(400) % 3)))
 
 

@@ -33,8 +33,8 @@ def digest(*parts: bytes | NDArray[np.generic]) -> bytes:
     """Return a digest of these parts, in this order."""
     made = blake2b(digest_size=16)
     for part in parts:
-        octets = np.frombuffer(part, np.uint8) if isinstance(part, bytes) else np.ascontiguousarray(part)
-        made.update(octets.nbytes.to_bytes(8, "little"))
+        octets = part if isinstance(part, bytes) else np.ascontiguousarray(part).ravel().view(np.uint8).data
+        made.update(len(octets).to_bytes(8, "little"))
         made.update(octets)
     return made.digest()
 
@@ -48,6 +48,7 @@ class Operator(ABC):
     exchangeable: bool = False  # whether each report names one value and all values are treated alike
     injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
+    isotropic: bool = False  # whether curvatures are too large to be made, and not far from a multiple of the identity
 
     @cached_property
     def key(self) -> bytes:
