@@ -10,16 +10,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
-from ldpsql.reports.base import Floats, NumberedReports, counted, impossible
+from ldpsql.reports.base import Floats, MarkedReports, NumberedReports, counted, impossible
 from ldpsql.reports.sets import SetReports
 
 
 @dataclass(frozen=True)
-class SymbolReports(NumberedReports):
+class SymbolReports(MarkedReports, NumberedReports):
     """Reports as numbers, each in a list of one word: for a mechanism that may report words or symbols, UBIGINT[] in SQL."""
 
     symbols: int
-    marker: ClassVar[str] = SetReports.marker
+    mark = SetReports.mark
+    sql_type = SetReports.sql_type
     type: ClassVar[pa.DataType] = SetReports.type
 
     def __len__(self) -> int:
