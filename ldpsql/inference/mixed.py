@@ -18,7 +18,7 @@ from ldpsql.inference.counting import likelihoods, operator_of, possible, whole_
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, ProductOperator, SupportOperator, packed, stacked
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.reports import ListedHashReports, WordReports, impossible
+from ldpsql.reports import NumberedReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
 _PAIRS = ("key-value mechanisms cannot be mixed or repeated", "declare one mechanism, and use ldp.key_value")
@@ -205,7 +205,7 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
         raise impossible()
     if isinstance(known.reports, Domain):
         return operator_of(mechanism), known.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
-    if isinstance(known.reports, ListedHashReports):
+    if isinstance(known.reports, NumberedReports):
         return operator_of(mechanism), known.reports.positions(reports)
     if not isinstance(known.channel, SetChannel) or not isinstance(known.reports, WordReports):
         raise impossible()

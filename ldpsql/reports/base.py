@@ -89,7 +89,15 @@ class NumberedReports(FormedReports):
         """Return the reports that differ, in the order of those positions: SQL lists them unless they are marked."""
         return self.to_arrow(np.arange(len(self), dtype=np.int32))
 
-    @abstractmethod
+    def positions(self, column: pa.Array) -> NDArray[np.int64]:  # noqa: ARG002  # forms whose reports tell their numbers read it
+        """Return the numbers of the reports of a column.
+
+        Raises:
+            ImpossibleReport: if the column cannot hold such reports, or a report does not tell its number.
+
+        """
+        raise impossible()
+
     def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
         """Count the reports of each group, shape (groups, reports): each row of the column ``numbers`` times.
 
@@ -97,6 +105,7 @@ class NumberedReports(FormedReports):
             ImpossibleReport: where the column cannot hold such reports.
 
         """
+        return counted(group * len(self) + self.positions(column), numbers, groups, len(self))
 
 
 def counted(cells: NDArray[np.int64], numbers: Floats, groups: int, outputs: int) -> Floats:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
-from ldpsql.reports.base import Floats, MarkedReports, NumberedReports, WordReports, counted, impossible, unsigned
+from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible, unsigned
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,6 @@ class ListedHashReports(MarkedReports, NumberedReports):
             raise impossible()
         seeds, symbols = words.astype(np.int64).T
         return seeds * self.symbols + symbols
-
-    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
-        """Count the reports of each group, shape (groups, reports)."""
-        return counted(group * len(self) + self.positions(column), numbers, groups, len(self))
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
         """Tell which seeds and symbols are in range."""
