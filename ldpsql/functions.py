@@ -9,6 +9,7 @@ from __future__ import annotations
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
+from ldpsql.domains.grids import sql_cells
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import Shown, counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
@@ -118,6 +119,7 @@ __all__ = [
     "registry",
     "scale_of",
     "shown_by_form",
+    "sql_cells",
     "sql_literal",
     "step",
     "struct_fields",
