@@ -260,7 +260,7 @@ def test_maximum_likelihood_is_that_of_krr_and_of_support_sets() -> None:
 
 
 def counted(mechanism: KeyValueMechanism, drawn: Floats, means: Floats, n: int) -> Likelihood:
-    """Return the likelihood of reports of k-RR over signs, from how often each key is drawn and its mean; the rest are dummies."""
+    """Return the likelihood of reports of k-RR over signs, from how often each key is drawn, the rest dummies, and its mean."""
     symbols = np.stack([drawn * (1 + means), drawn * (1 - means)], axis=-1).ravel() / 2
     rest = 2 * mechanism.padding
     symbols = np.append(symbols, np.full(rest, (1 - drawn.sum()) / rest))
@@ -304,7 +304,7 @@ def test_a_key_that_nobody_seems_to_have_has_a_mean_near_the_middle() -> None:
 
 
 def test_the_diagnosis_says_if_rare_keys_make_frequent_ones_too_rare() -> None:
-    """With 2,000 keys the twenty frequent ones are two standard errors too low, with 40 keys not at all; the limit is a half."""
+    """With 2,000 keys the twenty frequent ones are two standard errors too low, with 40 keys not at all."""
     for keys, warned in ((2000, True), (40, False)):
         mechanism = made("pckv_grr", 4, list(range(keys)))
         drawn = np.append(np.full(20, 0.03), np.full(keys - 20, 0.3 / (keys - 20)))
