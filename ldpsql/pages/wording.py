@@ -52,7 +52,7 @@ def number(value: float, step: float = 0.0) -> str:
     """
     if not isfinite(value):
         return "unknown"
-    places = decimals(step) if step else decimals(abs(value) / 10_000)
+    places = decimals(step) if step else decimals(abs(value) / 1000)
     text = _without_minus_zero(value, min(places, 9))
     return text.rstrip("0").rstrip(".") if "." in text and not step else text
 
