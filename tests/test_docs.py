@@ -75,7 +75,7 @@ def test_the_python_and_sql_of_the_readme_run_in_order(capsys: pytest.CaptureFix
 PAGES = [
     page
     for page in sorted((ROOT / "docs").rglob("*.md"))
-    if page.stem != "recipes" and page.parent != REFERENCE  # recipes have their own test, the reference is generated
+    if page.parent.name != "tools" and page.parent != REFERENCE  # tests/test_recipes.py runs tools; the reference is generated
 ]
 
 
@@ -85,12 +85,13 @@ def test_the_python_and_sql_of_every_page_run_in_order(page: Path, tmp_path: Pat
     run_in_order(page.read_text(encoding="utf-8"), page.name)
 
 
-def test_the_commands_of_the_readme_and_of_the_plugin_guide_run(tmp_path: Path) -> None:
-    shown = [*blocks("console"), *blocks("console", PLUGIN_GUIDE)]
-    commands = re.findall(r"^\$ (.*)$", "\n".join(shown), re.MULTILINE)
-    assert len(commands) >= 7
+def test_the_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path) -> None:
+    texts = [TEXT, *(page.read_text(encoding="utf-8") for page in PAGES)]
+    shown = "\n".join(block for text in texts for block in blocks("console", text))
+    commands = re.findall(r"^\$ (.*)$", shown, re.MULTILINE)
+    assert len(commands) >= 12
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for command in commands:
+    for command in dict.fromkeys(commands):
         done = subprocess.run(
             command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
         )
@@ -105,6 +106,17 @@ def test_the_plugin_shown_in_the_guide_is_the_one_in_the_examples() -> None:
     assert len(shown) == 2
     for line in "".join(shown).splitlines():
         assert line in there.splitlines(), line
+
+
+def test_the_files_shown_in_the_guide_on_dbt_are_those_of_the_example() -> None:
+    example = ROOT / "examples" / "dbt"
+    files = [path.read_text(encoding="utf-8") for path in example.rglob("*") if path.suffix in {".sql", ".toml", ".yml"}]
+    guide = (ROOT / "docs" / "guides" / "dbt.md").read_text(encoding="utf-8")
+    shown = [block for language in ("jinja", "yaml", "toml") for block in blocks(language, guide)]
+    assert len(shown) == 5
+    for block in shown:
+        lines = block.splitlines()
+        assert any(set(lines) <= set(file.splitlines()) for file in files), block
 
 
 def test_the_targets_that_the_documents_name_are_in_the_makefile() -> None:

@@ -38,7 +38,7 @@ class Numbers:
     @property
     def values(self) -> Domain:
         """The values of the domain."""
-        return self.estimates.source.values
+        return self.estimates.values
 
     @cached_property
     def parts(self) -> list[slice]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -18,14 +17,11 @@ from ldpsql.estimates.estimate import Estimate, estimate_likelihood
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_values
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.numbers import ordered
 from ldpsql.pages.report import report_page
 from ldpsql.pages.tracing import trace as trace  # noqa: PLC0414  # a public name of 0.1.0
-
-if TYPE_CHECKING:
-    pass
 
 MAX_GROUPS = 400
 MAX_BARS = 200
@@ -68,7 +64,7 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> 
 def truths(counted: pa.Table, mechanism: Mechanism) -> dict[str, Floats]:
     """Return the true shares of every group, from a table like that of `estimates` with values in place of reports."""
     titles, group = _groups(counted)
-    values = certify(mechanism).values
+    values = certify_values(mechanism).values
     cells = group * len(values) + values.codes(counted["report"])
     counts = np.bincount(cells, weights=counted["n"].to_numpy(), minlength=len(titles) * len(values)).reshape(len(titles), -1)
     return dict(zip(titles, counts / counts.sum(axis=1, keepdims=True), strict=True))
@@ -146,9 +142,9 @@ def save(path: Path, chart: object) -> None:
         path.write_text(figures.page("Privacy and utility", "", "", [section]), encoding="utf-8")
 
 
-def _known(one: Estimate) -> CertifiedMechanism:
+def _known(one: Estimate) -> CertifiedValues:
     """Return the mechanism of an estimate; a page is about a single one."""
-    if not isinstance(one.of.source, CertifiedMechanism):
+    if not isinstance(one.of.source, CertifiedValues):
         raise InvalidParameter("a report shows the reports of one mechanism", "estimate mixed reports in SQL, by ldp.ibu_mixed")
     return one.of.source
 

@@ -91,11 +91,10 @@ def _table(expected: Sequence[Expected]) -> Markup:
 
 def _cells(one: Expected) -> list[Cell | Markup]:
     epsilon = Cell(number(one.epsilon), (one.epsilon,))
-    if one.std_error is None or one.total_variation is None or one.reports_needed is None:
-        return [epsilon, Cell("unknown", ("",)), Cell("unknown", ("",), wide=True), Cell("unknown", ("",))]
-    return [
-        epsilon,
-        Cell(margin(one.std_error), (one.std_error,)),
-        Cell(percent(one.total_variation), (one.total_variation,), wide=True),
-        Cell(f"{one.reports_needed:,}", (one.reports_needed,)),
-    ]
+    distance = Cell("unknown", ("",), wide=True)
+    if one.total_variation is not None:
+        distance = Cell(percent(one.total_variation), (one.total_variation,), wide=True)
+    if one.std_error is None or one.reports_needed is None:
+        return [epsilon, Cell("unknown", ("",)), distance, Cell("unknown", ("",))]
+    needed = Cell(f"{one.reports_needed:,}", (one.reports_needed,))
+    return [epsilon, Cell(margin(one.std_error), (one.std_error,)), distance, needed]

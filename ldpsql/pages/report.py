@@ -14,7 +14,7 @@ from ldpsql.errors import LdpError
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.planning import MAX_VALUES, Expected, compare, over_declared_values
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.base import CertifiedValues
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.axes import Axis
 from ldpsql.pages.document import Fact, code, document, folded
@@ -39,7 +39,7 @@ EPSILONS = ("0.25", "0.5", "1", "2", "4", "8")
 def report_page(
     found: Mapping[str, Estimate],
     truth: Mapping[str, Floats],
-    mechanism: CertifiedMechanism,
+    mechanism: CertifiedValues,
     sql: str = "",
     region: Region | None = None,
 ) -> str:
@@ -71,7 +71,7 @@ def _groups(found: Mapping[str, Estimate], truth: Mapping[str, Floats], region: 
     ]
 
 
-def _facts(groups: Sequence[Group], mechanism: CertifiedMechanism) -> list[Fact]:
+def _facts(groups: Sequence[Group], mechanism: CertifiedValues) -> list[Fact]:
     """Return the summary: reports, privacy and mechanism, then what matters most about the estimates."""
     sizes = [group.diagnosis.reports for group in groups]
     facts = [
@@ -82,7 +82,7 @@ def _facts(groups: Sequence[Group], mechanism: CertifiedMechanism) -> list[Fact]
     return facts + ([*result_facts(groups[0]), *trust_facts(groups[0])] if len(groups) == 1 else _common(groups))
 
 
-def _shown(mechanism: CertifiedMechanism) -> str:
+def _shown(mechanism: CertifiedValues) -> str:
     return number(float(mechanism.certificate.claim.epsilon))
 
 
@@ -114,7 +114,7 @@ def promise(claim: Claim) -> str:
     return f"any two values give the same report with chances that differ at most by a factor of {ratio}{rest}"
 
 
-def _first_words(mechanism: CertifiedMechanism) -> str:
+def _first_words(mechanism: CertifiedValues) -> str:
     """Return what the mechanism is called in words: the start of its documentation."""
     first = (type(mechanism.mechanism).__doc__ or "").strip().split("\n")[0]
     return first.partition(":")[0].rstrip(".")
@@ -150,7 +150,7 @@ def _overview_cells(group: Group) -> list[Cell | Markup]:
     ]
 
 
-def _alternatives(mechanism: CertifiedMechanism, groups: Sequence[Group]) -> Markup | None:
+def _alternatives(mechanism: CertifiedValues, groups: Sequence[Group]) -> Markup | None:
     """Return what other epsilons and mechanisms would give for the reports of the first group."""
     reports = groups[0].diagnosis.reports
     expected = curve(mechanism, reports)
@@ -160,7 +160,7 @@ def _alternatives(mechanism: CertifiedMechanism, groups: Sequence[Group]) -> Mar
     return tag("section", tag("h2", "What another epsilon would give"), tag("p", text), curves(expected, mechanism.name))
 
 
-def curve(mechanism: CertifiedMechanism, reports: int) -> list[Expected]:
+def curve(mechanism: CertifiedValues, reports: int) -> list[Expected]:
     """Return the expected errors of this mechanism and of those over as many declared values; none if there are none."""
     claim, size = mechanism.certificate.claim, mechanism.channel.inputs
     # An epsilon per unit of distance is not to be compared with one for all pairs.
@@ -192,7 +192,7 @@ def _power(value: float, _: float) -> str:
     return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e") if not 0.001 <= value < 10_000 else f"{value:g}"
 
 
-def _channel(mechanism: CertifiedMechanism) -> Markup | None:
+def _channel(mechanism: CertifiedValues) -> Markup | None:
     """Return the chance of every report for every value, if these can be listed."""
     if not isinstance(mechanism.channel, TableChannel):
         return None
@@ -212,7 +212,7 @@ def _channel(mechanism: CertifiedMechanism) -> Markup | None:
     return folded("The channel: the chance of each report for each value", drawn, scale_of_colours(top))
 
 
-def report_names(mechanism: CertifiedMechanism, count: int) -> list[str]:
+def report_names(mechanism: CertifiedValues, count: int) -> list[str]:
     """Return the reports of a mechanism in words: their values, else their numbers."""
     reports = mechanism.reports
     return axis_names(reports) if isinstance(reports, Domain) else [str(i) for i in range(count)]
