@@ -20,21 +20,9 @@ from ldpsql import Key, LdpError, __version__
 from ldpsql.cli.doctor import check_ledger
 from ldpsql.cli.plugins import app as plugins_app
 from ldpsql.registry.registry import registry
+from tests.commands import run
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))
-
-
-def run(*arguments: str, stdin: str = "", cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *arguments],
-        input=stdin,
-        cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def test_the_version() -> None:

@@ -21,8 +21,9 @@ from ldpsql.inference.goodness import known_law, within
 from ldpsql.inference.operators import DenseOperator, SupportOperator, packed
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.registry.registry import registry
+from tests import seeds
 
-RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 FUNCTIONALS: tuple[Functional, ...] = (Mean(), Variance(), Quantile(0.3), RangeShare(2, 4))
 TRUTH = np.array([0.3, 0.3, 0.15, 0.1, 0.1, 0.05, 0, 0])
 N, REPEATS = 20_000, 400
