@@ -9,6 +9,8 @@ from __future__ import annotations
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
+from ldpsql.engine.aggregates import Aggregate, aggregates
+from ldpsql.engine.forms import counted_by_form
 from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
 from ldpsql.engine.groups import groups_of, listed, once_a_run
 from ldpsql.engine.sql_struct import as_struct
@@ -50,6 +52,7 @@ __all__ = [
     "PLANS",
     "ROW",
     "STATEMENTS",
+    "Aggregate",
     "AnalyticAudit",
     "BadCounts",
     "CertifiedMechanism",
@@ -79,6 +82,7 @@ __all__ = [
     "Summary",
     "Variance",
     "WrongType",
+    "aggregates",
     "align",
     "arrow_fields",
     "as_struct",
@@ -86,6 +90,7 @@ __all__ = [
     "bound_of",
     "changing",
     "check_ordered",
+    "counted_by_form",
     "distances",
     "distinct",
     "drawing",

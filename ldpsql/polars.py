@@ -1,23 +1,57 @@
-"""Perturbation inside Polars: ``import ldpsql.polars``, then ``pl.col("city").ldp.perturb(m)``, eager, lazy and streaming.
+"""Perturbation inside Polars, after ``import ldpsql.polars``: of a frame, shuffled, or by an expression, in its order.
 
-Perturb once, into a file or a frame: a lazy frame that perturbs draws again at every ``collect``. One expression object that
-is used twice in a query is one draw (Polars computes equal expressions once); two calls of ``perturb`` are two.
-
-An expression cannot shuffle: if the order of the rows depends on the values, ``.sample(fraction=1, shuffle=True)`` the frame.
+``frame.ldp.perturb({"city": m})`` draws once and shuffles the rows. ``pl.col("city").ldp.perturb(m)`` works in eager, lazy and
+streaming queries and cannot shuffle. Write what it draws once, into a file or a frame: a lazy frame that perturbs draws again
+at every ``collect``. One expression object that is used twice in a query is one draw (Polars computes equal expressions once);
+two calls of ``perturb`` are two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from ldpsql.bulk import frames
+from ldpsql.bulk.batches import perturb_batches
+from ldpsql.bulk.orders import Order, check_order
+from ldpsql.bulk.shuffling import permutation
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
 from ldpsql.reports import type_of
+
+
+@pl.api.register_dataframe_namespace("ldp")
+class LdpFrame:
+    """What ldpsql does with a frame."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    @withheld
+    def perturb(
+        self, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = (), order: Order = "random"
+    ) -> pl.DataFrame:
+        """Return a new frame of one report for each value.
+
+        Args:
+            columns: the mechanism of each column; its reports take its place and name.
+            keep: columns whose values pass through. All others are left out.
+            order: ``"random"`` puts the rows in a uniformly random order, with the randomness that the reports are drawn with.
+                ``"keep"`` leaves them as they are: choose it only if where a row stands says nothing about the values.
+
+        Raises:
+            UnknownName, SourceRefused: if a column is missing.
+            MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
+
+        """
+        check_order(order)
+        reports = pl.DataFrame(perturb_batches(self._frame, columns, keep=keep).read_all())
+        return reports if order == "keep" else reports[np.asarray(permutation(len(reports)))]
 
 
 @pl.api.register_expr_namespace("ldp")

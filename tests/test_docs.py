@@ -75,7 +75,7 @@ def test_the_python_and_sql_of_the_readme_run_in_order(capsys: pytest.CaptureFix
 PAGES = [
     page
     for page in sorted((ROOT / "docs").rglob("*.md"))
-    if page.stem != "recipes" and page.parent != REFERENCE  # recipes have their own test, the reference is generated
+    if page.parent.name != "tools" and page.parent != REFERENCE  # tests/test_recipes.py runs tools; the reference is generated
 ]
 
 
@@ -85,12 +85,13 @@ def test_the_python_and_sql_of_every_page_run_in_order(page: Path, tmp_path: Pat
     run_in_order(page.read_text(encoding="utf-8"), page.name)
 
 
-COMMANDS = re.findall(r"^\$ (.*)$", "\n".join([*blocks("console"), *blocks("console", PLUGIN_GUIDE)]), re.MULTILINE)
+SHOWN = [block for text in (TEXT, *(page.read_text(encoding="utf-8") for page in PAGES)) for block in blocks("console", text)]
+COMMANDS = re.findall(r"^\$ (.*)$", "\n".join(SHOWN), re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_of_the_readme_and_of_the_plugin_guide_run(command: str, tmp_path: Path) -> None:
-    assert len(COMMANDS) >= 7
+@pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
+def test_the_commands_of_the_readme_and_of_the_pages_run(command: str, tmp_path: Path) -> None:
+    assert len(COMMANDS) >= 12
     words = shlex.split(command)
     variables = dict(word.split("=", 1) for word in takewhile(lambda word: word != "ldpsql", words))
     done = run(*words[len(variables) + 1 :], cwd=tmp_path, **variables)

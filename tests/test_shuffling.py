@@ -18,6 +18,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 from scipy.stats import chi2
 
+import ldpsql.polars  # noqa: F401  # adds a namespace to frames
 from ldpsql import perturb_copy, perturb_table
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.orders import Order
@@ -129,6 +130,21 @@ def test_a_table_says_nothing_by_its_order_either(db: DuckDBPyConnection) -> Non
         rows = db.execute(f"SELECT city FROM reports OFFSET {step * ROWS}").fetchall()
         assert len(rows) == ROWS
         assert says_nothing([city for (city,) in rows])
+
+
+def test_a_frame_of_polars_says_nothing_by_its_order_either(db: DuckDBPyConnection) -> None:
+    frame = db.table("people").pl()
+    drawn = frame.ldp.perturb({"city": CITY}, keep=["id"])
+    assert drawn.columns == frame.columns
+    assert says_nothing(drawn["city"].to_list())
+    assert says_nothing(["Lima" if i < ROWS // 2 else "Oslo" for i in drawn["id"]])
+    assert sorted(drawn["id"]) == list(range(ROWS))
+    exact = CITY.replace("epsilon=1", "epsilon=30")
+    exactly = frame.ldp.perturb({"city": exact}, keep=["id"])
+    assert exactly.sort("id").equals(frame.select("id", "city"))
+    kept = frame.ldp.perturb({"city": CITY}, order="keep", keep=["id"])
+    assert kept["id"].to_list() == list(range(ROWS))
+    assert frame.clear().ldp.perturb({"city": CITY}).schema == {"city": pl.String}
 
 
 def test_an_order_that_is_kept_gives_sorted_values_away(db: DuckDBPyConnection) -> None:

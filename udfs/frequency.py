@@ -13,6 +13,7 @@ from ldpsql.functions import (
     MAX_COUNT,
     MECHANISMS,
     PLANS,
+    Aggregate,
     BadCounts,
     Diagnosis,
     Estimate,
@@ -20,7 +21,9 @@ from ldpsql.functions import (
     Macros,
     Registry,
     Scalar,
+    aggregates,
     arrow_fields,
+    counted_by_form,
     distinct,
     groups_of,
     guarded,
@@ -111,17 +114,23 @@ def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
     return pa.array(out, pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
 
 
-def aggregates(estimator: type[Estimator]) -> str:
-    """Return the macros of one estimator: over a column of reports, and over counts."""
+def of_estimator(estimator: type[Estimator]) -> Aggregate:
+    """Return the aggregates of one estimator."""
     parameters = estimator.parameters()
-    options = "".join(f", {quoted(p.name)} := {sql_literal(p.default)}" for p in parameters)
     chosen = struct_text({p.name: quoted(p.name) for p in parameters})
-    plan = f"__ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})"
-    return f"""
-        CREATE OR REPLACE MACRO ldp.{estimator.name}(report, m{options}, keep := true) AS
-            ldp._rows(ldp._domain(m), __ldp_estimate(histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), {plan}));
-        CREATE OR REPLACE MACRO ldp.{estimator.name}_counts(counts, m{options}) AS
-            ldp._rows(ldp._domain(m), __ldp_estimate(counts, {plan}));"""
+    return Aggregate(
+        estimator.name,
+        f"ldp._rows(ldp._domain(m), __ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})))",
+        {"m": None, **{p.name: sql_literal(p.default) for p in parameters}},
+    )
+
+
+_DIAGNOSE = Aggregate(
+    "diagnose",
+    "ldp._diagnosis(ldp._domain(m), __ldp_diagnose({counts}, ldp._plan(estimator, m)))",
+    {"m": None, "keep": "true", "estimator": "'ibu(misfit=''allow'')'"},
+    "how far an estimate can be trusted",
+)
 
 
 @hookimpl
@@ -133,5 +142,6 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),
-        Macros("\n".join(aggregates(estimator) for estimator in known.estimators.values())),
+        counted_by_form(),
+        aggregates(_DIAGNOSE, *map(of_estimator, known.estimators.values())),
     ]

@@ -23,12 +23,6 @@ CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_m
 CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([{'vals': vals, 'found': found}], lambda r: CASE
     WHEN r['found'] IS NOT NULL THEN struct_update(r['found'], identified := ldp._rows(r['vals'], r['found']['identified']))
 END)[1];
-CREATE OR REPLACE MACRO ldp.diagnose(report, m, keep := true, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis(ldp._domain(m), __ldp_diagnose(
-        histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN)), ldp._plan(estimator, m)
-    ));
-CREATE OR REPLACE MACRO ldp.diagnose_counts(counts, m, estimator := 'ibu(misfit=''allow'')') AS
-    ldp._diagnosis(ldp._domain(m), __ldp_diagnose(counts, ldp._plan(estimator, m)));
 
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
 -- Keys may have any name, such as counts.
@@ -44,7 +38,5 @@ CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := '
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of such counts';
-COMMENT ON MACRO ldp.diagnose IS 'aggregate: how far an estimate can be trusted';
-COMMENT ON MACRO ldp.diagnose_counts IS 'the same from counts';
 COMMENT ON MACRO TABLE ldp.estimate IS 'the estimate over a table, a file or a frame';
 COMMENT ON MACRO TABLE ldp.estimate_by IS 'the same for each group';

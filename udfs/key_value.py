@@ -13,9 +13,11 @@ from ldpsql.functions import (
     MECHANISMS,
     PLANS,
     ROW,
+    Aggregate,
     Macros,
     Scalar,
     SetDiagnosis,
+    aggregates,
     arrow_fields,
     estimate_densities,
     estimate_key_value,
@@ -101,6 +103,32 @@ def _doubles(names: tuple[str, ...]) -> str:
     return f"STRUCT({', '.join(f'{name} DOUBLE' for name in names)})[]"
 
 
+def _options(estimator: str, **others: str) -> dict[str, str | None]:
+    return {"m": None, "estimator": f"'{estimator}'", **others}
+
+
+_AGGREGATES = (
+    Aggregate(
+        "key_value",
+        "ldp._keyed(ldp._domain(m), __ldp_key_value({counts}, ldp._key_value_plan(estimator, m, confidence)))",
+        _options("unbiased", confidence="NULL"),
+        "frequency and mean of every key, with errors and intervals",
+    ),
+    Aggregate(
+        "key_value_diagnose",
+        "__ldp_key_value_diagnose({counts}, ldp._key_value_plan(estimator, m, NULL))",
+        _options("unbiased"),
+        "share of dummies, whether sets seem larger than the padding, fit",
+    ),
+    Aggregate(
+        "key_value_density",
+        "ldp._densities(ldp._domain(m), __ldp_key_value_density({counts}, ldp._key_value_plan(estimator, m, NULL)))",
+        _options("ibu"),
+        "distribution of the values of every key, for pckv_pm",
+    ),
+)
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.key_value``, its sisters over counts, ``ldp.key_value_diagnose`` and ``ldp.key_value_density``."""
@@ -110,4 +138,5 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_key_value_diagnose", diagnose, struct_type(SetDiagnosis)),
         Scalar("__ldp_key_value_density", density, _doubles(_DENSITY)),
         Macros.beside(__file__),
+        aggregates(*_AGGREGATES),
     ]

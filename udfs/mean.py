@@ -8,6 +8,7 @@ import pyarrow as pa
 from ldpsql.functions import (
     MEASURES,
     PLANS,
+    Aggregate,
     Functional,
     Macros,
     Mean,
@@ -15,6 +16,7 @@ from ldpsql.functions import (
     RangeShare,
     Scalar,
     Variance,
+    aggregates,
     bound_of,
     check_ordered,
     family,
@@ -84,6 +86,35 @@ def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tup
     return pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], fields, mask=pa.array(empty))
 
 
+_ESTIMATOR = {"estimator": "'ibu'"}
+_AGGREGATES = (
+    Aggregate(
+        "mean",
+        "ldp._in_unit(ldp._domain(m), __ldp_measure({counts}, __ldp_functional('mean', ldp._plan(estimator, m))))",
+        {"m": None, **_ESTIMATOR},
+        "the mean of the values, with its error and interval",
+    ),
+    Aggregate(
+        "variance",
+        "__ldp_measure({counts}, __ldp_functional('variance', ldp._plan(estimator, m)))",
+        {"m": None, **_ESTIMATOR},
+        "the variance of the values, with its error and interval",
+    ),
+    Aggregate(
+        "quantile",
+        "ldp._at(ldp._domain(m), __ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m), q)))",
+        {"m": None, "q": None, **_ESTIMATOR},
+        "the value below which a share q of all values lies, with its interval",
+    ),
+    Aggregate(
+        "range_share",
+        "__ldp_measure({counts}, __ldp_functional('range_share', ldp._plan(estimator, m), low, high))",
+        {"m": None, "low": None, "high": None, **_ESTIMATOR},
+        "the share of the values from low to high, with its error and interval",
+    ),
+)
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.mean``, ``ldp.variance``, ``ldp.quantile`` and ``ldp.range_share``."""
@@ -96,4 +127,5 @@ def ldpsql_functions() -> list[Scalar | Macros]:
             "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE, rounding DOUBLE)",
         ),
         Macros.beside(__file__),
+        aggregates(*_AGGREGATES),
     ]

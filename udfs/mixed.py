@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +12,14 @@ from ldpsql.functions import (
     MECHANISMS,
     MIXTURES,
     PLANS,
+    Aggregate,
     InvalidSpec,
     Macros,
     Mixed,
     OutsideDomain,
     Repeated,
     Scalar,
+    aggregates,
     guarded,
     hookimpl,
     numbers,
@@ -100,6 +103,46 @@ def _handles(mixed: Mixed) -> np.ndarray:
     return np.array([MECHANISMS.number(mechanism) for mechanism in mixed.mechanisms])
 
 
+_ALLOW = {"keep": "true", "estimator": "'ibu(misfit=''allow'')'"}
+_MIXED: dict[str, Any] = {"columns": ("report", "level"), "counted": "ldp.mixed_counts(report, level, keep := keep)"}
+_MIXED_PLAN = "__ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))"
+_MIXED_DOMAIN = "ldp._domain(ldp._any(mechanisms, mechanisms))"
+_REPEATED: dict[str, Any] = {"columns": ("reports",), "counted": "ldp.repeated_counts(reports, keep := keep)"}
+_REPEATED_PLAN = "__ldp_repeated_plan(estimator, __ldp_mechanism(m))"
+_AGGREGATES = (
+    Aggregate(
+        "ibu_mixed",
+        f"ldp._rows({_MIXED_DOMAIN}, __ldp_estimate({{counts}}, {_MIXED_PLAN}))",
+        {"mechanisms": None, "estimator": "'ibu'"},
+        "the estimate from reports that the mechanisms of several levels drew, by any estimator",
+        **_MIXED,
+    ),
+    Aggregate(
+        "diagnose_mixed",
+        f"ldp._diagnosis({_MIXED_DOMAIN}, __ldp_diagnose({{counts}}, {_MIXED_PLAN}))",
+        {"mechanisms": None, **_ALLOW},
+        "how far such an estimate can be trusted",
+        from_counts=False,
+        **_MIXED,
+    ),
+    Aggregate(
+        "ibu_repeated",
+        f"ldp._rows(ldp._domain(m), __ldp_estimate({{counts}}, {_REPEATED_PLAN}))",
+        {"m": None, "estimator": "'ibu'"},
+        "the estimate from a list of reports of each user, by any estimator",
+        **_REPEATED,
+    ),
+    Aggregate(
+        "diagnose_repeated",
+        f"ldp._diagnosis(ldp._domain(m), __ldp_diagnose({{counts}}, {_REPEATED_PLAN}))",
+        {"m": None, **_ALLOW},
+        "how far such an estimate can be trusted",
+        from_counts=False,
+        **_REPEATED,
+    ),
+)
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_mixed``, ``ldp.ibu_mixed``, ``ldp.ibu_repeated`` and their sisters over counts."""
@@ -109,4 +152,5 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_mixed_plan", mixed_plan, "BIGINT"),
         Scalar("__ldp_repeated_plan", repeated_plan, "BIGINT"),
         Macros.beside(__file__),
+        aggregates(*_AGGREGATES),
     ]

@@ -11,12 +11,14 @@ import pyarrow as pa
 from ldpsql.estimators import Floats
 from ldpsql.functions import (
     MECHANISMS,
+    Aggregate,
     AnalyticAudit,
     BadCounts,
     Macros,
     Scalar,
     Step,
     Summary,
+    aggregates,
     align,
     full_prior,
     guarded,
@@ -73,6 +75,14 @@ def _row(found: Step) -> dict[str, Any]:
     return {"theta": found.theta.tolist(), **asdict(found.summary), "certificate": asdict(found.certificate)}
 
 
+_STEP = Aggregate(
+    "privic_step",
+    "ldp._step(ldp._struct(m), __ldp_privic([{counts}], [__ldp_mechanism(m)], stop::VARCHAR))",
+    {"m": None, "stop": "5"},
+    "from the reports of a cycle the estimate and the mechanism of the next cycle",
+)
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.privic_start``, ``ldp.privic_step`` and its sisters over counts and over several cycles."""
@@ -80,4 +90,5 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_prior", prior, "DOUBLE[]"),
         Scalar("__ldp_privic", advance, _FOUND),
         Macros.beside(__file__),
+        aggregates(_STEP),
     ]

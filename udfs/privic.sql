@@ -13,10 +13,6 @@ CREATE OR REPLACE MACRO ldp._step(m, found) AS list_transform([{'m': m, 'found':
         struct_pack("next" := struct_update(s['m'], "prior" := s['found']['theta'])))
     END
 )[1];
-CREATE OR REPLACE MACRO ldp.privic_step(report, m, stop := 5, keep := true) AS
-    ldp._step(ldp._struct(m), __ldp_privic([histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN))], [__ldp_mechanism(m)], stop::VARCHAR));
-CREATE OR REPLACE MACRO ldp.privic_step_counts(counts, m, stop := 5) AS
-    ldp._step(ldp._struct(m), __ldp_privic([counts], [__ldp_mechanism(m)], stop::VARCHAR));
 -- An aggregate over one row a cycle; IBU starts, and the next mechanism follows, from the latest.
 CREATE OR REPLACE MACRO ldp.privic_step_pooled(counts, m, "cycle", stop := 5) AS ldp._step(
     arg_max(m, "cycle"),
@@ -24,6 +20,4 @@ CREATE OR REPLACE MACRO ldp.privic_step_pooled(counts, m, "cycle", stop := 5) AS
 );
 
 COMMENT ON MACRO ldp.privic_start IS 'the mechanism of the first cycle of PRIVIC';
-COMMENT ON MACRO ldp.privic_step IS 'aggregate: from the reports of a cycle the estimate and the mechanism of the next cycle';
-COMMENT ON MACRO ldp.privic_step_counts IS 'the same from counts';
 COMMENT ON MACRO ldp.privic_step_pooled IS 'aggregate: the same from the counts of all cycles together, one row a cycle';

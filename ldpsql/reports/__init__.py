@@ -17,7 +17,11 @@ from ldpsql.reports.pairs import PairReports
 from ldpsql.reports.sets import SetReports
 from ldpsql.reports.symbols import SymbolReports
 
+# The forms that SQL knows by the type of a column.
+FORMS: tuple[type[WordReports], ...] = (SetReports, HashReports)
+
 __all__ = [
+    "FORMS",
     "Alphabet",
     "HashReports",
     "ListedHashReports",

@@ -16,7 +16,14 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class FormedReports(ABC):
-    """Reports in another form than a list of values."""
+    """Reports in another form than a list of values.
+
+    ``counted`` says in SQL how aggregates count a column ``report`` of them, of the type ``sql_type``, where ``keep`` is true:
+    by default equal reports are counted together, in a MAP.
+    """
+
+    sql_type: ClassVar[str | None] = None
+    counted: ClassVar[str] = "ldp.counts(report, keep := keep)"
 
     @abstractmethod
     def to_arrow(self, drawn: Drawn) -> pa.Array:

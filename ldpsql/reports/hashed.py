@@ -19,6 +19,7 @@ class HashReports(WordReports):
 
     symbols: int
     marker: ClassVar[str] = "{'hashed': 1}"
+    sql_type = "STRUCT(seed UBIGINT, y UINTEGER)"
     type: ClassVar[pa.DataType] = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:

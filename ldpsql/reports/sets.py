@@ -20,6 +20,7 @@ class SetReports(WordReports):
 
     size: int
     marker: ClassVar[str] = "{'words': 1}"
+    sql_type = "UBIGINT[]"
     type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 
     @property

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from duckdb import DuckDBPyConnection
 from scipy.stats import chi2_contingency
 
 import ldpsql
 from ldpsql import spark as ldp_spark
-from ldpsql.errors import SparkRefused, UnknownName
+from ldpsql.errors import DestinationExists, InvalidParameter, SparkRefused, UnknownName
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ def test_what_was_written_stays_when_it_is_read_again(spark: SparkSession, peopl
     made = ldp_spark.perturb(spark.read.parquet(people), {"city": MECHANISMS["krr"]}, str(tmp_path / "reports"))
     first, again = (ldp_spark.counts(made, "city").to_arrow() for _ in range(2))
     assert first.equals(again)
-    with pytest.raises(Exception, match="PATH_ALREADY_EXISTS"):
+    with pytest.raises(DestinationExists):
         ldp_spark.perturb(spark.read.parquet(people), {"city": MECHANISMS["krr"]}, str(tmp_path / "reports"))
 
 
@@ -127,3 +130,92 @@ def test_a_value_outside_of_the_domain_stops_the_job_without_being_told(spark: S
         ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "out"))
     assert "Turin" not in str(caught.value)
     assert not list((tmp_path / "out").glob("*.parquet"))
+
+
+EXACT = "krr(epsilon=30, domain=[0, 1, 2, 3])"  # which lies for one value in 10^12: reports show where values went
+
+
+@pytest.fixture(scope="session")
+def sorted_by_value(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a file of 40,000 rows in four row groups of one value each."""
+    path = str(tmp_path_factory.mktemp("sorted") / "sorted.parquet")
+    with ldpsql.connect() as con:
+        rows = "SELECT i // 10_000 AS value, i AS at FROM range(40_000) t(i)"
+        con.execute(f"COPY ({rows}) TO '{path}' (ROW_GROUP_SIZE 10_240)")
+    return path
+
+
+def _in_order(folder: Path) -> pl.DataFrame:
+    """Return the reports file by file, as they were written."""
+    return pl.concat(pl.read_parquet(file).with_columns(file=pl.lit(file.name)) for file in sorted(folder.glob("*.parquet")))
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_neither_files_nor_rows_show_where_in_the_source_a_report_was(
+    spark: SparkSession, sorted_by_value: str, tmp_path: Path, adaptive: str
+) -> None:
+    """Both tests of random order fail with probability 1e-6: of values and files, and of neighbours alike."""
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        frame = spark.read.parquet(sorted_by_value).repartitionByRange(4, "value").sortWithinPartitions("at")
+        made = ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out"), keep=["at"])
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    reports = _in_order(tmp_path / "out")
+    assert reports.columns == ["value", "at", "file"]
+    assert made.columns == ["value", "at"]
+    assert sorted(reports["at"]) == list(range(40_000))
+    assert (reports["value"] == reports["at"] // 10_000).all()
+    if reports["file"].n_unique() > 1:
+        files = reports.group_by("file", "value").len().pivot("value", index="file", values="len").fill_null(0)
+        assert chi2_contingency(files.drop("file").to_numpy()).pvalue > 1e-6
+    alike = int((reports["value"][1:] == reports["value"][:-1]).sum())
+    assert abs(alike - 10_000) < 5 * np.sqrt(40_000 * 3 / 16)
+    assert not list(tmp_path.glob(".*ldpsql*"))  # nothing waits next to the reports
+
+
+def test_what_waits_to_be_shuffled_is_deleted_if_the_job_fails(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([("Turin 77",)], ["city"])
+    with pytest.raises(Exception, match="LDP302"):
+        ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "out"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_order_keep_leaves_rows_where_they_are(spark: SparkSession, sorted_by_value: str, tmp_path: Path) -> None:
+    frame = spark.read.parquet(sorted_by_value).coalesce(1)
+    ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out"), keep=["at"], order="keep")
+    assert _in_order(tmp_path / "out")["at"].to_list() == list(range(40_000))
+    with pytest.raises(InvalidParameter, match="order"):
+        ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "other"), order="kept")  # type: ignore[arg-type]
+
+
+def test_each_value_is_drawn_once_although_spark_sorts_and_reads_again(spark: SparkSession, tmp_path: Path) -> None:
+    """The frame counts its own evaluations; a sort of what draws would evaluate it twice, once to sample keys."""
+    evaluated = spark.sparkContext.accumulator(0)
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            evaluated.add(batch.num_rows)
+            yield batch
+
+    frame = spark.range(1000, numPartitions=4).selectExpr("id % 4 AS value").mapInArrow(count, "value long")
+    made = ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out"))
+    assert made.count() == made.sort("value").count() == pc.sum(ldp_spark.counts(made, "value").numbers).as_py() == 1000
+    assert evaluated.value == 1000
+
+
+def test_a_folder_that_the_frame_reads_is_never_replaced(spark: SparkSession, sorted_by_value: str, tmp_path: Path) -> None:
+    spark.read.parquet(sorted_by_value).write.parquet(str(tmp_path / "raw"))
+    frame = spark.read.parquet(str(tmp_path / "raw"))
+    for order in ("random", "keep"):
+        with pytest.raises(SparkRefused, match="reads"):
+            ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "raw"), replace=True, order=order)
+    assert frame.count() == 40_000
+    ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out"))
+    ldp_spark.perturb(frame.limit(7), {"value": EXACT}, str(tmp_path / "out"), replace=True)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 7
+
+
+def test_a_frame_without_rows_gives_a_folder_without_reports(spark: SparkSession, sorted_by_value: str, tmp_path: Path) -> None:
+    frame = spark.read.parquet(sorted_by_value).where("at < 0")
+    assert ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out")).count() == 0

@@ -1,8 +1,9 @@
 """Perturb and count in Spark, with the kernels that DuckDB uses (extra ``spark``); counts travel to the driver, never reports.
 
-Spark evaluates lazily, evaluates again what it lost or forgot, and may run a task twice. Every evaluation draws anew, and every
-draw costs privacy. So `perturb` writes the reports and gives back what it wrote, and refuses speculation. Start Python workers
-with the interpreter that has ldpsql: ``PYSPARK_PYTHON``.
+Spark evaluates lazily, evaluates again what it lost or forgot, and may run a task twice. Every evaluation draws again, and
+every draw costs privacy. So `perturb` writes the reports, returns the frame of what it wrote, and refuses speculation. Spark
+commits the files of one attempt of each task. Then the reports are data, which may be read and sorted as often as Spark likes.
+Start Python workers with the interpreter that has ldpsql: ``PYSPARK_PYTHON``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import pyarrow as pa
 from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
+from ldpsql.bulk.orders import Order, check_order
+from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimates.estimate import Estimate
@@ -25,6 +28,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry.fingerprint import KEY, fingerprint, of_text
 from ldpsql.registry.registry import registry
 from ldpsql.reports import ListedHashReports, type_of
+from ldpsql.spark.destination import Destination
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,12 +38,15 @@ _HASHED = pa.struct([("seed", pa.int64()), ("y", pa.int32())])  # Spark has no u
 
 
 def perturb(
-    frame: DataFrame, columns: Mapping[str, Mechanism | str], into: str, *, keep: Iterable[str] = (), replace: bool = False
+    frame: DataFrame,
+    columns: Mapping[str, Mechanism | str],
+    into: str,
+    *,
+    keep: Iterable[str] = (),
+    replace: bool = False,
+    order: Order = "random",
 ) -> DataFrame:
     """Perturb columns of a frame into Parquet files, once, and return the frame of what was written.
-
-    Rows stay in the order and the partitions of the frame, so one file may hold the reports of one value. If they depend on the
-    values, pass ``frame.orderBy(rand())``: the raw rows are shuffled, with Spark's generator, before anything is drawn.
 
     Args:
         frame: any frame; only the columns that are named are read.
@@ -47,44 +54,75 @@ def perturb(
         into: the folder to write; Spark publishes a task's files only where the whole job succeeded.
         keep: columns that go out as they are. All others stay here.
         replace: overwrite the folder.
+        order: ``"random"`` puts the rows of the whole frame in a uniformly random order, over all files. The reports are drawn
+            into a folder next to ``into``, each with 128 cryptographic random bits, and then Spark sorts them by these bits.
+            ``"keep"`` leaves rows in the order and the partitions of the frame; one file may hold the reports of one value.
 
     Raises:
-        SparkRefused: where speculation could draw a report twice, or the reports have no type in Spark.
+        SparkRefused: if speculation could draw a report twice, the reports have no type in Spark, or the frame reads ``into``.
+        DestinationExists: if something is at ``into``, and ``replace`` is not set.
         UnknownName, SourceRefused: where a column is not there, or there twice.
 
     """
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
-
+    check_order(order)
     session = frame.sparkSession
     _refuse_speculation(session)
     plan = Plan.of(columns, keep)
-    types = {name: _type(known) for name, known in plan.mechanisms.items()}
     selected = frame.select(*plan.among(frame.columns))
-    given = to_arrow_schema(selected.schema)
-    schema = pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in given])
-    mechanisms = {name: known.mechanism for name, known in plan.mechanisms.items()}
-    drawn = selected.mapInArrow(lambda batches: _perturbed(batches, mechanisms, schema), from_arrow_schema(schema))
+    key = None if order == "keep" else _unlike(selected.columns)
+    drawn, destination = _drawn(selected, plan, key), Destination(session, into)
+    destination.check(frame, replace=replace)
+    mode = "overwrite" if replace else "errorifexists"
+    if key is None:
+        drawn.write.mode(mode).parquet(into)
+        return session.read.parquet(into)
+    with destination.beside() as folder:
+        drawn.write.parquet(folder)
+        session.read.parquet(folder).orderBy(key).drop(key).write.mode(mode).parquet(into)
+    return session.read.parquet(into)
+
+
+def _unlike(names: Iterable[str]) -> str:
+    """Return the name of a column that is not among these, also where Spark does not tell capitals from small letters."""
+    return max((name.lower() for name in names), key=len) + "_key"
+
+
+def _drawn(selected: DataFrame, plan: Plan, key: str | None = None) -> DataFrame:
+    """Return the lazy frame that draws, if a key is named with a column of random bits."""
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
+
+    types = {name: _type(certified) for name, certified in plan.mechanisms.items()}
+    fields = [pa.field(f.name, types.get(f.name, f.type)) for f in to_arrow_schema(selected.schema)]
+    schema = pa.schema([*fields, pa.field(key, pa.binary())] if key else fields)
+    mechanisms = {name: certified.mechanism for name, certified in plan.mechanisms.items()}
+    drawn = selected.mapInArrow(lambda batches: _perturbed(batches, mechanisms, schema, key), from_arrow_schema(schema))
     for name, mechanism in mechanisms.items():
         drawn = drawn.withMetadata(name, {_KEY: fingerprint(mechanism)})
-    drawn.write.mode("overwrite" if replace else "errorifexists").parquet(into)
-    return session.read.parquet(into)
+    return drawn
 
 
 @withheld_stream
 def _perturbed(
-    batches: Iterable[pa.RecordBatch], mechanisms: Mapping[str, Mechanism], schema: pa.Schema
+    batches: Iterable[pa.RecordBatch], mechanisms: Mapping[str, Mechanism], schema: pa.Schema, key: str | None
 ) -> Iterator[pa.RecordBatch]:
-    plan = Plan.of(mechanisms, [name for name in schema.names if name not in mechanisms])
+    plan = Plan.of(mechanisms, [name for name in schema.names if name not in mechanisms and name != key])
     for batch in batches:
         reports = plan.perturb(batch, plan.schema(batch.schema))
-        yield pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(reports.columns, schema, strict=True)], schema=schema)
+        columns = [*reports.columns, *([_random_bits(batch.num_rows)] if key else [])]
+        yield pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _random_bits(rows: int) -> pa.Array:
+    """Return 128 bits a row: of a million million rows, two are alike with a probability of 1e-15."""
+    return pa.Array.from_buffers(pa.binary(16), rows, [None, pa.py_buffer(random_words(2 * rows))])
 
 
 def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> None:
     """Give Spark SQL one function for each named mechanism: ``city`` becomes ``ldp_perturb_city(x)``.
 
-    It draws at every evaluation: use it only where the result is written, in ``CREATE TABLE ... AS`` or ``INSERT INTO``. Type
-    what you pass, for 1.0 is a DECIMAL in Spark.
+    It draws at every evaluation: use it only where the result is written, in ``CREATE TABLE ... AS`` or ``INSERT INTO``, and
+    without ``ORDER BY`` in the same statement: Spark samples what it is to sort, and draws again for that. Rows stay in the
+    order of the source; `perturb` shuffles them. Type what you pass, for 1.0 is a DECIMAL in Spark.
 
     Raises:
         SparkRefused: where speculation could draw a report twice, or the reports have no type in Spark.

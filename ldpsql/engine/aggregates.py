@@ -1,0 +1,60 @@
+"""Aggregates in pairs: ``ldp.NAME`` over a column of reports, and ``ldp.NAME_counts`` over counts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ldpsql.engine.functions import Macros
+from ldpsql.quoting import quoted, text_literal
+
+COUNTS = "{counts}"
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A pair of macros that return the same, one over columns of reports and one over their counts.
+
+    Args:
+        name: of the macro over reports; the other one is called ``name_counts``.
+        result: what both return, an expression with ``{counts}`` once, where the counts of the reports belong.
+        parameters: those that follow the reports, with their defaults in SQL, None if there is none. ``keep`` comes last
+            unless it stands here.
+        comment: what an aggregate of this name returns; None leaves both macros without a comment.
+        columns: the parameters that stand for columns of reports.
+        counted: the counts of the rows where ``keep`` is true, an expression of the columns.
+        from_counts: whether there is a macro over counts, too.
+
+    """
+
+    name: str
+    result: str
+    parameters: Mapping[str, str | None] = field(default_factory=lambda: {"m": None, "estimator": "'ibu'"})
+    comment: str | None = None
+    columns: tuple[str, ...] = ("report",)
+    counted: str = "ldp._counted(report, keep)"
+    from_counts: bool = True
+
+    def statements(self) -> Iterator[str]:
+        """Yield the statements that create the macros and comment on them."""
+        over_reports = {**dict.fromkeys(self.columns), **self.parameters}
+        over_reports.setdefault("keep", "true")
+        yield self._macro(self.name, over_reports, self.counted)
+        if self.comment:
+            yield f"COMMENT ON MACRO ldp.{self.name} IS {text_literal(f'aggregate: {self.comment}')};"
+        if self.from_counts:
+            over_counts = {"counts": None, **self.parameters}
+            over_counts.pop("keep", None)
+            yield self._macro(f"{self.name}_counts", over_counts, "counts")
+            if self.comment:
+                yield f"COMMENT ON MACRO ldp.{self.name}_counts IS 'the same from counts';"
+
+    def _macro(self, name: str, parameters: Mapping[str, str | None], counts: str) -> str:
+        """Return the statement that creates one macro."""
+        listed = [quoted(p) if default is None else f"{quoted(p)} := {default}" for p, default in parameters.items()]
+        return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(listed)}) AS {self.result.replace(COUNTS, counts)};"
+
+
+def aggregates(*pairs: Aggregate) -> Macros:
+    """Return the macros of these aggregates."""
+    return Macros("\n".join(statement for pair in pairs for statement in pair.statements()))
