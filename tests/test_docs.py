@@ -108,6 +108,17 @@ def test_the_plugin_shown_in_the_guide_is_the_one_in_the_examples() -> None:
         assert line in there.splitlines(), line
 
 
+def test_the_files_shown_in_the_guide_on_dbt_are_those_of_the_example() -> None:
+    example = ROOT / "examples" / "dbt"
+    files = [path.read_text(encoding="utf-8") for path in example.rglob("*") if path.suffix in {".sql", ".toml", ".yml"}]
+    guide = (ROOT / "docs" / "guides" / "dbt.md").read_text(encoding="utf-8")
+    shown = [block for language in ("jinja", "yaml", "toml") for block in blocks(language, guide)]
+    assert len(shown) == 5
+    for block in shown:
+        lines = block.splitlines()
+        assert any(set(lines) <= set(file.splitlines()) for file in files), block
+
+
 def test_the_targets_that_the_documents_name_are_in_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for document in ("README.md", "CONTRIBUTING.md"):

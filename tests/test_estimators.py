@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
-from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
+from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status, certify
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.uncertainty import intervals
-from ldpsql.inference.counting import align
+from ldpsql.inference.counting import align, operator_of
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.inference.outcome import simplex_projection
@@ -109,7 +109,7 @@ def test_k_rr_in_closed_form_equals_the_solver_on_the_same_channel_as_a_matrix(s
 
 @pytest.mark.parametrize("size", [2, 3, 20])
 def test_the_closed_form_meets_the_optimality_conditions_to_1e_12(size: int) -> None:
-    op = operator(krr("0.5", size).channel())
+    op = operator(certify(krr("0.5", size)).response)
     assert isinstance(op, KeepOrSpreadOperator)
     likelihood = Likelihood(op, RNG.integers(0, 1000, (200, size)).astype(np.float64) + np.eye(size)[0])
     theta = op.maximum(likelihood.shares)
@@ -208,7 +208,7 @@ def test_inversion_gives_the_shares_back_exactly() -> None:
 
 
 def test_normalised_and_projected_inversions_are_distributions_and_the_projection_is_nearest() -> None:
-    op = operator(krr("0.1", 6).channel())
+    op = operator(certify(krr("0.1", 6)).response)
     likelihood = Likelihood(op, RNG.integers(1, 50, (100, 6)).astype(np.float64))
     raw, clipped, projected = (registry().estimator(name).fit(likelihood).theta for name in ("inv", "inv_n", "inv_p"))
     assert raw.sum(axis=1) == pytest.approx(np.ones(100))
@@ -302,7 +302,7 @@ def test_every_estimator_returns_one_share_and_one_interval_for_each_value(name:
 @pytest.mark.parametrize("dense", [False, True])
 def test_intervals_cover_the_truth_also_near_zero(dense: bool) -> None:
     mechanism, repeats, n = krr("1", 10), 400, 20_000
-    op = operator(as_matrix(mechanism).channel() if dense else mechanism.channel())
+    op = operator_of(as_matrix(mechanism) if dense else mechanism)
     theta = np.array([0.4, 0.3, 0.15, 0.1, 0.04, 0.01, 0, 0, 0, 0])
     likelihood = Likelihood(op, RNG.multinomial(n, op.forward(theta), repeats).astype(np.float64))
     found = intervals(likelihood, registry().estimator("ibu").fit(likelihood), 0.95)
@@ -314,7 +314,7 @@ def test_intervals_cover_the_truth_also_near_zero(dense: bool) -> None:
 
 @pytest.mark.parametrize(("epsilon", "n"), [("8", 50), ("8", 200), ("4", 20), ("30", 30)])
 def test_intervals_cover_at_a_large_epsilon_and_few_reports(epsilon: str, n: int) -> None:
-    op = operator(krr(epsilon, 3).channel())
+    op = operator(certify(krr(epsilon, 3)).response)
     theta, repeats = np.array([0.98, 0.01, 0.01]), 3000
     likelihood = Likelihood(op, RNG.multinomial(n, op.forward(theta), repeats).astype(np.float64))
     found = intervals(likelihood, registry().estimator("ibu").fit(likelihood), 0.95)
@@ -331,7 +331,7 @@ def test_one_report_says_little_whatever_epsilon_is() -> None:
 
 def test_dense_and_keep_or_spread_intervals_agree() -> None:
     mechanism = krr("1", 6)
-    op = operator(mechanism.channel())
+    op = operator_of(mechanism)
     counts = RNG.integers(100, 2000, (3, 6)).astype(np.float64)
     closed, dense = Likelihood(op, counts), Likelihood(DenseOperator(op.matrix()), counts)
     fit = registry().estimator("ibu").fit(closed)
@@ -393,7 +393,7 @@ def test_no_report_an_impossible_report_and_bad_counts_are_refused() -> None:
     assert "7919" not in str(caught.value)
     for numbers in ([-1], [1.5], [None]):
         with pytest.raises(BadCounts):
-            align(pa.array([0]), pa.array(numbers), np.zeros(1, dtype=np.int64), 1, mechanism.values())
+            align(pa.array([0]), pa.array(numbers), np.zeros(1, dtype=np.int64), 1, mechanism.values().listed)
 
 
 def test_one_report_has_an_estimate_that_admits_to_know_nothing() -> None:

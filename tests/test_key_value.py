@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from itertools import pairwise, product
@@ -21,6 +22,8 @@ from scipy.stats import binom, chi2
 import ldpsql
 from ldpsql import certify
 from ldpsql.channels import TOTAL, KeepOrSpread, KeepOrWindow, KeyValue, Sets, SignedBits
+from ldpsql.channels.randomness import random_words
+from ldpsql.domains.domain import Domain
 from ldpsql.errors import (
     DuplicateKey,
     ImpossibleReport,
@@ -31,9 +34,12 @@ from ldpsql.errors import (
     OutsideDomain,
     WrongType,
 )
+from ldpsql.estimates.scale import check_ordered
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.operators import Floats, observed, packed
+from ldpsql.mechanisms.audit import empirical, listed, mutual_information
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.shown import shown
@@ -41,6 +47,7 @@ from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.registry import registry
+from ldpsql.sql.export import macros
 from ldpsql.testing import check_mechanism
 from tests import seeds
 
@@ -170,6 +177,71 @@ def test_padding_sampling_and_rounding_draw_the_chances_of_the_certificate(
                 assert symbol(held, slot, start) == symbol(held, slot, stop - 1)
                 drawn[symbol(held, slot, start)] += same_remainder * (stop - start)
         assert drawn == channel.chances(held)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("padding", [1, 2])
+def test_an_audit_draws_from_sets_and_bounds_epsilon(name: str, padding: int) -> None:
+    options = {"bins": 2} if name == "pckv_pm" else {}
+    found = empirical(made(name, 4, ["a", "b"], padding=padding, **options), draws=40_000)
+    assert found.passed
+    assert 0.5 < found.epsilon_at_least <= 4
+    assert found.value.startswith("MAP {'a': ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bug", ["no dummies", "the first pair", "no rounding"])
+def test_an_audit_sees_sets_that_are_not_drawn_as_certified(name: str, bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = KeyValue.draw
+
+    def planted(self: KeyValue, values: Sets, words: Any = random_words) -> NDArray[Any]:
+        if bug == "no dummies":
+            return drawn(replace(self, padding=1, keys=self.keys + self.padding - 1), values, words)
+        if bug == "the first pair":
+            first = values.ends[:-1][np.diff(values.ends) > 0]
+            ends = np.concatenate([[0], np.cumsum(np.minimum(np.diff(values.ends), 1))])
+            return drawn(self, Sets(ends, values.keys[first], values.places[first]), words)
+        return drawn(self, replace(values, places=np.round(values.places * 0.3)), words)
+
+    mechanism = made(name, 4, ["a", "b", "c"], padding=2, **({"bins": 2} if name == "pckv_pm" else {}))
+    certify(mechanism)
+    monkeypatch.setattr(KeyValue, "draw", planted)
+    assert not empirical(mechanism, draws=20_000).passed
+
+
+def test_what_is_for_single_values_refuses_mechanisms_over_pairs() -> None:
+    mechanism = made("pckv_grr", 1, ["a", "b"])
+    for refused in (
+        lambda: listed(mechanism),
+        lambda: mutual_information(mechanism, np.ones(2)),
+        lambda: macros(mechanism, "pairs"),
+        lambda: check_ordered(mechanism),
+        lambda: Repeated(mechanism),
+        lambda: Mixed(Domain.of(["x", "y"]), (mechanism, mechanism)),
+        lambda: ldpsql.partial_supports(pl.DataFrame({"r": [[1]]}), "r", mechanism),
+    ):
+        with pytest.raises(InvalidParameter, match="perturbs sets of key-value pairs") as caught:
+            refused()
+        assert "key_value" in caught.value.hint
+
+
+def test_a_channel_of_sets_does_not_fit_listed_values() -> None:
+    class Disguised(KeyValueMechanism):
+        """Pairs as values."""
+
+        name = "disguised"
+
+        def response(self) -> KeepOrSpread:
+            return KeepOrSpread.within(6, self.ratio(2))
+
+        def alphabet(self) -> Domain:
+            return self.keys
+
+        def values(self) -> Any:
+            return self.keys
+
+    with pytest.raises(InvalidParameter, match="not both of sets of pairs"):
+        certify(Disguised(epsilon=1, keys=["a", "b"]))
 
 
 def test_a_response_made_for_longer_padding_is_refused() -> None:

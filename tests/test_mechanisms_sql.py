@@ -94,7 +94,7 @@ def test_numbers_are_estimated_in_their_own_unit(people: DuckDBPyConnection, nam
     people.execute(f"CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(number, {call}) AS r FROM people")
     rows = people.execute(f"SELECT unnest(ldp.ibu(r, {call}, stop := 5), recursive := true) FROM reports").fetchall()
     values = np.array([row[0] for row in rows])
-    centres = certify(registry().mechanism(_spec(call))).values.values.to_pylist()
+    centres = certify(registry().mechanism(_spec(call))).values.listed.values.to_pylist()
     assert values.tolist() == centres, "SQL and Python compute the same centres"
     assert values[0] > 0
     assert values[-1] < 10

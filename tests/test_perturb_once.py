@@ -83,7 +83,7 @@ def test_the_same_person_and_value_give_the_same_report(keyed: DuckDBPyConnectio
 @pytest.mark.parametrize("mechanism", TEXTS)
 def test_reports_do_not_depend_on_the_rows_beside_them(key_file: Path, mechanism: str) -> None:
     key, known = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
-    column = known.values.values.take(pa.array(np.arange(60) % len(known.values)))
+    column = known.values.listed.values.take(pa.array(np.arange(60) % len(known.values.listed)))
     together = key.draw(known, column, ids(60), "")
     apart = np.concatenate([key.draw(known, column.slice(at, 1), ids(60).slice(at, 1), "") for at in range(60)])
     assert (together == apart).all()
@@ -116,8 +116,8 @@ def test_the_channel_is_the_certified_one(key_file: Path, mechanism: str) -> Non
     """Chi-square of 20,000 people with one value against the exact row of the channel, 1e-6."""
     key, known = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
     n = 20_000
-    drawn = key.draw(known, known.values.values.take(pa.array(np.ones(n, dtype=np.int64))), ids(n), "")
-    expected = known.channel.probabilities()[1] * n  # type: ignore[attr-defined]  # both list their reports
+    drawn = key.draw(known, known.values.listed.values.take(pa.array(np.ones(n, dtype=np.int64))), ids(n), "")
+    expected = known.response.probabilities()[1] * n  # type: ignore[attr-defined]  # both list their reports
     observed = np.bincount(drawn, minlength=len(expected))
     assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
 
@@ -127,7 +127,7 @@ def test_a_report_is_the_same_in_the_next_version() -> None:
     key = Key(bytes(range(32)))
     for name, expected in GOLDEN.items():
         known = certify(registry().mechanism(TEXTS[name]))
-        column = known.values.values.take(pa.array([1] * 12))
+        column = known.values.listed.values.take(pa.array([1] * 12))
         assert known.shown(key.draw(known, column, ids(12), "city")).to_pylist() == expected
 
 

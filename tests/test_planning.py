@@ -9,7 +9,8 @@ from scipy.stats import chi2
 
 import ldpsql
 from ldpsql import certify
-from ldpsql.errors import InvalidEpsilon, InvalidParameter
+from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
+from ldpsql.estimates import planning
 from ldpsql.estimates.planning import compare, expected_error, over_declared_values
 from ldpsql.registry.registry import registry
 
@@ -42,6 +43,45 @@ def test_kr_rs_error_is_the_one_of_its_formula() -> None:
     assert told.std_error is not None
     assert told.std_error == pytest.approx(np.sqrt((1 / k) * (1 - 1 / k) / n) / lift, rel=1e-9)
     assert told.reports_needed == int(np.ceil(n * (told.std_error / 0.01) ** 2))
+
+
+@pytest.mark.parametrize("name", ["pckv", "pckv_grr", "pckv_ue", "pckv_pm"])
+def test_the_expected_error_of_pairs_is_that_of_frequencies_from_drawn_reports(name: str) -> None:
+    """The same bounds, for sets of two pairs and a padding of two: all four keys are equally frequent."""
+    mechanism = registry().mechanism(f"{name}(1, [0, 1, 2, 3], padding=2)")
+    promised = expected_error(mechanism, N)
+    sets = pa.array([[{"key": k, "value": 0.0}, {"key": (k + 1) % 4, "value": 0.0}] for k in range(4)] * (N // 4))
+    errors = []
+    for _ in range(ROUNDS):
+        rows = ldpsql.key_value(certify(mechanism).perturb(sets), mechanism).to_arrow()
+        errors.append(float(np.sum((rows["frequency"].to_numpy() - 0.5) ** 2)))
+    assert promised.std_error is not None
+    assert promised.total_variation is None
+    # The sets are fixed here: of the variance 4 x (1/4 - 1/16) of whether a key is drawn, at most that part is missing.
+    most, least = 4 * promised.std_error**2, 4 * promised.std_error**2 - 4 * 4 * (1 / 16) / N
+    low, high = (float(chi2.ppf(tail, ROUNDS)) / ROUNDS for tail in (5e-7, 1 - 5e-7))
+    assert least * low <= np.mean(errors) <= most * high
+
+
+def test_a_mechanism_that_needs_more_than_an_epsilon_is_not_planned_without_it() -> None:
+    with pytest.raises(InvalidParameter, match="needs more than an epsilon") as refused:
+        over_declared_values(registry().mechanisms, 5, ["krr", "square_wave"])
+    assert "square_wave(epsilon, low, high" in refused.value.hint
+    assert [m.name for m in over_declared_values(registry().mechanisms, 5, ["pckv_ue"])] == ["pckv_ue"]
+
+
+def test_a_plan_says_why_a_mechanism_cannot_be_had_and_hides_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    flat = registry().mechanism("krr(1, [0, 1, 2])")
+    with pytest.raises(InvalidParameter) as refused:
+        compare(["0.000000000001"], 10, [registry().mechanism("square_wave(1, 0, 1, bins=4)")])
+    assert "square_wave at epsilon" in refused.value.hint
+
+    def broken(*_: object) -> None:
+        raise InternalError("a planted defect")
+
+    monkeypatch.setattr(planning, "expected_error", broken)
+    with pytest.raises(InternalError):
+        compare(["1"], 10, [flat])
 
 
 def test_plans_are_ordered_and_know_every_mechanism_over_declared_values() -> None:

@@ -57,7 +57,7 @@ def mechanism(text: str) -> Mechanism:
 )
 def test_observed_refuses_reports_that_are_not_values_of_the_domain(text: str) -> None:
     given = mechanism(text)
-    reports = ldpsql.perturb(given.values().values.take(np.zeros(50, dtype=np.int64)), given)
+    reports = ldpsql.perturb(given.values().listed.values.take(np.zeros(50, dtype=np.int64)), given)
     with pytest.raises(NotApplicable, match="not values of the domain") as caught:
         ldpsql.estimate(reports, given, "observed")
     assert caught.value.code == "LDP406"
@@ -66,8 +66,8 @@ def test_observed_refuses_reports_that_are_not_values_of_the_domain(text: str) -
 @pytest.mark.parametrize("text", ["krr(epsilon=1, domain=[3, 1, 2])", "truncated_geometric(epsilon=1, low=0, high=7)"])
 def test_observed_gives_the_shares_of_the_reports(text: str) -> None:
     given = mechanism(text)
-    column = given.values().values.take(np.array([0, 0, 2, 0]))
-    shares = np.zeros(len(given.values()))
+    column = given.values().listed.values.take(np.array([0, 0, 2, 0]))
+    shares = np.zeros(len(given.values().listed))
     shares[[0, 2]] = 0.75, 0.25
     assert ldpsql.estimate(column, given, "observed(misfit='allow')").estimate == pytest.approx(shares)
 

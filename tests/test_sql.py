@@ -385,10 +385,9 @@ def test_attaching_again_while_a_result_is_open_and_under_another_name(con: Duck
     fill(con, 5000)
     streaming = con.execute("FROM people")
     assert streaming.fetchone() is not None
-    with pytest.warns(PrivacyLeakWarning, match="it has an open result"):
-        ldpsql.attach(con)
-        ldpsql.attach(con, name="privacy")
-        ldpsql.attach(con, name='odd "name"')
+    for name in ("ldp", "privacy", 'odd "name"'):
+        with pytest.warns(PrivacyLeakWarning, match="it has an open result"):
+            ldpsql.attach(con, name=name)
     con.execute("CREATE MACRO other() AS privacy.krr(1, ['Lima', 'Oslo'])")
     assert one(con, "SELECT privacy.perturb('Lima', other())") in ("Lima", "Oslo")
     odd = '"odd ""name"""'

@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 import ldpsql
-from ldpsql import KeyValueMechanism, Mechanism, certify
+from ldpsql import KeyValueMechanism, Mechanism
 from ldpsql.domains.ranges import Bins, Steps
 from ldpsql.errors import InvalidParameter, OutsideDomain
 from ldpsql.estimates.estimate import Estimates, estimate_counts
@@ -20,6 +20,7 @@ from ldpsql.estimates.notebook import html
 from ldpsql.estimates.scale import between
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.score_intervals import deviations
+from ldpsql.mechanisms import certify_values
 from ldpsql.pairs.estimation import ROW
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
@@ -38,7 +39,7 @@ def mechanism(text: str) -> Mechanism:
 def estimates(spec: str, n: int, repeats: int, ages: NDArray[np.int64] = AGES) -> Estimates:
     """Estimate from reports of these whole numbers, equally many of each."""
     made = mechanism(spec)
-    law = operator_of(made).matrix()[certify(made).values.codes(pa.array(ages))].mean(axis=0)
+    law = operator_of(made).matrix()[certify_values(made).values.codes(pa.array(ages))].mean(axis=0)
     return estimate_counts(made, RNG.multinomial(n, law, repeats).astype(np.float64), registry().estimator("ibu"))
 
 
@@ -61,7 +62,7 @@ def test_the_mean_of_whole_numbers_is_covered_as_often_as_the_interval_says() ->
 
 @pytest.mark.parametrize("bins", [50, 101, 1024])
 def test_a_step_puts_values_at_the_centres_of_bins(bins: int) -> None:
-    values = mechanism(f"square_wave(1, 0, 100, bins={bins}, step=1)").values()
+    values = mechanism(f"square_wave(1, 0, 100, bins={bins}, step=1)").values().listed
     numbers = np.arange(101)
     distance = np.abs(values.values.to_numpy()[values.codes(pa.array(numbers))] - numbers)
     assert distance.max() == values.rounding == (1.0 if bins == 50 else 0.0)
@@ -69,7 +70,7 @@ def test_a_step_puts_values_at_the_centres_of_bins(bins: int) -> None:
 
 def test_without_a_step_a_mechanism_means_what_it_meant() -> None:
     made = mechanism("square_wave(1, 0, 100, bins=4)")
-    assert made.values().values.to_pylist() == [12.5, 37.5, 62.5, 87.5]
+    assert made.values().listed.values.to_pylist() == [12.5, 37.5, 62.5, 87.5]
     assert made.to_json() == {"mechanism": "square_wave", "epsilon": "1", "low": 0.0, "high": 100.0, "bins": 4}
     assert mechanism("square_wave(1, 0, 100, 4, 'clip', 'as:3')") == mechanism(
         "square_wave(1, 0, 100, bins=4, outside='clip', nulls='as:3')"
@@ -84,7 +85,7 @@ def test_sql_and_python_have_the_same_bins(con: DuckDBPyConnection, name: str, o
     row = con.execute(f"SELECT (m).domain, (m).reports, __ldp_mechanism(m) FROM (SELECT {call} AS m)").fetchone()
     assert row is not None
     made = MECHANISMS.thing(row[2])
-    assert row[0] == made.values().values.to_pylist()
+    assert row[0] == made.values().listed.values.to_pylist()
     alphabet: Any = made.alphabet()
     if name == "stochastic_rounding":
         assert row[1] == [-1, 1]

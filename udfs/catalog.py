@@ -45,7 +45,7 @@ def describe(handles: pa.ChunkedArray) -> pa.Array:
                 "claim": str(known.certificate.claim),
                 "realised_epsilon": known.certificate.epsilon,
                 "ratio": str(known.certificate.ratio),
-                "inputs": known.channel.inputs,
+                "inputs": len(known.values.listed),
                 "outputs": getattr(known.channel, "outputs", None),  # sets and private seeds are too many to number
                 "structure": type(known.channel).__name__,
                 "summary": known.mechanism.summary(),

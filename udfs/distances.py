@@ -20,7 +20,7 @@ from ldpsql.functions import (
     plain,
     scale_of,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, MetricLdp, certify
+from ldpsql.mechanisms import InvalidParameter, Mechanism, MetricLdp, certify, certify_values
 
 _PLAIN = {
     "total_variation": distances.total_variation,
@@ -67,7 +67,7 @@ def _places(mechanism: Mechanism | None) -> np.ndarray | None:
     if mechanism is None:
         return None
     check_ordered(mechanism)
-    return scale_of(certify(mechanism).values)
+    return scale_of(certify_values(mechanism).values)
 
 
 def _values(given: pa.Scalar) -> list[Any] | None:

@@ -26,7 +26,7 @@ from ldpsql.functions import (
     once_a_run,
     plain,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, certify
+from ldpsql.mechanisms import InvalidParameter, Mechanism, certify_values
 
 _FIELDS = ("estimate", "std_error", "low", "high")
 
@@ -57,7 +57,7 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar]) -> 
                 raise InvalidParameter("a quantile must be asked for a share between 0 and 1", "for example 0.5 for the median")
             return Quantile(float(share.as_py()))
         case _:
-            return RangeShare(*(bound_of(end, certify(mechanism).values) for end in arguments))
+            return RangeShare(*(bound_of(end, certify_values(mechanism).values) for end in arguments))
 
 
 @guarded

@@ -24,7 +24,7 @@ from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.inference.counting import MAX_COUNT, whole_numbers
 from ldpsql.inference.score_intervals import cut, deviations, wilson
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.registry.fingerprint import KEY, NONE, Fingerprints, check, of_schema, together
 from ldpsql.registry.registry import registry
 from ldpsql.reports import SetReports, impossible
@@ -107,7 +107,7 @@ class Supports:
         """
         if not self.reports:
             raise NoReports()
-        known = certify(self.mechanism)
+        known = certify_values(self.mechanism)
         assert isinstance(known.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
         hit, miss, n = float(known.channel.hit), float(known.channel.miss), self.reports
         z, q = deviations(confidence), self.numbers / n
@@ -186,7 +186,7 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
 
     """
     read = registry().mechanism(mechanism)
-    known = certify(read)
+    known = certify_values(read)
     if not isinstance(known.reports, SetReports) or not isinstance(known.channel, SetChannel):
         raise InvalidParameter(f"the reports of {read.name} are no sets of values", "use partial_counts")
     reports, numbers = 0, np.zeros(known.reports.words * 64, dtype=np.int64)

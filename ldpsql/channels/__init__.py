@@ -4,7 +4,9 @@ A channel has a structure, one file each. The structure fixes how the channel is
 evaluated (`ldpsql.inference.operators`). Only the structures named here are accepted from plugins.
 """
 
-from ldpsql.channels.base import TOTAL, Channel, Codes, Drawn, SetChannel, TableChannel, Weights, Witness
+from typing import TypeAlias
+
+from ldpsql.channels.base import TOTAL, Channel, ChannelOf, Codes, Drawn, SetChannel, TableChannel, Weights, Witness
 from ldpsql.channels.bits import IndependentBits, coarse_above
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.copying import STRUCTURES, copied, structure
@@ -13,14 +15,21 @@ from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue, Sets
+from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
+
+AnyChannel: TypeAlias = Channel | KeyValue  # of a listed value, or of a set of pairs
 
 __all__ = [
     "MARGIN",
     "STRUCTURES",
     "TOTAL",
+    "AnyChannel",
+    "Bins",
+    "Cells",
     "Channel",
+    "ChannelOf",
     "Codes",
     "Convolution",
     "DenseChannel",
@@ -28,12 +37,15 @@ __all__ = [
     "IndependentBits",
     "KeepOrSpread",
     "KeepOrWindow",
+    "KeyLaw",
     "KeyValue",
     "OrthogonalHash",
+    "PairResponse",
     "PrivateHash",
     "SetChannel",
     "Sets",
     "SignedBits",
+    "Signs",
     "Subsets",
     "TableChannel",
     "Weights",

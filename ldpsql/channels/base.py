@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from ldpsql.channels.randomness import Words, random_words
 Codes: TypeAlias = NDArray[np.int32]  # positions: of a value in the domain, of a report in the alphabet
 Weights: TypeAlias = NDArray[np.uint64]
 Drawn: TypeAlias = NDArray[Any]  # positions (n,), or the words of reports that are too many to number (n, words)
+
+Held_contra = TypeVar("Held_contra", contravariant=True)
 
 TOTAL = 1 << 64  # every row of weights sums to this, so one 64-bit word decides a draw
 _RESOLUTION = 1e-13  # relative; doubles divide two weights with an error below 4e-16
@@ -30,37 +32,50 @@ class Witness:
     report: int
 
 
-class Channel(ABC):
-    """The conditional distribution of the report given the value, exactly.
+class ChannelOf(ABC, Generic[Held_contra]):
+    """The conditional distribution of the report given what a person holds, exactly.
 
-    Values are positions, counted from 0. Implementations are frozen: what was certified is what is drawn.
+    Implementations are frozen: what was certified is what is drawn.
     """
-
-    @property
-    @abstractmethod
-    def inputs(self) -> int:
-        """Number of values."""
 
     @abstractmethod
     def widest(self) -> Witness | None:
         """Return where the ratio of two values is largest, exactly; None where it is infinite."""
 
     @abstractmethod
-    def draw(self, values: Codes, words: Words = random_words) -> Drawn:
+    def draw(self, values: Held_contra, words: Words = random_words) -> Drawn:
         """Draw one report for each value, independently."""
 
     def draws_its_weights(self) -> bool:
         """Tell whether the tables that it is drawn from give back its weights; a channel without tables draws them directly."""
         return True
 
-    @property
-    def estimated(self) -> Channel:
-        """The channel that estimation inverts: this one, unless something else is drawn from the value first."""
-        return self
 
-    def copies(self, value: int, count: int) -> Any:
-        """Return a value, given by its position, ``count`` times, as `draw` takes it."""
-        return np.full(count, value, dtype=np.int32)
+class Channel(ChannelOf[Codes]):
+    """The conditional distribution of the report given a listed value. Values are positions, counted from 0."""
+
+    event: ClassVar[str] = "the report is {report}"  # that tells two values apart best
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """Number of values."""
+
+    def telling(self, drawn: Drawn, report: int, own: Codes, others: Codes) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Tell for which of these reports the event happens: by default they are the report, given by its number.
+
+        Args:
+            drawn: the reports.
+            report: the one of the certificate.
+            own: the values that the event speaks for.
+            others: the values that it speaks against.
+
+        """
+        return np.asarray(drawn == report)
+
+    def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Tell which of these can be reports, as far as their form does not say it."""
+        return np.ones(len(drawn), dtype=np.bool_)
 
 
 class TableChannel(Channel):
@@ -103,6 +118,8 @@ class SetChannel(Channel):
     proportional to 1 + (ratio - 1) [x in the set].
     """
 
+    event = "the report supports the value and not the other"
+
     @property
     @abstractmethod
     def ratio(self) -> Fraction:
@@ -126,9 +143,10 @@ class SetChannel(Channel):
     def witness(self) -> int:
         """Return a report, as a number, that supports value 0 and not value 1."""
 
-    def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Tell which of these can be reports."""
-        return np.ones(len(drawn), dtype=np.bool_)
+    def telling(self, drawn: Drawn, report: int, own: Codes, others: Codes) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Tell which reports support all of the own values and none of the others."""
+        held = self.supports(drawn)
+        return np.asarray(held[:, own].all(axis=1) & ~held[:, others].any(axis=1))
 
     def size_law(self) -> NDArray[np.float64]:
         """Return the probabilities that a report supports 0 .. inputs values, whatever the true value is.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from ldpsql.channels.base import Channel
+from ldpsql.channels.base import ChannelOf
 from ldpsql.channels.bits import IndependentBits
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.dense import DenseChannel
@@ -17,13 +17,14 @@ from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 from ldpsql.errors import NotPrivate
 
+C = TypeVar("C", bound=ChannelOf[Any])
 STRUCTURES = (
     *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
     *(SignedBits, KeepOrWindow, KeyValue),
 )
 
 
-def copied(channel: Channel) -> Channel:
+def copied(channel: C) -> C:
     """Return the same channel, built again from its whole numbers.
 
     Nothing else is taken over: no method or table that was put on the object, and no array that somebody may still change.
@@ -34,14 +35,18 @@ def copied(channel: Channel) -> Channel:
 
     """
     if type(channel) is DenseChannel:
-        return DenseChannel(channel.weights())
+        return cast("C", DenseChannel(cast("DenseChannel", channel).weights()))
     if type(channel) is Convolution:
-        return Convolution(channel.noise, _part(channel.inputs), _part(channel.margin))
+        return cast("C", _convolution(cast("Convolution", channel)))
     kind = structure(channel)
-    return kind(**{part.name: _part(getattr(channel, part.name)) for part in fields(kind)})  # type: ignore[arg-type]
+    return kind(**{part.name: _part(getattr(channel, part.name)) for part in fields(cast("Any", kind))})
 
 
-def structure(channel: object) -> type[Channel]:
+def _convolution(channel: Convolution) -> Convolution:
+    return Convolution(channel.noise, _part(channel.inputs), _part(channel.margin))
+
+
+def structure(channel: C) -> type[C]:
     """Return the structure of a channel.
 
     Raises:
@@ -51,7 +56,7 @@ def structure(channel: object) -> type[Channel]:
     kind = type(channel)
     if not any(kind is known for known in STRUCTURES):  # `in` would ask the class, by its own equality
         raise NotPrivate("a channel must have one of the structures of the core", "see ldpsql.channels")
-    return kind  # type: ignore[return-value]  # one of these
+    return kind
 
 
 def _part(part: Any) -> Any:

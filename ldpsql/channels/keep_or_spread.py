@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
+from ldpsql.channels.pair_responses import Floats, KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 
@@ -15,8 +16,10 @@ _BLOCK = 1 << 15  # draws at a time, so that what is computed on the way stays i
 
 
 @dataclass(frozen=True)
-class KeepOrSpread(TableChannel):
+class KeepOrSpread(TableChannel, PairResponse):
     """Report the value itself with weight ``keep``, each of the ``size - 1`` others with weight ``spread``.
+
+    As a response to sets of pairs its values are the two signs of each key.
 
     Raises:
         InvalidParameter: unless the weights are whole, positive and sum to 2**64.
@@ -68,6 +71,19 @@ class KeepOrSpread(TableChannel):
         if self.keep >= self.spread:
             return Witness(Fraction(self.keep, self.spread), 0, 1, 0)
         return Witness(Fraction(self.spread, self.keep), 1, 0, 0)
+
+    def cells(self, steps: int) -> Signs:
+        """Return the signs."""
+        return Signs(steps)
+
+    def key_law(self) -> KeyLaw:
+        """Return how often either sign of a key is reported."""
+        lift = Fraction(self.keep - self.spread, TOTAL)
+        return KeyLaw(Fraction(2 * self.spread, TOTAL), lift, lift)
+
+    def shown(self, chances: Floats) -> Floats:
+        """Return the probability of each report."""
+        return np.asarray((self.spread + (self.keep - self.spread) * chances) / TOTAL)
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Let the word say how far to move on: ``size - 1`` equal steps of width ``spread``, then the part that keeps."""

@@ -8,14 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from ldpsql.channels.base import TOTAL, Channel, Codes, Witness
+from ldpsql.channels.base import TOTAL, Codes, Witness
 from ldpsql.channels.dense import DenseChannel
+from ldpsql.channels.pair_responses import Bins, Floats, KeyLaw, PairResponse
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 
 
 @dataclass(frozen=True)
-class KeepOrWindow(Channel):
+class KeepOrWindow(PairResponse):
     """Symbol key * bins + bin: with weight ``anything`` each, out of 2**64, any symbol is reported; else the key is kept.
 
     Then the bin reported is drawn from the row of ``window`` that belongs to the bin of the symbol.
@@ -67,6 +68,20 @@ class KeepOrWindow(Channel):
         (key, x), (shown, y) = divmod(value, self.bins), divmod(report, self.bins)
         near = int(self.window.rows(np.array([x], dtype=np.int32))[0, y]) if key == shown else 0
         return Fraction(self.anything * TOTAL + self.kept * near, TOTAL**2)
+
+    def cells(self, steps: int) -> Bins:  # noqa: ARG002  # bins are not drawn
+        """Return the bins."""
+        return Bins(self.bins)
+
+    def key_law(self) -> KeyLaw:
+        """Return how often any bin of a key is reported."""
+        kept = Fraction(self.kept, TOTAL)
+        return KeyLaw(Fraction(self.anything * self.bins, TOTAL), kept, kept)
+
+    def shown(self, chances: Floats) -> Floats:
+        """Return the probability of each report."""
+        near = chances.reshape(self.keys, self.bins) @ self.window.probabilities()
+        return np.asarray(self.anything / TOTAL + self.kept / TOTAL * near.ravel())
 
     @cached_property
     def _highest(self) -> tuple[int, int]:

@@ -5,21 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
+from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights, Witness
 from ldpsql.channels.bits import bits_of, coarse_above, coins
+from ldpsql.channels.pair_responses import Floats, KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 
 _BLOCK = 1 << 15  # reports at a time, so that the words stay in the cache
+_CELLS = 1 << 24  # bits unpacked at a time
 _PLUS = np.uint64(0x5555555555555555)  # the lower bit of every key
 
 
 @dataclass(frozen=True)
-class SignedBits(SetChannel):
+class SignedBits(SetChannel, PairResponse):
     """Symbol 2k is + at key k, symbol 2k + 1 is - there; each report has at most one of the two at each of ``keys`` keys.
 
     Out of 2**64, the key of the symbol shows its sign with weight ``same``, the other sign with weight ``opposite``, else
@@ -32,6 +35,7 @@ class SignedBits(SetChannel):
 
     """
 
+    single: ClassVar[bool] = False
     keys: int
     same: int
     opposite: int
@@ -95,6 +99,31 @@ class SignedBits(SetChannel):
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Tell which show at most one sign at every key."""
         return ~(drawn & (drawn >> np.uint64(1)) & _PLUS).any(axis=1)
+
+    def cells(self, steps: int) -> Signs:
+        """Return the signs."""
+        return Signs(steps)
+
+    def key_law(self) -> KeyLaw:
+        """Return how often either sign of a key is shown."""
+        return KeyLaw(2 * self.miss, self.hit + self.crossed - 2 * self.miss, self.hit - self.crossed)
+
+    def shown(self, chances: Floats) -> Floats:
+        """Return the probability that each sign is shown: it was drawn, or the opposite one, or another key."""
+        swapped = chances.reshape(-1, 2)[:, ::-1].ravel()
+        elsewhere = 1.0 - chances - swapped
+        return chances * float(self.hit) + swapped * float(self.crossed) + elsewhere * float(self.miss)
+
+    def tally(self, drawn: Drawn) -> NDArray[np.int64]:
+        """Return how many of these reports show each sign."""
+        counts = np.zeros(self.inputs, dtype=np.int64)
+        for part in np.array_split(drawn, 1 + len(drawn) * self.inputs // _CELLS):
+            counts += self.supports(part).sum(axis=0)
+        return counts
+
+    def between_sets(self, most: Fraction, together: int) -> Witness:  # noqa: ARG002  # sampling does not weaken it
+        """Return the ratio at the report that shows all of one set and nothing of another: + and - at the first keys."""
+        return Witness(self.ratio, 0, 1, sum(1 << 2 * key for key in range(together)))
 
     def size_law(self) -> NDArray[np.float64]:
         """Return the probabilities that a report shows 0 .. 2 keys signs: one key with its own chance, each other with another.

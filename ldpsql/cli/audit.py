@@ -32,4 +32,6 @@ def audit(
         facts.append(asdict(audits.empirical(audited, draws)))
     write_rows([{"fact": name, "value": value} for part in facts for name, value in part.items()], form)
     if draws and not facts[1]["passed"]:
-        raise NotPrivate("the draws show more than the claimed epsilon", "do not use this mechanism")
+        raise NotPrivate(
+            "the draws show more than the claimed epsilon, or do not follow the channel", "do not use this mechanism"
+        )

@@ -81,6 +81,11 @@ class Domain:
     def __repr__(self) -> str:
         return repr(self.to_json())
 
+    @property
+    def listed(self) -> Domain:
+        """The domain itself: all values can be listed."""
+        return self
+
     @cached_property
     def texts(self) -> list[str]:
         """The values as text, in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +15,13 @@ from ldpsql.domains.ranges import doubles
 from ldpsql.errors import DuplicateKey, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 
+_SHOWN = 3  # pairs of a set in a text
 _EXAMPLE = "[{'key': 'book', 'value': 4}], or MAP {'book': 4}"
 
 
-class PairSets(Domain):
-    """Sets of pairs of a declared key and a number from ``low`` to ``high``; as a domain it lists the keys.
+@dataclass(frozen=True)
+class PairSets:
+    """Sets of pairs of a declared key and a number from ``low`` to ``high``. Two with the same keys and range are equal.
 
     With ``clip`` numbers beyond the range count as the nearer end. With ``drop_missing`` a NULL set counts as the empty one and
     pairs with a NULL are left out, with ``drop_unknown`` pairs with another key are. Otherwise they are refused.
@@ -29,30 +31,31 @@ class PairSets(Domain):
 
     """
 
-    def __init__(
-        self,
-        keys: Domain,
-        low: float,
-        high: float,
-        *,
-        clip: bool = False,
-        drop_missing: bool = False,
-        drop_unknown: bool = False,
-    ) -> None:
-        super().__init__(keys.values)
-        if not (low < high and np.isfinite(high - low)):
+    keys: Domain
+    low: float
+    high: float
+    clip: bool = field(default=False, compare=False)
+    drop_missing: bool = field(default=False, compare=False)
+    drop_unknown: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not (self.low < self.high and np.isfinite(self.high - self.low)):
             raise InvalidParameter("the range of the values must go from low to a larger high")
-        self.low, self.high, self.clip = low, high, clip
-        self._drop_missing, self._drop_unknown = drop_missing, drop_unknown
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PairSets) and super().__eq__(other) and (self.low, self.high) == (other.low, other.high)
+    @property
+    def listed(self) -> Domain:
+        """The keys: what can be listed of sets."""
+        return self.keys
 
-    def __hash__(self) -> int:
-        return super().__hash__()
+    def text(self, held: Sets) -> str:
+        """Return a set as SQL writes a map; of a large one the first pairs."""
+        values = self.low + (self.high - self.low) * held.places
+        pairs = [f"{self.keys.texts[key]!r}: {value:.6g}" for key, value in zip(held.keys[:_SHOWN], values, strict=False)]
+        more = [f"... {len(held.keys)} pairs"] if len(held.keys) > _SHOWN else []
+        return f"MAP {{{', '.join(pairs + more)}}}"
 
     @withheld
-    def codes(self, column: pa.Array | pa.ChunkedArray, **_: Any) -> Sets:  # type: ignore[override]  # sets, not positions
+    def sets(self, column: pa.Array | pa.ChunkedArray) -> Sets:
         """Return the sets: the positions of their keys, and where in the range their values lie.
 
         Raises:
@@ -61,12 +64,12 @@ class PairSets(Domain):
 
         """
         ends, row, keys, values = self._flat(plain(column))
-        at, numbers = self.locate(keys), doubles(plain(values))
+        at, numbers = self.keys.locate(keys), doubles(plain(values))
         missing = (keys.is_null().to_numpy(zero_copy_only=False)) | (values.is_null().to_numpy(zero_copy_only=False))
         unknown = at.is_null().to_numpy(zero_copy_only=False) & ~missing
-        if missing.any() and not self._drop_missing:
+        if missing.any() and not self.drop_missing:
             raise MissingValue("a key or a value in a set is NULL", "nulls := 'drop' in the mechanism leaves such pairs out")
-        if unknown.any() and not self._drop_unknown:
+        if unknown.any() and not self.drop_unknown:
             raise OutsideDomain(
                 "a key to be perturbed is not among the declared keys",
                 "add it, or outside := 'drop' in the mechanism leaves it out",
@@ -82,16 +85,16 @@ class PairSets(Domain):
     def _flat(self, column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], pa.Array, pa.Array]:
         """Return where the sets end, and for each pair the number of its set, its key and its value."""
         if pa.types.is_null(column.type):
-            column = pa.nulls(len(column), pa.map_(self.values.type, pa.float64()))
+            column = pa.nulls(len(column), pa.map_(self.keys.values.type, pa.float64()))
         if not (pa.types.is_map(column.type) or pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
             raise WrongType(f"the column has type {shown_type(column.type)}, the mechanism perturbs sets of pairs", _EXAMPLE)
-        if column.null_count and not self._drop_missing:
+        if column.null_count and not self.drop_missing:
             raise MissingValue(
                 "a NULL was to be perturbed instead of a set", "nulls := 'drop' in the mechanism makes it an empty set"
             )
         pairs, sizes = _pairs(column)
         if pa.types.is_null(pairs.type) and not len(pairs):  # the literal []
-            pairs = pa.array([], pa.struct([("key", self.values.type), ("value", pa.float64())]))
+            pairs = pa.array([], pa.struct([("key", self.keys.values.type), ("value", pa.float64())]))
         if not pa.types.is_struct(pairs.type) or {field.name for field in pairs.type} != {"key", "value"}:
             raise WrongType("the members of a set must be structs of a key and a value", _EXAMPLE)
         fields = [field.name for field in pairs.type]
@@ -102,7 +105,7 @@ class PairSets(Domain):
 
     def _refuse_duplicates(self, row: NDArray[np.int64], codes: NDArray[np.int32]) -> None:
         """Refuse a key that is twice in a set: it would be drawn, and told apart, twice as often."""
-        cells = row * len(self) + codes
+        cells = row * len(self.keys) + codes
         if (np.diff(cells) <= 0).any():
             cells.sort()
             if (np.diff(cells) == 0).any():

@@ -51,7 +51,7 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
     made = {
         mechanism.kind: (mechanism.name, "VARCHAR"),
         **parameters,
-        "domain": _column(mechanism.values().values),
+        "domain": _column(mechanism.values().listed.values),
         "reports": _reports(mechanism.alphabet()),
     }
     values, types = ({name: part[i] for name, part in made.items()} for i in range(2))

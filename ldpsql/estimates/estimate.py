@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
-from ldpsql.errors import LdpError, NoReports, NotReports, OutOfTime, raised_by
+from ldpsql.domains.pair_sets import PairSets
+from ldpsql.errors import InvalidParameter, LdpError, NoReports, NotReports, OutOfTime, raised_by
 from ldpsql.estimates.uncertainty import (
     FALSE_ALARM,
     Intervals,
@@ -71,6 +72,19 @@ class Estimates:
     fit: Fit
     end: float | None = None  # when there is no more time
 
+    @property
+    def values(self) -> Domain:
+        """The values of the domain, in order.
+
+        Raises:
+            InvalidParameter: if the shares are those of symbols, of reports of sets of pairs.
+
+        """
+        values = self.source.values
+        if isinstance(values, PairSets):
+            raise InvalidParameter("these are shares of the symbols of pairs, not of values", "use ldpsql.key_value")
+        return values
+
     @cached_property
     def intervals(self) -> Intervals:
         """Standard errors and intervals of all shares; infinite where there was no time for them."""
@@ -92,7 +106,7 @@ class Estimate:
     @property
     def values(self) -> Domain:
         """The values of the domain, in order."""
-        return self.of.source.values
+        return self.of.values
 
     @property
     def estimate(self) -> Floats:

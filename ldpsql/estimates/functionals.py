@@ -65,9 +65,9 @@ class Mean(Functional):
 
     def measure(self, found: Estimates) -> Measure:
         """Return the mean of every group."""
-        scale = scale_of(found.source.values)
+        scale = scale_of(found.values)
         least, width = float(scale.min()), float(np.ptp(scale))
-        mean, off = _linear(found, (scale - least) / width).scaled(width, least), found.source.values.rounding
+        mean, off = _linear(found, (scale - least) / width).scaled(width, least), found.values.rounding
         return replace(mean, low=mean.low - off, high=mean.high + off)
 
 
@@ -89,7 +89,7 @@ class RangeShare(Functional):
 
     def measure(self, found: Estimates) -> Measure:
         """Return the share of the range in every group; of a bin that an end cuts, all or nothing may lie in the range."""
-        values = found.source.values
+        values = found.values
         certain, possible = between(values, self.low, self.high)
         centred = certain | possible & within(scale_of(values), self.low, self.high)
         share = _linear(found, centred.astype(np.float64))
@@ -105,7 +105,7 @@ class Variance(Functional):
 
     def measure(self, found: Estimates) -> Measure:
         """Return the variance of every group: its derivative is (x - mean)^2, up to a constant."""
-        scale = scale_of(found.source.values)
+        scale = scale_of(found.values)
         unit = float(np.ptp(scale))
         x = (scale - scale.min()) / unit
         theta = _normalised(found.fit.theta)
@@ -115,7 +115,7 @@ class Variance(Functional):
         reach = deviations(found.estimator.confidence) * error
         told = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
         spread = _cut(told, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
-        off = found.source.values.rounding  # standard deviations are at most as far apart as the numbers
+        off = found.values.rounding  # standard deviations are at most as far apart as the numbers
         low, high = np.sqrt(np.maximum(spread.low, 0.0)), np.sqrt(spread.high)
         return replace(spread, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else spread
 
@@ -140,7 +140,7 @@ class Quantile(Functional):
 
     def measure(self, found: Estimates) -> Measure:
         """Return positions in the domain, and the error in the unit of the values, for every group."""
-        scale = scale_of(found.source.values)
+        scale = scale_of(found.values)
         rising = np.argsort(scale, kind="stable")
         below = (scale[:, None] <= scale[rising]).astype(np.float64)  # below[x, j]: value x counts up to the j-th
         centre, error = _debiased_all(found, below[:, :-1])
@@ -155,7 +155,7 @@ class Quantile(Functional):
         high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
         half = (scale[rising[high]] - scale[rising[low]]) / (2 * z)
         value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
-        return Measure(value, half, least, most, found.source.values.rounding)
+        return Measure(value, half, least, most, found.values.rounding)
 
 
 def _linear(found: Estimates, c: Floats) -> Measure:

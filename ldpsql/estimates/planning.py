@@ -1,22 +1,22 @@
 """What error to expect before anything is collected: by mechanism and epsilon, for a number of reports and of values.
 
 The error is that of the unbiased inversion under the uniform distribution, in which no share is near the border; the maximum
-likelihood estimate has the same error there and a smaller one where shares are near zero.
+likelihood estimate has the same error there and a smaller one where shares are near zero. For key-value mechanisms it is the
+error of a key's frequency, if all keys are equally frequent and everybody has as many pairs as the padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
-from ldpsql.channels import SetChannel
-from ldpsql.errors import InvalidParameter, LdpError
+from ldpsql.channels import KeyValue, SetChannel
+from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.inference.counting import operator_of
-from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CategoricalMechanism, CertifiedPairs, Mechanism, certify, certify_values
 from ldpsql.privacy.claims import Epsilon
 
 MAX_VALUES = 20_000
@@ -26,9 +26,10 @@ MAX_VALUES = 20_000
 class Expected:
     """The expected error of one mechanism at one epsilon.
 
-    ``std_error`` is the root mean square over the values of a share's standard error, ``total_variation`` the expected distance
-    to the truth, ``reports_needed`` how many reports make the standard error one percent. All are None where the reports do not
-    determine the shares.
+    ``std_error`` is the root mean square over the values of a share's standard error, or over the keys of a frequency's;
+    ``total_variation`` is the expected distance to the truth, None for frequencies, which are no distribution;
+    ``reports_needed`` is how many reports make the standard error one percent. All are None if the reports do not determine
+    the shares.
     """
 
     mechanism: str
@@ -47,8 +48,11 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
     """
     if reports < 1:
         raise InvalidParameter("a plan needs at least one report", "for example 100000")
-    one = _std_errors(mechanism)  # of a single report: errors fall with the root of their number
-    epsilon = float(certify(mechanism).certificate.claim.epsilon)
+    certified = certify(mechanism)
+    pairs = isinstance(certified, CertifiedPairs)
+    # of a single report: errors fall with the root of their number
+    one = _frequency_errors(certified.channel) if isinstance(certified, CertifiedPairs) else _std_errors(mechanism)
+    epsilon = float(certified.certificate.claim.epsilon)
     if not np.isfinite(one).all():
         return Expected(mechanism.name, epsilon, None, None, None)
     root_mean_square = float(np.sqrt(np.mean(one**2)))
@@ -56,14 +60,14 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
         mechanism=mechanism.name,
         epsilon=epsilon,
         std_error=root_mean_square / np.sqrt(reports),
-        total_variation=min(1.0, float(one.sum()) / np.sqrt(2 * np.pi * reports)),  # E|N(0, s^2)| = s sqrt(2/pi)
+        total_variation=None if pairs else min(1.0, float(one.sum()) / np.sqrt(2 * np.pi * reports)),  # E|N| = s sqrt(2/pi)
         reports_needed=int(np.ceil((root_mean_square / 0.01) ** 2)),
     )
 
 
 def _std_errors(mechanism: Mechanism) -> np.ndarray:
     """Return the standard error of every share from a single report, under the uniform distribution."""
-    channel = certify(mechanism).channel
+    channel = certify_values(mechanism).channel
     size = channel.inputs
     if isinstance(channel, SetChannel):
         # A share is (C/n - miss)/(hit - miss) for the number C of reports that support the value: C is binomial.
@@ -75,6 +79,16 @@ def _std_errors(mechanism: Mechanism) -> np.ndarray:
     return model.interval(model.forward(uniform), np.ones(1), uniform, 1.0)[0][0]
 
 
+def _frequency_errors(channel: KeyValue) -> np.ndarray:
+    """Return the standard error of every key's frequency from a single report.
+
+    A frequency is padding (C/n - other)/lift for the number C of reports that show the key: C is binomial.
+    """
+    law, drawn = channel.response.key_law(), 1 / max(channel.padding, channel.keys)
+    chance = float(law.other + law.lift * drawn)
+    return np.full(channel.keys, channel.padding * np.sqrt(chance * (1 - chance)) / float(law.lift))
+
+
 def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanism]) -> list[Expected]:
     """Return the expected errors of every mechanism at every epsilon (texts, so that they stay exact), the smallest first.
 
@@ -84,32 +98,54 @@ def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanis
         InvalidParameter, InvalidEpsilon: where nothing can be compared.
 
     """
-    known = [Epsilon.parse(epsilon) for epsilon in epsilons]
-    plans = [plan for epsilon in known for plan in sorted(_at(mechanisms, epsilon, reports), key=_by_error)]
+    plans: list[Expected] = []
+    refusals: list[str] = []
+    for epsilon in [Epsilon.parse(text) for text in epsilons]:
+        plans += sorted(_at(mechanisms, epsilon, reports, refusals), key=_by_error)
     if not plans:
-        raise InvalidParameter("none of these mechanisms can be had at any of these epsilons", "raise epsilon")
+        raise InvalidParameter("none of these mechanisms can be had at any of these epsilons", next(iter(refusals), "name one"))
     return plans
 
 
 def over_declared_values(classes: Mapping[str, type[Mechanism]], values: int, only: Sequence[str] = ()) -> list[Mechanism]:
-    """Return the mechanisms that need nothing but an epsilon and a domain, all or those named, on this many values."""
+    """Return the mechanisms that need nothing but an epsilon and a domain on this many values, or those named.
+
+    A mechanism over sets of pairs, if it is named, has this many keys.
+
+    Raises:
+        InvalidParameter: for a number of values that cannot be planned for, and if a mechanism that is named needs more.
+
+    """
     if not 2 <= values <= MAX_VALUES:
         raise InvalidParameter(f"a plan needs from 2 to {MAX_VALUES} values", "the size of the domain")
-    return [
-        cls(epsilon="1", domain=range(values))
-        for name, cls in sorted(classes.items())
-        if issubclass(cls, CategoricalMechanism) and _needs_no_more(cls) and (not only or name in only)
-    ]
+    if not only:
+        only = [
+            name for name, cls in sorted(classes.items()) if issubclass(cls, CategoricalMechanism) and _list_of(cls) == "domain"
+        ]
+    return [_on_values(classes[name], values) for name in only]
 
 
-def _needs_no_more(cls: type[Mechanism]) -> bool:
-    return {p.name for p in cls.parameters() if p.required} == {"epsilon", "domain"}
+def _on_values(cls: type[Mechanism], values: int) -> Mechanism:
+    parameter = _list_of(cls)
+    if parameter is None:
+        hint = f"write it with its parameters: {cls.signature()}"
+        raise InvalidParameter(f"{cls.name} needs more than an epsilon and a number of values", hint)
+    return cls(**{"epsilon": "1", parameter: range(values)})
 
 
-def _at(mechanisms: Sequence[Mechanism], epsilon: Epsilon, reports: int) -> Iterator[Expected]:
+def _list_of(cls: type[Mechanism]) -> str | None:
+    """Return the parameter that lists the values or the keys; None if the mechanism needs more than that and an epsilon."""
+    needed = {p.name for p in cls.parameters() if p.required} - {"epsilon"}
+    return next(iter(needed)) if needed in ({"domain"}, {"keys"}) else None
+
+
+def _at(mechanisms: Sequence[Mechanism], epsilon: Epsilon, reports: int, refusals: list[str]) -> Iterator[Expected]:
+    """Yield the expected errors at an epsilon; some are too small for some mechanisms, and the refusals say so."""
     for mechanism in mechanisms:
-        with suppress(LdpError):  # some epsilons are too small for some mechanisms
+        try:
             yield expected_error(type(mechanism)(**{**mechanism.given(), "epsilon": str(epsilon)}), reports)
+        except (UsageError, NotPrivate, DataError) as refusal:
+            refusals.append(f"{mechanism.name} at epsilon {epsilon}: {refusal.message}")
 
 
 def _by_error(plan: Expected) -> float:

@@ -11,7 +11,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.ranges import Bins, Bounds, Steps
 from ldpsql.errors import InvalidDomain, WrongType
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.privacy.claims import MetricLdp
 from ldpsql.privacy.metric import Grid
 
@@ -63,7 +63,7 @@ def check_ordered(mechanism: Mechanism) -> None:
         InvalidDomain: for these, and for values without an order.
 
     """
-    certified = certify(mechanism)
+    certified = certify_values(mechanism)
     claim = certified.certificate.claim
     metric = claim.metric if isinstance(claim, MetricLdp) else None
     if isinstance(metric, Grid) and min(metric.columns, metric.rows) > 1:

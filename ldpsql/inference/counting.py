@@ -14,6 +14,7 @@ from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain
 from ldpsql.domains.distinct import distinct, taken
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import BadCounts, ImpossibleReport, NoReports
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Operator, collapsed, observed, operator, packed
@@ -30,7 +31,7 @@ def operator_of(mechanism: Mechanism) -> Operator:
 
 @lru_cache(maxsize=256)
 def _operator(certified: CertifiedMechanism) -> Operator:
-    return operator(certified.channel.estimated)
+    return operator(certified.response)
 
 
 class Described(Protocol):
@@ -41,8 +42,8 @@ class Described(Protocol):
         """What it is called."""
 
     @property
-    def values(self) -> Domain:
-        """The values that were perturbed."""
+    def values(self) -> Domain | PairSets:
+        """The values, or the sets of pairs, that were perturbed."""
 
     @property
     def epsilon(self) -> float:
@@ -112,7 +113,7 @@ def _likelihoods(
         counts = align(reports, numbers, group, groups, known.reports)
         yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout, known.named)
         return
-    weights, channel = whole_numbers(numbers), known.channel.estimated
+    weights, channel = whole_numbers(numbers), known.response
     if isinstance(known.reports, NumberedReports):
         counts = known.reports.counts(reports, weights, group, groups)
         yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout)
@@ -138,11 +139,11 @@ def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]
     known = certify(source)
     if isinstance(known.reports, Domain):
         positions = known.reports.locate(reports)
-        chance = operator_of(source).forward(np.ones(len(known.values))) > 0
+        chance = operator_of(source).forward(np.ones(known.response.inputs)) > 0
         at = positions.fill_null(0).to_numpy(zero_copy_only=False)
         return positions.is_valid().to_numpy(zero_copy_only=False) & chance[at]
     fits = known.reports.possible(reports)
-    channel = known.channel.estimated
+    channel = known.response
     if isinstance(channel, SetChannel) and isinstance(known.reports, SetReports):
         fits[fits] = channel.possible(known.reports.read(reports.filter(pa.array(fits))))
     return fits

@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
 from ldpsql.inference.counting import likelihoods, operator_of, possible, whole_numbers
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, ProductOperator, SupportOperator, packed, stacked
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import Mechanism, certify, certify_values
 from ldpsql.reports import ListedHashReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
-_PAIRS = ("key-value mechanisms cannot be mixed or repeated", "declare one mechanism, and use ldp.key_value")
+_PAIRS = "declare one mechanism, and use ldp.key_value"
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,13 @@ class Mixed:
     def __post_init__(self) -> None:
         if not self.mechanisms or len(self.levels) != len(self.mechanisms):
             raise InvalidParameter("there must be one mechanism for each level", "for example MAP {'low': ldp.krr(1, ...)}")
-        if isinstance(self.values, PairSets):
-            raise InvalidParameter(*_PAIRS)
-        if any(certify(mechanism).values != self.values for mechanism in self.mechanisms):
+        if any(certify_values(mechanism, _PAIRS).values != self.values for mechanism in self.mechanisms):
             raise InvalidDomain("the mechanisms of the levels have different domains", "declare one domain for all of them")
 
     @property
     def values(self) -> Domain:
         """The domain that they share."""
-        return certify(self.mechanisms[0]).values
+        return certify_values(self.mechanisms[0], _PAIRS).values
 
     @property
     def epsilon(self) -> float:
@@ -104,8 +101,7 @@ class Repeated:
     mechanism: Mechanism
 
     def __post_init__(self) -> None:
-        if isinstance(self.values, PairSets):
-            raise InvalidParameter(*_PAIRS)
+        certify_values(self.mechanism, _PAIRS)
 
     @property
     def name(self) -> str:
@@ -115,7 +111,7 @@ class Repeated:
     @property
     def values(self) -> Domain:
         """The values of the mechanism."""
-        return certify(self.mechanism).values
+        return certify_values(self.mechanism, _PAIRS).values
 
     @property
     def epsilon(self) -> float:
@@ -207,7 +203,7 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
         return operator_of(mechanism), known.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
     if isinstance(known.reports, ListedHashReports):
         return operator_of(mechanism), known.reports.positions(reports)
-    if not isinstance(known.channel, SetChannel) or not isinstance(known.reports, WordReports):
+    if not isinstance(known.response, SetChannel) or not isinstance(known.reports, WordReports):
         raise impossible()
     words, number = np.unique(known.reports.read(reports), axis=0, return_inverse=True)
-    return SupportOperator(known.channel, packed(known.channel, words)), number.ravel()
+    return SupportOperator(known.response, packed(known.response, words)), number.ravel()

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
 from ldpsql.channels.randomness import Words
-from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.errors.boundary import withheld
-from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 
 _HEAD = "ldpsql-key-1"
 _SIZE = 32
@@ -124,11 +123,11 @@ class Key:
             InvalidParameter: for a mechanism over sets of pairs, whose values are too many to number.
 
         """
-        if isinstance(mechanism.values, PairSets):
+        if not isinstance(mechanism, CertifiedValues):
             raise InvalidParameter(
                 "there are no permanent reports of sets of pairs", "perturb them once, into a table or a file"
             )
-        codes = mechanism.values.codes(column, null_code=mechanism.null_code, outside_code=mechanism.outside_code)
+        codes = mechanism.codes(column)
         told = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
         purpose = blake2b(told, digest_size=_SIZE).digest()
         rows = zip(people.to_pylist(), codes.tolist(), strict=True)

@@ -32,7 +32,7 @@ from ldpsql.domains.ranges import MAX_VALUES, Whole
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.mechanisms.audit import RateDistortion, rate_distortion
-from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify, certify_values
 from ldpsql.mechanisms.families import (
     GridMechanism,
     IntervalMechanism,
@@ -93,6 +93,7 @@ __all__ = [
     "Whole",
     "WholeField",
     "certify",
+    "certify_values",
     "clamped_plane",
     "coarse_above",
     "exp_below",

@@ -1,7 +1,8 @@
 """What a mechanism really does: its exact privacy, the same measured from draws, and how much its reports tell.
 
 `analytic` reads the certificate. `empirical` believes nothing but the sampler: it draws, counts the event that tells two values
-apart best, and bounds epsilon from below by Clopper-Pearson intervals. A lower bound above the claim proves a defect.
+apart best, and bounds epsilon from below by Clopper-Pearson intervals. A lower bound above the claim proves a defect. For sets
+of pairs it also draws from chosen sets, and compares what the reports show with the exact chances.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, OrthogonalHash, SetChannel, TableChannel
+from ldpsql.channels import TOTAL, OrthogonalHash, TableChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, Mechanism, certify, certify_values
+from ldpsql.mechanisms.sampling import blocks, chosen_sets, expected_shares, plausible, reports_of
 from ldpsql.privacy.claims import ApproximateLdp
-
-_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class AnalyticAudit:
 
 @dataclass(frozen=True)
 class EmpiricalAudit:
-    """Frequencies of one event under two values, and what they prove with the given confidence: epsilon is at least this."""
+    """Frequencies of one event under two values, and what they prove with the given confidence: epsilon is at least this.
+
+    ``passed`` says that this is within the claim, and that no draws were seen that do not follow the channel.
+    """
 
     mechanism: str
     claimed_epsilon: float
@@ -77,8 +80,8 @@ def analytic(mechanism: Mechanism) -> AnalyticAudit:
         slack=proof.slack,
         delta=float(proof.delta),
         exact_delta=str(proof.delta),
-        value=known.values.texts[proof.value],
-        other=known.values.texts[proof.other],
+        value=known.text(proof.value),
+        other=known.text(proof.other),
         report=report_text(known, proof.report),
     )
 
@@ -113,33 +116,32 @@ def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 
         epsilon_at_least=found / apart,
         confidence=confidence,
         draws=draws,
-        value=known.values.texts[proof.value],
-        other=known.values.texts[proof.other],
-        event=_event(known),
+        value=known.text(proof.value),
+        other=known.text(proof.other),
+        event=known.response.event.format(report=report_text(known, proof.report)),
         hits_value=hits[0],
         hits_other=hits[1],
-        passed=found / apart <= float(proof.claim.epsilon),
+        passed=found / apart <= float(proof.claim.epsilon) and _follows(known, draws, 1 - confidence),
     )
-
-
-def _event(known: CertifiedMechanism) -> str:
-    if isinstance(known.channel, SetChannel):
-        return "the report supports the value and not the other"
-    return f"the report is {report_text(known, known.certificate.report)}"
 
 
 def _hits(known: CertifiedMechanism, value: int, draws: int) -> int:
     """Return how often the sharp event happens among draws from a value."""
     proof, count = known.certificate, 0
-    for start in range(0, draws, _BLOCK):
-        codes = np.full(min(_BLOCK, draws - start), value, dtype=np.int32)
-        drawn = known.channel.draw(codes)
-        if isinstance(known.channel, SetChannel):
-            held = known.channel.supports(drawn)
-            count += int((held[:, proof.value] & ~held[:, proof.other]).sum())
-        else:
-            count += int((drawn == proof.report).sum())
+    own, others = known.inputs_of(proof.value), known.inputs_of(proof.other)
+    for part in blocks(draws, known.response.inputs // 64 + 1):
+        count += int(known.response.telling(known.draw_value(value, part), proof.report, own, others).sum())
     return count
+
+
+def _follows(known: CertifiedMechanism, draws: int, alarm: float) -> bool:
+    """Tell whether draws from chosen sets of pairs follow the channel; listed values are left to the bound of epsilon."""
+    if not isinstance(known, CertifiedPairs):
+        return True
+    channel, sets = known.channel, chosen_sets(known.channel)
+    counts = [np.sum([channel.response.tally(drawn) for drawn in reports_of(channel, held, draws)], axis=0) for held in sets]
+    each = zip(sets, counts, strict=True)
+    return all(plausible(count, draws, expected_shares(channel, held), alarm / len(sets)) for held, count in each)
 
 
 def _lower(hits: int, draws: int, confidence: float) -> float:
@@ -161,7 +163,7 @@ def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
         InvalidParameter: where the reports are too many to list.
 
     """
-    channel = certify(mechanism).channel
+    channel = certify_values(mechanism).channel
     if isinstance(channel, OrthogonalHash):
         pairs = np.ndindex(channel.inputs, channel.outputs)
         return [(x, y, channel.probability(x, y)) for x, y in pairs]
@@ -173,14 +175,14 @@ def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
 
 def _prior(mechanism: Mechanism, prior: NDArray[np.float64]) -> NDArray[np.float64]:
     given = np.asarray(prior, dtype=np.float64)
-    size = certify(mechanism).channel.inputs
+    size = certify_values(mechanism).channel.inputs
     if given.shape != (size,) or not np.isfinite(given).all() or (given < 0).any() or not given.any():
         raise InvalidParameter(f"a prior of {mechanism.name} must hold {size} numbers, none negative, not all zero")
     return given / given.sum()
 
 
 def _table(mechanism: Mechanism) -> NDArray[np.float64]:
-    channel = certify(mechanism).channel
+    channel = certify_values(mechanism).channel
     if not isinstance(channel, TableChannel):
         raise InvalidParameter(f"{mechanism.name} has no table of probabilities", "use a mechanism with listed reports")
     return channel.probabilities()
@@ -217,7 +219,7 @@ def _distortion(mechanism: Mechanism) -> NDArray[np.float64]:
         InvalidParameter: where the reports are not the values of the domain.
 
     """
-    known = certify(mechanism)
+    known = certify_values(mechanism)
     values, reports = known.values, known.reports
     if not isinstance(reports, Domain) or not values.values.equals(reports.values):
         raise InvalidParameter(f"the reports of {mechanism.name} are not values of its domain", "distortion needs them to be")

@@ -7,7 +7,7 @@ can neither draw wrongly nor spend more than it says, and never sees a value.
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -19,9 +19,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from ldpsql.channels import Channel, Codes, Drawn, KeepOrWindow, OrthogonalHash, SetChannel, Sets, TableChannel, copied
+from ldpsql.channels import (
+    AnyChannel,
+    Channel,
+    Codes,
+    Drawn,
+    KeepOrWindow,
+    KeyValue,
+    OrthogonalHash,
+    SetChannel,
+    TableChannel,
+    copied,
+)
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain, DomainField
+from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.identity import Key, Same, refuse_overrides, stored
@@ -61,27 +73,27 @@ class Mechanism(Spec):
     outside: Rule | None = Field(None, description="'as:VALUE': a declared value stands for any value outside the domain")
 
     @abstractmethod
-    def values(self) -> Domain:
-        """Return the values that may be perturbed, in the order of the channel's rows."""
+    def values(self) -> Domain | PairSets:
+        """Return the values that may be perturbed, in the order of the channel's rows; or the sets of pairs."""
 
     @abstractmethod
     def claim(self) -> Claim:
         """Return the privacy that the channel is held to."""
 
     @abstractmethod
-    def channel(self) -> Channel:
+    def channel(self) -> AnyChannel:
         """Return P(report | value)."""
 
     def alphabet(self) -> Alphabet:
         """Return the reports, in the order of the channel's columns."""
-        return self.values()
+        return self.values().listed
 
     def layout(self) -> tuple[int, ...]:
         """Return (number of values,) where neighbours in the domain are close, (rows, columns) on a grid, else ().
 
         By default numbers, dates and times in rising order are close to their neighbours.
         """
-        values = self.values()
+        values = self.values().listed
         return (len(values),) if values.rising else ()
 
 
@@ -101,20 +113,18 @@ class CategoricalMechanism(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedMechanism:
-    """A mechanism with copies of what it returned, the certificate, and its rules resolved to positions.
+class CertifiedMechanism(ABC):
+    """A mechanism with copies of what it returned, and the certificate: over listed values, or over sets of pairs.
 
     All but ``mechanism`` is of the core: nothing of the mechanism runs when it draws or reads reports.
     """
 
     mechanism: Mechanism
-    channel: Channel
+    channel: AnyChannel
     certificate: Certificate
-    values: Domain
+    values: Domain | PairSets
     reports: Alphabet
     layout: tuple[int, ...]
-    null_code: int | None
-    outside_code: int | None
 
     @property
     def name(self) -> str:
@@ -126,19 +136,38 @@ class CertifiedMechanism:
         """The epsilon that the certificate found."""
         return self.certificate.epsilon
 
+    @property
+    @abstractmethod
+    def response(self) -> Channel:
+        """What answers with a report: its inputs are what can be estimated from reports, values or symbols of pairs."""
+
+    @abstractmethod
+    def inputs_of(self, place: int) -> Codes:
+        """Return what a value of the certificate is among the inputs of the response."""
+
+    @abstractmethod
+    def text(self, place: int) -> str:
+        """Return a value of the certificate as text."""
+
+    @abstractmethod
+    def draw_value(self, place: int, count: int) -> Drawn:
+        """Draw reports of a value of the certificate."""
+
     @cached_property
     def named(self) -> NDArray[np.int64] | None:
         """The value that each report is the name of, where the reports are the values of the domain."""
-        return np.arange(len(self.values)) if self.reports == self.values else None
+        return np.arange(len(self.values.listed)) if self.reports == self.values else None
 
     @withheld
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
         if len(column) <= _BLOCK:
-            codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
-            _check_codes(codes, self.channel.inputs)
-            return self.channel.draw(codes, words)
+            return self._draw(column, words)
         return np.concatenate([self.draw(column.slice(start, _BLOCK), words) for start in range(0, len(column), _BLOCK)])
+
+    @abstractmethod
+    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+        """Draw one report for each value of a block."""
 
     @withheld
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -150,6 +179,87 @@ class CertifiedMechanism:
         if isinstance(self.reports, Domain):
             return pc.take(self.reports.values, pa.array(drawn), boundscheck=False)
         return self.reports.to_arrow(drawn)
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedValues(CertifiedMechanism):
+    """A mechanism over listed values, with its rules resolved to positions."""
+
+    channel: Channel
+    values: Domain
+    null_code: int | None
+    outside_code: int | None
+
+    @property
+    def response(self) -> Channel:
+        """The channel itself."""
+        return self.channel
+
+    def inputs_of(self, place: int) -> Codes:
+        """Return the position itself."""
+        return np.array([place], dtype=np.int32)
+
+    def text(self, place: int) -> str:
+        """Return the value at a position."""
+        return self.values.texts[place]
+
+    def draw_value(self, place: int, count: int) -> Drawn:
+        """Draw reports of the value at a position."""
+        return self.channel.draw(np.full(count, place, dtype=np.int32))
+
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        """Return the position of every value, by the rules of the mechanism."""
+        codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
+        _check_codes(codes, self.channel.inputs)
+        return codes
+
+    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+        return self.channel.draw(self.codes(column), words)
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedPairs(CertifiedMechanism):
+    """A mechanism over sets of pairs; a value of the certificate is a set, known by a symbol of its channel."""
+
+    channel: KeyValue
+    values: PairSets
+
+    @property
+    def response(self) -> Channel:
+        """The response to the symbol that was drawn from a set."""
+        return self.channel.response
+
+    def inputs_of(self, place: int) -> Codes:
+        """Return the symbols of the pairs of a set."""
+        return self.channel.symbols_of(place)
+
+    def text(self, place: int) -> str:
+        """Return the set of a symbol."""
+        return self.values.text(self.channel.extreme(place))
+
+    def draw_value(self, place: int, count: int) -> Drawn:
+        """Draw reports of the set of a symbol."""
+        return self.channel.draw(self.channel.extreme(place).repeated(count))
+
+    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+        sets = self.values.sets(column)
+        _check_codes(sets.keys, self.channel.keys)
+        return self.channel.draw(sets, words)
+
+
+def certify_values(
+    mechanism: Mechanism, hint: str = "estimate frequencies and means of keys with ldp.key_value"
+) -> CertifiedValues:
+    """Certify a mechanism over listed values; see `certify`.
+
+    Raises:
+        InvalidParameter: for one over sets of pairs.
+
+    """
+    certified = certify(mechanism)
+    if not isinstance(certified, CertifiedValues):
+        raise InvalidParameter(f"{mechanism.name} perturbs sets of key-value pairs, and this is for single values", hint)
+    return certified
 
 
 def certify(mechanism: Mechanism) -> CertifiedMechanism:
@@ -178,21 +288,30 @@ def _certified(key: Key) -> CertifiedMechanism:
     claim, channel, values, reports, layout = _parts(mechanism)
     _check_limits(mechanism, claim, limits)
     proof = certificate(channel, claim)
-    if channel.inputs != len(values) or not _belongs(reports, channel):
-        raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its domain and alphabet")
     if isinstance(claim, PureLdp) and claim.epsilon.value > _PROTECTS_LITTLE:  # once a mechanism: the result is kept
         protects = f"{mechanism.name} with epsilon {claim.epsilon} protects very little: reports are nearly the values"
         warnings.warn(protects, PrivacyLeakWarning, stacklevel=4)
+    if isinstance(channel, KeyValue) and isinstance(values, PairSets):
+        _check_shape(mechanism, channel.keys, values.keys, channel.response, reports)
+        return CertifiedPairs(mechanism, channel, proof, values, reports, ())
+    if isinstance(channel, KeyValue) or isinstance(values, PairSets):
+        raise InvalidParameter(f"the channel of {mechanism.name} and its values are not both of sets of pairs")
+    _check_shape(mechanism, channel.inputs, values, channel, reports)
     null_code, outside_code = (_position(values, rule) for rule in (mechanism.nulls, mechanism.outside))
-    return CertifiedMechanism(mechanism, channel, proof, values, reports, layout, null_code, outside_code)
+    return CertifiedValues(mechanism, channel, proof, values, reports, layout, null_code, outside_code)
 
 
-def _parts(mechanism: Mechanism) -> tuple[Claim, Channel, Domain, Alphabet, tuple[int, ...]]:
+def _check_shape(mechanism: Mechanism, size: int, values: Domain, response: Channel, reports: Alphabet) -> None:
+    if size != len(values) or not _belongs(reports, response):
+        raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its domain and alphabet")
+
+
+def _parts(mechanism: Mechanism) -> tuple[Claim, AnyChannel, Domain | PairSets, Alphabet, tuple[int, ...]]:
     """Return copies of claim, channel, values, alphabet and layout."""
     try:
         claim, channel = own_claim(mechanism.claim()), copied(mechanism.channel())
         values, reports = own_values(mechanism.values()), own_alphabet(mechanism.alphabet())
-        return claim, channel, values, reports, own_layout(mechanism.layout(), len(values))
+        return claim, channel, values, reports, own_layout(mechanism.layout(), len(values.listed))
     except LdpError:
         raise
     except Exception as error:  # a plugin may raise anything; no raw value is in reach of it here
@@ -220,7 +339,6 @@ def _check_limits(mechanism: Mechanism, claim: Claim, limits: tuple[Epsilon | No
 
 def _belongs(reports: Alphabet, channel: Channel) -> bool:
     """Tell whether these are the reports of the channel."""
-    channel = channel.estimated
     if isinstance(reports, SetReports):
         return isinstance(channel, SetChannel) and reports.size == channel.inputs
     if isinstance(reports, WordReports):
@@ -228,20 +346,19 @@ def _belongs(reports: Alphabet, channel: Channel) -> bool:
     return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow) and channel.outputs == len(reports)
 
 
-def _check_codes(codes: Codes | Sets, size: int) -> None:
+def _check_codes(codes: Codes, size: int) -> None:
     """Refuse a position that the channel does not have: it would be drawn from memory that was not certified.
 
     Raises:
         InternalError: if there is one.
 
     """
-    at = codes.keys if isinstance(codes, Sets) else codes
-    if len(at) and int(at.view(np.uint32).max()) >= size:  # a negative one becomes a large one
+    if len(codes) and int(codes.view(np.uint32).max()) >= size:  # a negative one becomes a large one
         raise InternalError("a domain gave a position that it does not have", "please report the type of the column")
 
 
 def _position(values: Domain, rule: str | None) -> int | None:
-    if rule is None or rule in ("clip", "drop"):  # ranges clip and sets drop by themselves
+    if rule is None or rule == "clip":  # ranges clip by themselves
         return None
     position = values.position(rule.removeprefix("as:"))
     if position is None:

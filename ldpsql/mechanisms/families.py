@@ -170,6 +170,10 @@ class MetricMechanism(Mechanism):
     side: LengthField = Field(Fraction(1), description="length of the side of a cell of the grid")
     distances: DistancesField | None = Field(None, description="the distances of all pairs of values, instead of a grid")
 
+    @abstractmethod
+    def values(self) -> Domain:
+        """Return the values that lie in the metric space."""
+
     def metric(self) -> Metric:
         """Return the distances.
 

@@ -18,6 +18,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, WholeField
 from ldpsql.privacy.claims import PureLdp
+from ldpsql.reports import Alphabet
 
 MAX_SYMBOLS = 1 << 22
 DropRule = Annotated[str, Field(pattern="^drop$")]
@@ -51,10 +52,14 @@ class KeyValueMechanism(Mechanism):
     def response(self) -> Response:
         """Return the response to a symbol: its ratio at most `ratio` if it shows one symbol, e^epsilon if it may show many."""
 
+    @abstractmethod
+    def alphabet(self) -> Alphabet:
+        """Return the reports of the response."""
+
     def values(self) -> PairSets:
         """Return the sets."""
-        rules = {"drop_missing": self.nulls == "drop", "drop_unknown": self.outside == "drop"}
-        return PairSets(self.keys, self.low, self.high, clip=self.clip, **rules)
+        drop_missing, drop_unknown = self.nulls == "drop", self.outside == "drop"
+        return PairSets(self.keys, self.low, self.high, self.clip, drop_missing, drop_unknown)
 
     def claim(self) -> PureLdp:
         """Return epsilon-LDP between any two sets."""

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.privacy.owned import core_type, own_fraction
 from ldpsql.reports import Alphabet
@@ -28,14 +29,21 @@ from ldpsql.reports.base import FormedReports
 _NUMBERS = (bool, int, float, str, NoneType)
 
 
-def own_values(values: Domain) -> Domain:
-    """Return a copy of a domain, with its array copied and its caches empty.
+def own_values(values: Domain | PairSets) -> Domain | PairSets:
+    """Return a copy of what may be perturbed, with its array copied and its caches empty.
 
     Raises:
-        NotPrivate: unless it is a domain of the core: another one would see the values that are to be perturbed.
+        NotPrivate: unless it is one of the core's: another one would see the values that are to be perturbed.
         InvalidDomain: if its values are not an array of at least two values without NULL.
 
     """
+    if type(values) is PairSets:
+        parts: dict[str, Any] = {part.name: _own_part(getattr(values, part.name)) for part in fields(PairSets)}
+        return PairSets(**parts)
+    return _own_domain(cast("Domain", values))
+
+
+def _own_domain(values: Domain) -> Domain:
     kind = core_type(values, Domain, "a domain")
     copy = object.__new__(kind)
     copy._in_type = {}
@@ -52,7 +60,7 @@ def _own_part(part: object) -> object:
         return part.copy()
     if type(part) in _NUMBERS:
         return part
-    return own_values(part) if isinstance(part, Domain) else own_fraction(part)
+    return _own_domain(part) if isinstance(part, Domain) else own_fraction(part)
 
 
 def _own_array(values: pa.Array) -> pa.Array:
@@ -70,7 +78,7 @@ def own_alphabet(reports: Alphabet) -> Alphabet:
 
     """
     if isinstance(reports, Domain):
-        return own_values(reports)
+        return _own_domain(reports)
     kind = core_type(reports, FormedReports, "an alphabet")
     return cast("Alphabet", kind(**{part.name: _own_part(getattr(reports, part.name)) for part in fields(cast("Any", kind))}))
 

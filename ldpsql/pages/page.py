@@ -23,7 +23,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.solver.mle import em_step, uniform
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.privacy.claims import PureLdp
 from ldpsql.registry.registry import registry
 
@@ -72,7 +72,7 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> 
 def truths(counted: pa.Table, mechanism: Mechanism) -> dict[str, Floats]:
     """Return the true shares of every group, from a table like that of `estimates` with values in place of reports."""
     titles, group = _groups(counted)
-    values = certify(mechanism).values
+    values = certify_values(mechanism).values
     cells = group * len(values) + values.codes(counted["report"])
     counts = np.bincount(cells, weights=counted["n"].to_numpy(), minlength=len(titles) * len(values)).reshape(len(titles), -1)
     return dict(zip(titles, counts / counts.sum(axis=1, keepdims=True), strict=True))
@@ -140,9 +140,9 @@ def save(path: Path, chart: object) -> None:
         path.write_text(figures.page("Privacy and utility", "", "", [section]), encoding="utf-8")
 
 
-def _known(one: Estimate) -> CertifiedMechanism:
+def _known(one: Estimate) -> CertifiedValues:
     """Return the mechanism of an estimate; a page is about a single one."""
-    if not isinstance(one.of.source, CertifiedMechanism):
+    if not isinstance(one.of.source, CertifiedValues):
         raise InvalidParameter("a report shows the reports of one mechanism", "estimate mixed reports in SQL, by ldp.ibu_mixed")
     return one.of.source
 

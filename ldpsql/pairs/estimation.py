@@ -8,24 +8,25 @@ estimate: they hold for the truth, whichever estimator is asked.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.channels import KeepOrWindow
+from ldpsql.channels import Bins, Cells, Signs
 from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimates.estimate import Diagnosis, Estimates, estimate_likelihood
 from ldpsql.estimates.uncertainty import error_text
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import late, soonest, until
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
+from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator
 from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.pairs.shown import Shown, channel_of, shown
+from ldpsql.pairs.shown import Shown, channel_of, over_pairs, shown
 from ldpsql.pairs.sizes import lost_if_geometric
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
@@ -118,8 +119,8 @@ class KeyValueEstimate:
         mechanism, seen = self.of.mechanism, self.of.shown
         keys, n = len(mechanism.keys), self.of.symbols.likelihood.n[self.group]
         drawn, share = seen.drawn[self.group, keys:].sum(), seen.share[self.group, keys:]
-        exclusive = not isinstance(self.of.symbols.likelihood.operator, SignedOperator)
-        variance = share.sum() * (1 - share.sum()) if exclusive else (share * (1 - share)).sum()
+        single = channel_of(mechanism).response.single  # then at most one dummy is shown
+        variance = share.sum() * (1 - share.sum()) if single else (share * (1 - share)).sum()
         error = float(np.sqrt(max(variance, 0.0) / n)) / seen.lift
         told = self.diagnosis
         return SetDiagnosis(
@@ -164,28 +165,43 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
 
     """
     with until(soonest(estimator.deadline)):
-        return _estimated(mechanism, likelihood, estimator)
+        keyed = over_pairs(mechanism)
+        return _estimated(channel_of(keyed).symbols, keyed, likelihood, estimator)
 
 
-def _estimated(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
-    channel = channel_of(mechanism)
-    known = cast("KeyValueMechanism", mechanism)
-    seen, cells = shown(known, likelihood), channel.cells
-    keyed = _by_key(likelihood, seen, cells) if isinstance(channel.response, KeepOrWindow) else likelihood
-    found = estimate_likelihood(mechanism, keyed, estimator)
-    theta = found.fit.theta
-    inverted = Status.INVERSION in found.fit.status
-    if keyed is likelihood:
-        pairs = theta.reshape(len(theta), -1, cells)
-        drawn = pairs.sum(axis=-1)
-        means = _means(pairs[..., 0] - pairs[..., 1], drawn)
-    else:
-        drawn = theta
-        means = _means(seen.total, seen.drawn) if inverted else densities(likelihood, theta, estimator) @ _centres(cells)
-        if late() and not inverted:
-            found = replace(found, fit=found.fit.out_of_time())
-    # Nobody has a key more than once, which only an unbiased estimate need not know.
-    return KeyValueEstimates(known, found, seen, drawn if inverted else np.minimum(drawn, 1.0 / known.padding), means)
+@singledispatch
+def _estimated(cells: Cells, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
+    """Estimate the keys by what their values become."""
+    raise NotImplementedError(type(cells), mechanism, likelihood, estimator)
+
+
+@_estimated.register
+def _(cells: Signs, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
+    symbols = estimate_likelihood(mechanism, likelihood, estimator)
+    pairs = symbols.fit.theta.reshape(len(symbols.fit.theta), -1, cells.count)
+    drawn = pairs.sum(axis=-1)
+    means = _means(pairs[..., 0] - pairs[..., 1], drawn)
+    return _result(mechanism, symbols, shown(mechanism, likelihood), drawn, means)
+
+
+@_estimated.register
+def _(cells: Bins, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
+    seen = shown(mechanism, likelihood)
+    keys = estimate_likelihood(mechanism, _by_key(likelihood, seen, cells.count), estimator)
+    drawn = keys.fit.theta
+    if Status.INVERSION in keys.fit.status:
+        return _result(mechanism, keys, seen, drawn, _means(seen.total, seen.drawn))
+    means = densities(likelihood, drawn, estimator) @ _centres(cells.count)
+    if late():
+        keys = replace(keys, fit=keys.fit.out_of_time())
+    return _result(mechanism, keys, seen, drawn, means)
+
+
+def _result(mechanism: KeyValueMechanism, symbols: Estimates, seen: Shown, drawn: Floats, means: Floats) -> KeyValueEstimates:
+    """Return the estimates: nobody has a key more than once, which only an unbiased estimate need not know."""
+    if Status.INVERSION not in symbols.fit.status:
+        drawn = np.minimum(drawn, 1.0 / mechanism.padding)
+    return KeyValueEstimates(mechanism, symbols, seen, drawn, means)
 
 
 def _by_key(likelihood: Likelihood, seen: Shown, cells: int) -> Likelihood:
@@ -208,15 +224,15 @@ def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: 
         NotApplicable, IllConditioned: where the estimator does not suit such reports.
 
     """
-    channel = channel_of(mechanism)
-    known = cast("KeyValueMechanism", mechanism)
-    if not isinstance(channel.response, KeepOrWindow):
+    known = over_pairs(mechanism)
+    cells = channel_of(known).symbols
+    if not isinstance(cells, Bins):
         raise InvalidParameter(f"the reports of {mechanism.name} tell means only", "use ldp.pckv_pm for distributions")
-    keyed = _by_key(likelihood, shown(known, likelihood), channel.cells)
+    keyed = _by_key(likelihood, shown(known, likelihood), cells.count)
     drawn = np.asarray(keyed.operator.maximum(keyed.shares))
     with until(soonest(estimator.deadline)):
         shares = densities(likelihood, drawn, estimator)[:, : len(known.keys)]
-    return known.low + (known.high - known.low) * (_centres(channel.cells) + 1) / 2, shares
+    return known.low + (known.high - known.low) * (_centres(cells.count) + 1) / 2, shares
 
 
 def of_symbols(given: Estimator | str) -> Estimator | str:

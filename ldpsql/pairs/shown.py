@@ -10,9 +10,9 @@ import numpy as np
 from ldpsql.channels import KeyValue
 from ldpsql.errors import InvalidParameter
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import Floats, KeepOrSpreadOperator, KeepOrWindowOperator, SignedOperator
+from ldpsql.inference.operators import Floats, PairOperator
 from ldpsql.inference.score_intervals import cut, wilson
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedPairs, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 
 
@@ -90,29 +90,28 @@ class Shown:
 
 def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
     """Return what the reports of each group show of every key."""
-    model, shares, cells = likelihood.operator, likelihood.shares, channel_of(mechanism).cells
-    if isinstance(model, KeepOrWindowOperator):
-        by_key, scores = shares.reshape(len(shares), -1, cells), mechanism.scores()
-        share, score, square = (by_key @ scores**power for power in range(3))
-        return Shown(share, score, square, model.anything * cells, model.kept, model.kept, float((scores**2).mean()))
-    if isinstance(model, SignedOperator):
-        signs, other, lift, apart = model.supported(shares), 2 * model.miss, model.lifted, model.apart
-    else:
-        rr = cast("KeepOrSpreadOperator", model)
-        signs, other, lift, apart = shares, 2 * rr.spread, rr.keep - rr.spread, rr.keep - rr.spread
-    by_key = signs.reshape(len(shares), -1, 2)
-    either = by_key.sum(axis=-1)
-    return Shown(either, by_key[..., 0] - by_key[..., 1], either, other, lift, apart)
+    channel, scores = channel_of(mechanism), mechanism.scores()
+    symbols = cast("PairOperator", likelihood.operator).supported(likelihood.shares)
+    by_key = symbols.reshape(len(symbols), -1, channel.cells)
+    share, score, square = (by_key @ scores**power for power in range(3))
+    law = channel.response.key_law()
+    return Shown(share, score, square, float(law.other), float(law.lift), float(law.apart), float((scores**2).mean()))
 
 
-def channel_of(mechanism: Mechanism) -> KeyValue:
-    """Return the channel of a key-value mechanism.
+def over_pairs(mechanism: Mechanism) -> KeyValueMechanism:
+    """Return a key-value mechanism.
 
     Raises:
         InvalidParameter: for any other mechanism.
 
     """
-    channel = certify(mechanism).channel
-    if not isinstance(channel, KeyValue) or not isinstance(mechanism, KeyValueMechanism):
-        raise InvalidParameter(f"{mechanism.name} does not perturb sets of key-value pairs", "use ldp.ibu and its sisters")
-    return channel
+    if not isinstance(certify(mechanism), CertifiedPairs) or not isinstance(mechanism, KeyValueMechanism):
+        raise InvalidParameter(
+            f"{mechanism.name} does not perturb sets of key-value pairs", "estimate its reports with ldp.ibu"
+        )
+    return mechanism
+
+
+def channel_of(mechanism: KeyValueMechanism) -> KeyValue:
+    """Return the certified channel of a key-value mechanism."""
+    return cast("KeyValue", certify(mechanism).channel)

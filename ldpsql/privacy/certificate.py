@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import singledispatch
 from math import inf
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ldpsql.channels import TOTAL, Channel, TableChannel, Weights, Witness, structure
+from ldpsql.channels import TOTAL, ChannelOf, TableChannel, Weights, Witness, structure
 from ldpsql.channels.exact import log_ratio
 from ldpsql.errors import NotPrivate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
 from ldpsql.privacy.metric import Line
 from ldpsql.privacy.owned import own_claim
+
+Channel: TypeAlias = ChannelOf[Any]
 
 # Natural logarithms of weights up to 2**64 err by less than 2e-14, exponents in doubles below 64 by about as much.
 _LOG_DOUBT = 1e-12

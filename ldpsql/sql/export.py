@@ -21,7 +21,7 @@ from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.operators.base import MAX_CONDITION
 from ldpsql.inference.score_intervals import deviations
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.quoting import text_literal
 from ldpsql.reports import SetReports
 from ldpsql.sql.named import list_literal
@@ -44,7 +44,7 @@ def macros(mechanism: Mechanism, name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise InvalidParameter("the macros need a name of small letters, digits and _", "for example city")
-    known = certify(mechanism)
+    known = certify_values(mechanism, "key-value estimates have no pure SQL form: use ldp.key_value")
     helpers = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
     head = f"-- {mechanism.name}, {known.certificate.claim}; by ldpsql {__version__}. This estimates; nothing here perturbs.\n"
     return head + helpers.replace("NAME", name) + "\n".join(_pair(*estimator, name) for estimator in _bodies(known, name))
@@ -71,7 +71,7 @@ def _pair(method: str, body: str, option: str, name: str) -> str:
     )
 
 
-def _bodies(known: CertifiedMechanism, name: str) -> Iterator[Body]:
+def _bodies(known: CertifiedValues, name: str) -> Iterator[Body]:
     """Return each estimator: its name, its body in terms of ``counts``, and the name of its option or ''.
 
     Raises:

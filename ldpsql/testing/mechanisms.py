@@ -13,7 +13,7 @@ from ldpsql.bulk.frames import key_value
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import NotPrivate
 from ldpsql.estimates.estimate import estimate_column
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedPairs, CertifiedValues, Mechanism, certify, certify_values
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.constructors import constructor
@@ -37,7 +37,7 @@ def check_mechanism(mechanism: Mechanism, draws: int = 200_000) -> None:
     check_sampler(known.channel, draws)
     _check_round_trips(mechanism)
     with _registered(type(mechanism)):
-        _check_key_value_sql(known) if isinstance(mechanism, KeyValueMechanism) else _check_sql(known)
+        _check_key_value_sql(known) if isinstance(known, CertifiedPairs) else _check_sql(certify_values(mechanism))
     _check_monotone(mechanism)
 
 
@@ -66,7 +66,7 @@ def _check_round_trips(mechanism: Mechanism) -> None:
         assert registry().mechanism(str(mechanism)) == mechanism, "its text does not give the mechanism back"
 
 
-def _check_sql(known: CertifiedMechanism) -> None:
+def _check_sql(known: CertifiedValues) -> None:
     """Check that SQL perturbs every value into the alphabet, and estimates as Python does, for every value of the domain."""
     mechanism, values = known.mechanism, known.values.values
     given = {**mechanism.given(), **({"domain": values.to_pylist()} if "domain" in type(mechanism).model_fields else {})}
@@ -89,9 +89,9 @@ def _check_sql(known: CertifiedMechanism) -> None:
     assert np.allclose([row[1] for row in found], expected, atol=1e-9), "SQL and Python do not estimate the same"
 
 
-def _check_key_value_sql(known: CertifiedMechanism) -> None:
+def _check_key_value_sql(known: CertifiedPairs) -> None:
     """Check that SQL perturbs lists and maps of every type of key, and estimates frequencies and means as Python does."""
-    mechanism, keys = known.mechanism, known.values.values
+    mechanism, keys = known.mechanism, known.values.keys.values
     assert isinstance(mechanism, KeyValueMechanism)
     given = {**mechanism.given(), "keys": keys.to_pylist()}
     named = ", ".join(f'"{name}" := ${name}' for name in given)

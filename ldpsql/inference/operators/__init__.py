@@ -8,6 +8,7 @@ from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
+from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.plane import PlaneOperator
 from ldpsql.inference.operators.product import ProductOperator
 from ldpsql.inference.operators.signed_bits import SignedOperator
@@ -26,6 +27,7 @@ __all__ = [
     "MergedSupportOperator",
     "MixedKeepOrSpreadOperator",
     "Operator",
+    "PairOperator",
     "PlaneOperator",
     "ProductOperator",
     "SignedOperator",

@@ -36,6 +36,7 @@ class Operator(ABC):
     exchangeable: bool = False  # whether each report names one value and all values are treated alike
     injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
+    isotropic: bool = False  # whether curvatures are too large to be made, and not far from a multiple of the identity
 
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:

@@ -8,9 +8,10 @@ import numpy as np
 
 from ldpsql.channels import TOTAL, KeepOrSpread
 from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.inference.operators.pairs import NamedOperator
 
 
-class KeepOrSpreadOperator(Operator):
+class KeepOrSpreadOperator(NamedOperator):
     """``keep`` for the value itself, ``spread`` for each other: rank one and a diagonal."""
 
     def __init__(self, size: int, keep: float, spread: float) -> None:

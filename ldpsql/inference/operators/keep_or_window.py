@@ -6,9 +6,10 @@ import numpy as np
 
 from ldpsql.channels import TOTAL, KeepOrWindow
 from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.inference.operators.pairs import NamedOperator
 
 
-class KeepOrWindowOperator(Operator):
+class KeepOrWindowOperator(NamedOperator):
     """``anything`` for each symbol, and with ``kept`` the row of ``window`` among the symbols of the own key."""
 
     def __init__(self, keys: int, anything: float, window: Floats) -> None:

@@ -8,10 +8,11 @@ import numpy as np
 
 from ldpsql.channels import SignedBits
 from ldpsql.inference.operators.base import Floats
+from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.supports import Octets, SupportOperator, observed
 
 
-class SignedOperator(SupportOperator):
+class SignedOperator(SupportOperator, PairOperator):
     """One column for each observed report; what differs from other support sets is the inverse."""
 
     def __init__(self, channel: SignedBits, octets: Octets) -> None:

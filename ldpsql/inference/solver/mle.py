@@ -21,6 +21,7 @@ from ldpsql.inference.solver.interior import SMALL, interior_maximum
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.newton import MAX_VALUES, NewtonStep, thinned
 from ldpsql.inference.solver.objective import Point, nearer
+from ldpsql.inference.solver.projected import ProjectedStep, inverted
 from ldpsql.inference.solver.squarem import squarem_step
 from ldpsql.inference.solver.uniqueness import centred, from_inside
 
@@ -112,6 +113,8 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
     limits = limits or Limits()
     limits.renew()
     target = float(_targets(likelihood, tolerance)[0])
+    if likelihood.operator.isotropic:
+        return along_gradients(Point(likelihood, start[0]), target, limits).theta[None], limits.steps
     best = _begun(likelihood, start[0])
     if (size := likelihood.operator.inputs) > MAX_VALUES:
         best = thinned(best, limits)
@@ -123,6 +126,11 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
     if best.gap <= tolerance and not likelihood.operator.injective and not limits.late:
         best = centred(best, target)
     return best.theta[None], limits.steps
+
+
+def along_gradients(point: Point, target: float, limits: Limits) -> Point:
+    """Return the maximum of the likelihood of very many values, found from the inversion by projected gradient steps."""
+    return _run(ProjectedStep(), inverted(point), target, limits)
 
 
 def _begun(likelihood: Likelihood, start: Floats) -> Point:

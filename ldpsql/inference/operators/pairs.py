@@ -1,0 +1,23 @@
+"""What the operators of responses to sets of pairs have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from ldpsql.inference.operators.base import Floats, Operator
+
+
+class PairOperator(Operator):
+    """The likelihood of a `PairResponse`: its values are the symbols of keys."""
+
+    @abstractmethod
+    def supported(self, w: Floats) -> Floats:
+        """Return for each symbol the weight of the reports that show it, from the weights of the reports."""
+
+
+class NamedOperator(PairOperator):
+    """One whose reports each name one value, in the order of the values."""
+
+    def supported(self, w: Floats) -> Floats:
+        """Return the weights themselves."""
+        return w
