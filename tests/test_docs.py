@@ -49,6 +49,20 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
         assert f'"{page.relative_to(ROOT / "docs")}"' in navigation, page
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the names that links into a page can use: its headings, as the site and GitHub write them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], ids=lambda page: page.name)
+def test_every_link_between_pages_leads_to_a_page_and_a_heading(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")):
+        linked = page.parent / target if target else page
+        assert linked.exists(), (target, anchor)
+        assert not anchor or anchor in anchors(linked), (target, anchor)
+
+
 def run_in_order(text: str, name: str) -> int:
     """Run the Python and SQL of a page; every SELECT gives rows. Return how many there were."""
     names: dict[str, object] = {}
