@@ -338,7 +338,7 @@ def counted(mechanism: KeyValueMechanism, drawn: Floats, means: Floats, n: int) 
     rest = 2 * mechanism.padding
     symbols = np.append(symbols, np.full(rest, (1 - drawn.sum()) / rest))
     operator = operator_of(mechanism)
-    counts = np.random.default_rng().multinomial(n, operator.forward(symbols))
+    counts = RNG.multinomial(n, operator.forward(symbols))
     return Likelihood(operator, counts[None].astype(np.float64))
 
 
