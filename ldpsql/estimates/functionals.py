@@ -201,3 +201,16 @@ def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 def _first(holds: np.ndarray) -> np.ndarray:
     """Return for each group the first position that holds."""
     return np.asarray(holds.argmax(axis=1))
+
+
+def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
+    """Return the share of each of several sets of values, each field of shape (groups, sets).
+
+    Args:
+        estimates: the estimates of several groups.
+        sets: 1 for the values of a set and 0 for others, shape (values, sets).
+
+    """
+    centre, error = _debiased_all(estimates, sets)
+    reach = deviations(estimates.estimator.confidence) * error
+    return _cut(Measure(_normalised(estimates.fit.theta) @ sets, error, centre - reach, centre + reach), 0.0, 1.0)
