@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,23 +19,12 @@ from typer.testing import CliRunner
 
 from ldpsql import Key, LdpError, __version__
 from ldpsql.cli.doctor import check_ledger
+from ldpsql.cli.output import Format, write_rows
 from ldpsql.cli.plugins import app as plugins_app
 from ldpsql.registry.registry import registry
+from tests.commands import run
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))
-
-
-def run(*arguments: str, stdin: str = "", cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *arguments],
-        input=stdin,
-        cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def test_the_version() -> None:
@@ -412,3 +402,22 @@ def test_doctor_sees_a_package_that_is_too_old(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("ldpsql.cli.doctor.version", lambda name: "1.4.3" if name == "duckdb" else version(name))
     with pytest.raises(RuntimeError, match=r"duckdb 1\.4\.3 is older than 2\.0"):
         doctor._packages()
+
+
+@pytest.mark.parametrize("form", [Format.JSON, Format.JSONL, Format.CSV])
+def test_rows_are_written_one_after_the_other(form: Format, capsys: pytest.CaptureFixture[str]) -> None:
+    written = []
+
+    def rows() -> Iterator[dict[str, int]]:
+        for number in range(3):
+            written.append(capsys.readouterr().out)
+            yield {"number": number}
+
+    write_rows(rows(), form)
+    assert all(written[1:])  # each row before the next one is asked for
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1, "b": [{"c": "x\ny"}]}, {"a": None, "b": []}]])
+def test_json_is_one_list(rows: list[dict[str, object]], capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(iter(rows), Format.JSON)
+    assert capsys.readouterr().out == json.dumps(rows, indent=2) + "\n"

@@ -24,6 +24,8 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import cut, deviations
 
+_ROUNDING = 1e-12  # of the range: shares that sum to one may add up to a little more
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -169,7 +171,10 @@ def _cut(measure: Measure, least: float, most: float) -> Measure:
     known = np.isfinite(measure.std_error)
     low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
     low, high = np.where(known, low, least), np.where(known, high, most)
-    return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
+    inside = np.clip(measure.estimate, least, most)
+    rounded = np.abs(measure.estimate - inside) < _ROUNDING * (most - least)  # an inversion may really lie outside
+    estimate = np.where(rounded, inside, measure.estimate)
+    return Measure(estimate, measure.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
 
 
 def _normalised(theta: Floats) -> Floats:
