@@ -15,6 +15,7 @@ from ldpsql.channels import (
     IndependentBits,
     KeepOrSpread,
     KeepOrWindow,
+    KeyLaw,
     OrthogonalHash,
     PrivateHash,
     SignedBits,
@@ -46,7 +47,7 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
-from ldpsql.reports import HashReports, ListedHashReports, PairReports, SetReports, SymbolReports
+from ldpsql.reports import BinReports, HashReports, ListedHashReports, PairReports, SetReports, SignReports, SymbolReports
 
 __all__ = [
     "API_VERSION",
@@ -54,6 +55,7 @@ __all__ = [
     "MAX_VALUES",
     "TOTAL",
     "ApproximateLdp",
+    "BinReports",
     "CategoricalMechanism",
     "Certificate",
     "Channel",
@@ -69,6 +71,7 @@ __all__ = [
     "InvalidParameter",
     "KeepOrSpread",
     "KeepOrWindow",
+    "KeyLaw",
     "KeyValueMechanism",
     "ListedHashReports",
     "Mechanism",
@@ -87,6 +90,7 @@ __all__ = [
     "SetReports",
     "ShareField",
     "SignMechanism",
+    "SignReports",
     "SignedBits",
     "Subsets",
     "SymbolReports",

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import NumberedReports, WordReports, impossible
 from ldpsql.reports.hashed import HashReports, ListedHashReports
-from ldpsql.reports.pairs import PairReports
+from ldpsql.reports.pairs import BinReports, PairReports, SignReports
 from ldpsql.reports.sets import SetReports
 from ldpsql.reports.symbols import SymbolReports
 
@@ -23,11 +23,13 @@ FORMS: tuple[type[WordReports], ...] = (SetReports, HashReports)
 __all__ = [
     "FORMS",
     "Alphabet",
+    "BinReports",
     "HashReports",
     "ListedHashReports",
     "NumberedReports",
     "PairReports",
     "SetReports",
+    "SignReports",
     "SymbolReports",
     "WordReports",
     "impossible",
