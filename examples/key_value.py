@@ -1,7 +1,7 @@
 """Key-value data in SQL: where the planes of 2013 flew from New York, and how late they arrived there.
 
-``python examples/key_value.py``. A plane's set of pairs holds its destinations with their mean arrival delays. A plane tells
-one noisy pair of it; the reports of all give for each destination the share of planes that fly there, and their mean delay.
+``python examples/key_value.py``. The set of a plane holds its destinations with their mean arrival delays, and its report is
+one noisy pair of the set. All reports together give the share of planes that fly to each destination, and their mean delay.
 """
 
 from pathlib import Path
@@ -25,26 +25,26 @@ CREATE MACRO visits() AS
     ldp.pckv_grr(4, getvariable('destinations'), padding := 25, low := -30, high := 60, clip := true);
 """
 
-# Perturb once, into a table: one report for each plane, and nothing else of it.
-PERTURB = "CREATE TABLE reports AS SELECT ldp.perturb(pairs, visits()) AS visit FROM planes;"
+# Perturb once, into a table, in random order: one report for each plane, and no other column.
+PERTURB = "CREATE TABLE reports AS SELECT ldp.perturb(pairs, visits()) AS visit FROM planes ORDER BY random();"
 
 ESTIMATE = """
-WITH found AS (SELECT unnest(ldp.key_value(visit, visits(), estimator := 'ibu'), recursive := true) FROM reports),
+WITH estimated AS (SELECT unnest(ldp.key_value(visit, visits(), estimator := 'ibu'), recursive := true) FROM reports),
      truth AS (
          SELECT pair.key, count(*) / (SELECT count(*) FROM planes) AS planes, avg(greatest(-30, least(60, pair.value))) AS delay
          FROM (SELECT unnest(pairs) AS pair FROM planes) GROUP BY ALL
      )
 SELECT key AS dest, round(frequency, 3) AS share, round(frequency_error, 3) AS "+-", round(planes, 3) AS true_share,
        round(mean, 1) AS delay, round(mean_low, 1) AS low, round(mean_high, 1) AS high, round(delay, 1) AS true_delay
-FROM found JOIN truth USING (key) ORDER BY frequency DESC LIMIT 10
+FROM estimated JOIN truth USING (key) ORDER BY frequency DESC LIMIT 10
 """
 
-# How many pairs were padding, and does it seem too short?
+# How many pairs were padding, and does the padding seem too short?
 SETS = "SELECT unnest(ldp.key_value_diagnose(visit, visits())) FROM reports"
 
 
 def main() -> None:
-    """Perturb the planes and print what their reports tell."""
+    """Perturb the planes and print the estimates."""
     with ldpsql.connect() as con:
         con.read_parquet(str(FLIGHTS)).create_view("flights")
         for statement in (PLANES, MECHANISM, PERTURB):
