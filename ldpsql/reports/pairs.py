@@ -55,14 +55,13 @@ class PairReports(NumberedReports):
         """Return draws of the channel as positions among the reports that differ: those of all dummies are the last one."""
         return np.minimum(drawn, np.int32(len(self.keys) * self.cells))
 
-    @staticmethod
-    def sql(keys: str, bins: str | None = None) -> str:
-        """Return the list of `distinct` in SQL, as parameters give the keys and, unless signs are reported, the bins."""
-        told, cells = "sign", "[1::TINYINT, -1::TINYINT]"
-        if bins is not None:
-            told, cells = "bin", f"range({whole(bins)})::SMALLINT[]"
-        pairs = f"list_transform({cells}, lambda c: {{'key': k, '{told}': c}})"
-        return f"list_concat(flatten(list_transform({quoted(keys)}, lambda k: {pairs})), [{{'key': NULL, '{told}': NULL}}])"
+    @classmethod
+    def _listed(cls, keys: str, numbers: str) -> str:
+        """Return the list of `distinct` in SQL, from the parameter of the keys and the list of all numbers of a key."""
+        pairs = f"list_transform({numbers}, lambda c: {{'key': k, '{cls.field}': c}})"
+        return (
+            f"list_concat(flatten(list_transform({quoted(keys)}, lambda k: {pairs})), [{{'key': NULL, '{cls.field}': NULL}}])"
+        )
 
     def distinct(self) -> pa.Array:
         """Return the reports that differ, in the order of those positions."""
@@ -132,6 +131,11 @@ class SignReports(PairReports):
     field = "sign"
     number_type = pa.int8()
 
+    @classmethod
+    def sql(cls, keys: str) -> str:
+        """Return the list of `distinct` in SQL, in terms of the parameter that gives the keys."""
+        return cls._listed(keys, "[1::TINYINT, -1::TINYINT]")
+
     @property
     def cells(self) -> int:
         """Two signs."""
@@ -153,6 +157,11 @@ class BinReports(PairReports):
     bins: int
     field = "bin"
     number_type = pa.int16()
+
+    @classmethod
+    def sql(cls, keys: str, bins: str) -> str:
+        """Return the list of `distinct` in SQL, in terms of the parameters that give keys and bins."""
+        return cls._listed(keys, f"range({whole(bins)})::SMALLINT[]")
 
     @property
     def cells(self) -> int:

@@ -19,7 +19,7 @@ class PckvGrr(SignMechanism):
     """
 
     name = "pckv_grr"
-    sql_reports = PairReports.sql("keys")
+    sql_reports = SignReports.sql("keys")
 
     def alphabet(self) -> SignReports:
         """Return keys with signs."""

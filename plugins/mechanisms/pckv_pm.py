@@ -35,7 +35,7 @@ class PckvPm(KeyValueMechanism):
     """
 
     name = "pckv_pm"
-    sql_reports = PairReports.sql("keys", "bins")
+    sql_reports = BinReports.sql("keys", "bins")
     bins: Annotated[WholeField, Field(ge=2, le=1024)] = Field(
         64, description="number of bins of the values, and of the reports"
     )
