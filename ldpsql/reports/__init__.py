@@ -16,19 +16,21 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible
 from ldpsql.reports.hashed import HashReports, ListedHashReports
-from ldpsql.reports.pairs import PairReports
+from ldpsql.reports.pairs import BinReports, PairReports, SignReports
 from ldpsql.reports.sets import SetReports
 from ldpsql.reports.symbols import SymbolReports
 
 __all__ = [
     "FORMS",
     "Alphabet",
+    "BinReports",
     "HashReports",
     "ListedHashReports",
     "MarkedReports",
     "NumberedReports",
     "PairReports",
     "SetReports",
+    "SignReports",
     "SymbolReports",
     "WordReports",
     "impossible",
