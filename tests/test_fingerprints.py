@@ -299,3 +299,10 @@ def test_metadata_of_other_makers_are_no_hindrance() -> None:
     row = f'{{"fields": [{{"name": "city", "metadata": {{"ldpsql.mechanism": "{line}"}}}}]}}'
     spark = {"org.apache.spark.sql.parquet.row.metadata": row.encode()}
     assert len(of_schema(drawn().schema.with_metadata(spark), "city")) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_a_filter_makes_an_error_stays_what_it_is() -> None:
+    say_unmarked.cache_clear()
+    with pytest.raises(UnmarkedReports, match="nothing says which mechanism drew these reports"):
+        ldpsql.estimate(drawn().replace_schema_metadata(None), "city", DREW)

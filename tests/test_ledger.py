@@ -293,7 +293,7 @@ def test_check_finds_an_account_that_was_lowered(path: Path) -> None:
         ledger.check()
 
 
-@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("version", [0, 2, 4])
 def test_a_ledger_of_another_layout_is_refused(path: Path, version: int) -> None:
     Ledger.open(path, Policy(epsilon_budget=9))
     with sqlite3.connect(path) as db:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerError
+from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerError, UnknownRelease
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.layout import FIRST_LAYOUT
 from ldpsql.ledger.people import People
@@ -96,6 +96,69 @@ def test_a_release_that_was_made_unpublished_is_not_taken_up_again(tmp_path: Pat
         ledger.charge("people", {"city": krr("0.5")}, "reports 0", resume=True)
     with pytest.raises(LedgerDamaged):
         ledger.unfinished("people", {"city": krr("0.5")}, "reports 0")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE release SET destination = 'elsewhere' WHERE token = ?",
+        "UPDATE release SET published_at = 1 WHERE token = ?",
+        "UPDATE charge SET epsilon = 1 WHERE release = (SELECT id FROM release WHERE token = ?)",
+        "DELETE FROM entry WHERE release = (SELECT id FROM release WHERE token = ?)",
+    ],
+)
+@pytest.mark.parametrize("use", ["drawn", "publish", "release_of"])
+def test_a_release_is_compared_with_its_seals_before_it_is_published_or_returned(
+    tmp_path: Path, use: str, statement: str
+) -> None:
+    fill(tmp_path / "ledger", "row")
+    ledger = Ledger.open(tmp_path / "ledger")
+    release = ledger.charge("people", {"city": krr("0.5")}, "reports 2", resume=True)
+    with sqlite3.connect(ledger.path) as db:
+        db.execute(statement, [release.token])
+    db.close()
+    with pytest.raises(LedgerDamaged):
+        getattr(ledger, use)(release if use == "publish" else release.token)
+
+
+def test_a_damaged_index_of_tokens_hides_no_release(tmp_path: Path) -> None:
+    """The token is in the file twice: in the row, whose damage is found, and in the index, on which nothing relies."""
+    fill(tmp_path / "ledger", "row")
+    ledger = Ledger.open(tmp_path / "ledger")
+    release = ledger.charge("people", {"city": krr("0.5")}, "reports 2", resume=True)
+    data, token, kinds = ledger.path.read_bytes(), release.token.encode(), []
+    places = [at for at in range(len(data)) if data.startswith(token, at)]
+    assert len(places) == 2
+    for at in places:
+        ledger.path.write_bytes(data[:at] + token[::-1] + data[at + len(token) :])
+        try:
+            assert ledger.release_of(release.token) == release
+            assert ledger.publish(release).stored
+            kinds.append("index")
+        except (LedgerDamaged, UnknownRelease):
+            kinds.append("row")
+            with pytest.raises(LedgerDamaged):
+                ledger.release_of(release.token)
+    assert sorted(kinds) == ["index", "row"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE charge SET column_name = 'other'",
+        "DELETE FROM charge",
+        "DELETE FROM charge; DELETE FROM entry; DELETE FROM release",
+    ],
+)
+def test_a_policy_is_adopted_only_over_charges_that_are_as_they_were_written(tmp_path: Path, statement: str) -> None:
+    fill(tmp_path / "ledger", "row")
+    ledger = Ledger.open(tmp_path / "ledger")
+    with sqlite3.connect(ledger.path) as db:
+        db.executescript(statement)
+    db.close()
+    with pytest.raises(LedgerDamaged):
+        ledger.adopt(Policy(epsilon_budget=9))
+    assert Ledger.open(ledger.path).policy == ledger.policy
 
 
 @pytest.mark.parametrize("read", ["check", "history", "balances", "policies"])

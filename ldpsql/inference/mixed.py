@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from ldpsql.inference.counting import likelihoods, operator_of, possible, whole_
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, ProductOperator, SupportOperator, packed, stacked
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
-from ldpsql.reports import ListedHashReports, WordReports, impossible
+from ldpsql.reports import NumberedReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
 _PAIRS = "declare one mechanism, and use ldp.key_value"
@@ -82,7 +82,7 @@ class Mixed:
                     found[there[i]].append(likelihood.group(row))
         for i, levels in enumerate(found):
             if levels:
-                yield np.array([i]), _stacked(levels)
+                yield np.array([i]), joined(levels)
 
     def possible(self, pairs: pa.Array) -> NDArray[np.bool_]:
         """Tell which pairs have a level, and a report that its mechanism can give; a NULL report is no report."""
@@ -147,8 +147,8 @@ class Repeated:
         return np.asarray(np.diff(bad[offsets - offsets[0]]) == 0)
 
 
-def _stacked(levels: list[Likelihood]) -> Likelihood:
-    """Return the likelihood of a group, from those of its levels."""
+def joined(levels: Sequence[Likelihood]) -> Likelihood:
+    """Return the likelihood of one group's reports under several channels, from those of each channel."""
     kept = [level for level in levels if level.counts.any()] or levels[:1]
     if len(kept) == 1:
         return kept[0]
@@ -201,7 +201,7 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
         raise impossible()
     if isinstance(known.reports, Domain):
         return operator_of(mechanism), known.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
-    if isinstance(known.reports, ListedHashReports):
+    if isinstance(known.reports, NumberedReports):
         return operator_of(mechanism), known.reports.positions(reports)
     if not isinstance(known.response, SetChannel) or not isinstance(known.reports, WordReports):
         raise impossible()

@@ -1,7 +1,7 @@
 """What people have spent from an account: an array of pseudonyms and sums, in sealed buckets by the first bits of a pseudonym.
 
-A charge reads and writes the buckets of its people as a whole. Arrays make a charge of a million people quick, and buckets one
-of a single person.
+A charge reads and writes the buckets of its people as a whole, and the seals of all buckets. Arrays make a charge of a million
+people quick, and buckets one of a single person.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import sqlite3
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.ledger.seals import damaged, key_of, sealed, sealed_bytes
+from ldpsql.ledger.seals import damaged, key_of, sealed_bytes
 
 _SUMS = ("epsilon", "delta", "epsilon_ever", "delta_ever")  # in the window, and since the ledger began
 PERSON = np.dtype([("person", "S16"), ("since", "<i8"), *((name, "<i8") for name in _SUMS)])
+_BUCKET = np.dtype([("bucket", "<u2"), ("seal", "V16")])
 
 
 def buckets_of(persons: NDArray[np.bytes_]) -> NDArray[np.int64]:
@@ -35,41 +36,54 @@ def load(db: sqlite3.Connection, account: int, persons: NDArray[np.bytes_] | Non
         LedgerDamaged: if what is read is not what was written.
 
     """
-    key = key_of(db)
-    (whole,) = db.execute("SELECT seal FROM account WHERE id = ?", [account]).fetchone()
-    seals = _seals(db, account)
-    if whole != _seal_of(key, account, seals):
+    key, buckets = key_of(db), _buckets(db, account)
+    if persons is not None:
+        buckets = buckets[np.isin(buckets["bucket"], buckets_of(persons))]
+    elif db.execute("SELECT count(*) FROM spent WHERE account = ?", [account]).fetchone() != (len(buckets),):
         raise damaged("people")
-    wanted = None if persons is None else set(np.unique(buckets_of(persons)).tolist())
-    read = [_people(db, key, account, row) for row in seals if wanted is None or row[0] in wanted]
-    return np.frombuffer(b"".join(read), dtype=PERSON)
+    return np.frombuffer(b"".join(_people(db, key, account, *row) for row in buckets.tolist()), dtype=PERSON)
 
 
-def _seals(db: sqlite3.Connection, account: int) -> list[tuple[int, bytes]]:
-    return db.execute("SELECT bucket, seal FROM bucket WHERE account = ? ORDER BY bucket", [account]).fetchall()
+def _buckets(db: sqlite3.Connection, account: int) -> NDArray[np.void]:
+    """Return the buckets of an account with their seals, in ascending order."""
+    (seal,) = db.execute("SELECT seal FROM account WHERE id = ?", [account]).fetchone()
+    (buckets,) = db.execute("SELECT seals FROM bucket WHERE account = ?", [account]).fetchone() or (b"",)
+    if not isinstance(buckets, bytes) or seal != _seal_of(key_of(db), account, buckets):
+        raise damaged("people")
+    return np.frombuffer(buckets, dtype=_BUCKET)
 
 
-def _seal_of(key: bytes, account: int, seals: list[tuple[int, bytes]]) -> bytes:
-    return sealed(key, "account", account, seals) if seals else b""
+def _seal_of(key: bytes, account: int, buckets: bytes) -> bytes:
+    return sealed_bytes(key, b"account %d" % account, buckets) if buckets else b""
 
 
-def _people(db: sqlite3.Connection, key: bytes, account: int, sealing: tuple[int, bytes]) -> bytes:
-    bucket, seal = sealing
+def _people(db: sqlite3.Connection, key: bytes, account: int, bucket: int, seal: bytes) -> bytes:
     row = db.execute("SELECT people FROM spent WHERE account = ? AND bucket = ?", [account, bucket]).fetchone()
-    if row is None or not isinstance(row[0], bytes) or sealed_bytes(key, account, bucket, row[0]) != seal:
+    if row is None or not isinstance(row[0], bytes) or _seal_of_people(key, account, bucket, row[0]) != seal:
         raise damaged("people")
     return row[0]
 
 
+def _seal_of_people(key: bytes, account: int, bucket: int, people: bytes) -> bytes:
+    return sealed_bytes(key, b"people %d %d" % (account, bucket), people)
+
+
 def store(db: sqlite3.Connection, account: int, people: NDArray[np.void]) -> None:
     """Write what people have spent, everybody of each bucket, in ascending order of their pseudonyms."""
-    key, buckets = key_of(db), buckets_of(people["person"])
-    starts = np.flatnonzero(np.diff(buckets, prepend=-1)).tolist()
-    rows = []
-    for start, end in zip(starts, [*starts[1:], len(people)], strict=True):
-        bucket, content = int(buckets[start]), people[start:end].tobytes()
-        rows.append((account, bucket, content))
+    key, bucket = key_of(db), buckets_of(people["person"])
+    starts = np.flatnonzero(np.diff(bucket, prepend=-1)).tolist()
+    rows = [
+        (account, int(bucket[start]), people[start:end].tobytes())
+        for start, end in zip(starts, [*starts[1:], len(people)], strict=True)
+    ]
     db.executemany("INSERT OR REPLACE INTO spent VALUES (?, ?, ?)", rows)
-    seals = ((account, bucket, sealed_bytes(key, account, bucket, content)) for _, bucket, content in rows)
-    db.executemany("INSERT OR REPLACE INTO bucket VALUES (?, ?, ?)", seals)
-    db.execute("UPDATE account SET seal = ? WHERE id = ?", [_seal_of(key, account, _seals(db, account)), account])
+    written = np.array([(row[1], _seal_of_people(key, *row)) for row in rows], dtype=_BUCKET)
+    buckets = _replaced(_buckets(db, account), written).tobytes()
+    db.execute("INSERT OR REPLACE INTO bucket VALUES (?, ?)", [account, buckets])
+    db.execute("UPDATE account SET seal = ? WHERE id = ?", [_seal_of(key, account, buckets), account])
+
+
+def _replaced(buckets: NDArray[np.void], written: NDArray[np.void]) -> NDArray[np.void]:
+    """Return all buckets in ascending order, those that were written with their new seals."""
+    together = np.concatenate([buckets[~np.isin(buckets["bucket"], written["bucket"])], written])
+    return together[np.argsort(together["bucket"])]

@@ -8,6 +8,7 @@ A crash between the first and the last leaves a release that is charged and not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from ldpsql.ledger.entries import (
 from ldpsql.ledger.file import create, reading, snapshot, writing
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
-from ldpsql.ledger.seals import enter
+from ldpsql.ledger.seals import check_entries, enter
 from ldpsql.ledger.spending import Asked, accounts_of, spend
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanisms.base import Mechanism
@@ -77,9 +78,11 @@ class Ledger:
 
         Raises:
             PolicyMismatch: where the unit of privacy or the group of a column that was charged would change.
+            LedgerDamaged: where releases or charges are not as they were written.
 
         """
         with reading(self.path) as db, writing(db):
+            check_entries(db)
             _, salt = policy_of(db)
             if any(unit != policy.privacy_unit or policy.group(column) != group for unit, column, group in charged(db)):
                 raise PolicyMismatch(
@@ -196,10 +199,11 @@ class Ledger:
 
         """
         with reading(self.path) as db, writing(db):
-            if not found(db, release.token).stored:
-                db.execute("UPDATE release SET published_at = ? WHERE token = ?", [now_of(db), release.token])
+            kept = found(db, release.token)
+            if not kept.stored:
+                db.execute("UPDATE release NOT INDEXED SET published_at = ? WHERE token = ?", [now_of(db), release.token])
                 enter(db, release.token, "published")
-            return found(db, release.token)
+        return replace(kept, state="published")
 
     @withheld_block
     def release(self, *args: Any, **options: Any) -> Iterator[Release]:
@@ -220,6 +224,7 @@ class Ledger:
 
         """
         with reading(self.path) as db, snapshot(db):
+            check_entries(db)
             return found(db, token)
 
     def balances(self) -> list[Balance]:

@@ -14,7 +14,7 @@ from typing import Any
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy
-from ldpsql.ledger.seals import check_entries, damaged, enter
+from ldpsql.ledger.seals import check_entries, check_release, damaged, enter
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.privacy.owned import of_core
 
@@ -139,13 +139,22 @@ def check_earlier(db: sqlite3.Connection, release: Release, identity: str) -> No
 
 
 def found(db: sqlite3.Connection, token: str) -> Release:
-    """Return the release of a token."""
-    row = db.execute(f"{_RELEASE} WHERE token = ?", [token]).fetchone()
-    if row is None:
+    """Return the release of a token, as its seals have it: the index of tokens is not relied on.
+
+    Raises:
+        UnknownRelease: if there is none.
+        LedgerDamaged: if it is not as it was written.
+
+    """
+    rows = db.execute("SELECT id FROM release NOT INDEXED WHERE token = ?", [token]).fetchall()
+    if not rows:
         raise UnknownRelease(
             "the ledger does not know this release", "it is older than the data or another ledger: find the right one"
         )
-    return Release(*row)
+    if len(rows) > 1:
+        raise damaged("releases")
+    check_release(db, rows[0][0])
+    return Release(*db.execute(f"{_RELEASE} WHERE id = ?", rows[0]).fetchone())
 
 
 def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) -> None:
@@ -155,7 +164,7 @@ def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) 
         NotReleased: where it has.
 
     """
-    (then,) = db.execute("SELECT users FROM release WHERE token = ?", [release.token]).fetchone()
+    (then,) = db.execute("SELECT users FROM release NOT INDEXED WHERE token = ?", [release.token]).fetchone()
     if release.stored and rows is not None and then is not None and rows > then:
         raise NotReleased(
             f"these reports were published for {then} rows, and the dataset has {rows} now",
@@ -180,14 +189,16 @@ def write_release(
 
 def was_drawn(db: sqlite3.Connection, token: str) -> bool:
     """Whether the reports of a release were about to be published."""
-    query = "SELECT count(*) FROM entry WHERE state = 'drawn' AND release = (SELECT id FROM release WHERE token = ?)"
+    query = (
+        "SELECT count(*) FROM entry WHERE state = 'drawn' AND release = (SELECT id FROM release NOT INDEXED WHERE token = ?)"
+    )
     return bool(db.execute(query, [token]).fetchone()[0])
 
 
 def write_charge(db: sqlite3.Connection, token: str, line: Line, account: int) -> None:
     """Write down what one column of a release was charged."""
     db.execute(
-        "INSERT INTO charge SELECT id, ?, ?, ?, ?, ?, ? FROM release WHERE token = ?",
+        "INSERT INTO charge SELECT id, ?, ?, ?, ?, ?, ? FROM release NOT INDEXED WHERE token = ?",
         [line.column, line.mechanism, line.claim, account, line.cost.epsilon, line.cost.delta, token],
     )
 

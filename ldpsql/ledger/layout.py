@@ -12,7 +12,7 @@ from ldpsql.errors import LedgerDamaged
 from ldpsql.ledger.accounts import PERSON, store
 from ldpsql.ledger.seals import KEY_SIZE, enter, seal, start
 
-VERSION = 2
+VERSION = 3  # 1 is that of 0.1.0; no version of ldpsql was released with 2
 _RELEASES = """
     CREATE TABLE policy (
         id INTEGER PRIMARY KEY, at INTEGER NOT NULL, body TEXT NOT NULL, salt BLOB NOT NULL);
@@ -35,8 +35,7 @@ LAYOUT = f"""{_RELEASES}
         account INTEGER NOT NULL REFERENCES account (id), bucket INTEGER NOT NULL, people BLOB NOT NULL,
         PRIMARY KEY (account, bucket));
     CREATE TABLE bucket (
-        account INTEGER NOT NULL REFERENCES account (id), bucket INTEGER NOT NULL, seal BLOB NOT NULL,
-        PRIMARY KEY (account, bucket)) WITHOUT ROWID;
+        account INTEGER PRIMARY KEY REFERENCES account (id), seals BLOB NOT NULL);
     CREATE TABLE entry (
         id INTEGER PRIMARY KEY, release INTEGER NOT NULL REFERENCES release (id), state TEXT NOT NULL, link BLOB NOT NULL);
     CREATE TABLE head (

@@ -15,6 +15,7 @@ from ldpsql.channels import (
     IndependentBits,
     KeepOrSpread,
     KeepOrWindow,
+    KeyLaw,
     OrthogonalHash,
     PrivateHash,
     SignedBits,
@@ -27,6 +28,7 @@ from ldpsql.channels import (
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import prime_power
 from ldpsql.channels.plane import clamped_plane
+from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.ranges import MAX_VALUES, Whole
 from ldpsql.errors import InvalidParameter, NotPrivate
@@ -46,7 +48,7 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
-from ldpsql.reports import HashReports, ListedHashReports, PairReports, SetReports, SymbolReports
+from ldpsql.reports import BinReports, HashReports, ListedHashReports, PairReports, SetReports, SignReports, SymbolReports
 
 __all__ = [
     "API_VERSION",
@@ -54,6 +56,7 @@ __all__ = [
     "MAX_VALUES",
     "TOTAL",
     "ApproximateLdp",
+    "BinReports",
     "CategoricalMechanism",
     "Certificate",
     "Channel",
@@ -69,6 +72,7 @@ __all__ = [
     "InvalidParameter",
     "KeepOrSpread",
     "KeepOrWindow",
+    "KeyLaw",
     "KeyValueMechanism",
     "ListedHashReports",
     "Mechanism",
@@ -87,6 +91,7 @@ __all__ = [
     "SetReports",
     "ShareField",
     "SignMechanism",
+    "SignReports",
     "SignedBits",
     "Subsets",
     "SymbolReports",
@@ -99,6 +104,7 @@ __all__ = [
     "exp_below",
     "floor_mixing",
     "from_doubles",
+    "highest_log_ratios",
     "hookimpl",
     "log_ratio",
     "prime_power",

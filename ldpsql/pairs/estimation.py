@@ -7,6 +7,7 @@ estimate: they hold for the truth, whichever estimator is asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import cast
@@ -31,11 +32,8 @@ from ldpsql.pairs.sizes import lost_if_geometric
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 MOST_LOST = 0.5
-
-
-def _means(total: Floats, drawn: Floats) -> Floats:
-    """Return the mean value of every key on [-1, 1]; 0 where the key seems never to be drawn."""
-    return np.clip(np.divide(total, drawn, out=np.zeros_like(total), where=drawn > 0), -1.0, 1.0)
+MOST_SHIFTED = 0.5  # standard errors
+_CLEAR, _ENOUGH = 4.0, 5  # standard errors that a frequent key is away from 0, and how many such keys tell a shift from noise
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class SetDiagnosis:
 
     ``dummies`` is the share of users of whom a dummy was drawn, ``mean_set_size`` the mean number of pairs, no set counting for
     more than the padding. ``lost_if_geometric`` is by how much frequencies are too low, if the sizes are geometric numbers;
-    ``warning`` is empty, or says that this is much.
+    ``warning`` is empty, or says that this is much, or that the estimator makes frequent keys too rare.
     """
 
     reports: int
@@ -129,13 +127,28 @@ class KeyValueEstimate:
             dummies_error=error,
             mean_set_size=mechanism.padding * (1 - float(drawn)),
             lost_if_geometric=lost_if_geometric(float(drawn), mechanism.padding),
-            warning=_TOO_SHORT if lost_if_geometric(float(drawn) + 2 * error, mechanism.padding) > MOST_LOST else "",
+            warning="; ".join(self._warnings(float(drawn) + 2 * error)),
             status=told.status,
             remedy=told.remedy,
             gap=told.gap,
             fit_p_value=told.fit_p_value,
             realised_epsilon=told.realised_epsilon,
         )
+
+    def _warnings(self, most_dummies: float) -> Iterator[str]:
+        if lost_if_geometric(most_dummies, self.of.mechanism.padding) > MOST_LOST:
+            yield _TOO_SHORT
+        if self._shift() < -MOST_SHIFTED:
+            yield _TOO_LOW
+
+    def _shift(self) -> float:
+        """Return by how many standard errors frequent keys differ from their unbiased estimates, on average; 0 for few keys."""
+        keys, seen = len(self.of.mechanism.keys), self.of.shown
+        unbiased, n = seen.drawn[self.group, :keys], self.of.symbols.likelihood.n[self.group]
+        error = seen.drawn_error(n, unbiased)
+        clear = unbiased > _CLEAR * error
+        shift = self.of.drawn[self.group, :keys] - unbiased
+        return float((shift[clear] / error[clear]).mean()) if clear.sum() >= _ENOUGH else 0.0
 
     def __repr__(self) -> str:
         head = f"{self.of.symbols.estimator.name} of {int(self.of.symbols.likelihood.n[self.group])} key-value reports"
@@ -153,11 +166,18 @@ _TOO_SHORT = (
 )
 
 
+_TOO_LOW = (
+    "the frequencies of frequent keys are too low, because those of rare keys cannot be negative and all add up to one: "
+    "estimator 'unbiased' has smaller errors for frequent keys"
+)
+
+
 def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
     """Estimate frequency and mean of every key in every group.
 
-    Means are cut to the range. With bins the frequencies are estimated first, and the values of each key are then a mixture of
-    its own and a known share of anything.
+    Means are cut to the range. The estimator is asked for frequencies: dividing by those of the maximum likelihood, which are
+    never below 0 and add up to 1, would make means worse. Means are `Shown.mean` for an inversion and `Shown.likely_mean`
+    otherwise. With bins the values of each key are a mixture of its own and a known share of anything.
 
     Raises:
         InvalidParameter: for a mechanism over anything else than sets of pairs.
@@ -178,10 +198,10 @@ def _estimated(cells: Cells, mechanism: KeyValueMechanism, likelihood: Likelihoo
 @_estimated.register
 def _(cells: Signs, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
     symbols = estimate_likelihood(mechanism, likelihood, estimator)
-    pairs = symbols.fit.theta.reshape(len(symbols.fit.theta), -1, cells.count)
-    drawn = pairs.sum(axis=-1)
-    means = _means(pairs[..., 0] - pairs[..., 1], drawn)
-    return _result(mechanism, symbols, shown(mechanism, likelihood), drawn, means)
+    seen = shown(mechanism, likelihood)
+    drawn = symbols.fit.theta.reshape(len(symbols.fit.theta), -1, cells.count).sum(axis=-1)
+    means = seen.mean if Status.INVERSION in symbols.fit.status else seen.likely_mean(likelihood.n[:, None])
+    return _result(mechanism, symbols, seen, drawn, means)
 
 
 @_estimated.register
@@ -190,7 +210,7 @@ def _(cells: Bins, mechanism: KeyValueMechanism, likelihood: Likelihood, estimat
     keys = estimate_likelihood(mechanism, _by_key(likelihood, seen, cells.count), estimator)
     drawn = keys.fit.theta
     if Status.INVERSION in keys.fit.status:
-        return _result(mechanism, keys, seen, drawn, _means(seen.total, seen.drawn))
+        return _result(mechanism, keys, seen, drawn, seen.mean)
     means = densities(likelihood, drawn, estimator) @ _centres(cells.count)
     if late():
         keys = replace(keys, fit=keys.fit.out_of_time())

@@ -15,6 +15,10 @@ from ldpsql.inference.score_intervals import cut, wilson
 from ldpsql.mechanisms.base import CertifiedPairs, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 
+_REACH = 8.0  # errors of a mean to either side
+_NODES = 64
+_CLEAR = 0.3  # an error of a mean on [-1, 1]
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -71,6 +75,33 @@ class Shown:
         variance = of_total - 2 * mean * both + mean**2 * of_drawn
         error = np.sqrt(np.maximum(variance, 0.0))
         return np.divide(error, drawn, out=np.full_like(error, np.inf), where=drawn > 0)
+
+    @property
+    def mean(self) -> Floats:
+        """Return the unbiased sum over the unbiased frequency, cut to [-1, 1]; 0 where the key seems never to be drawn."""
+        ratio = np.divide(self.total, self.drawn, out=np.zeros_like(self.total), where=self.drawn > 0)
+        return np.clip(ratio, -1.0, 1.0)
+
+    def likely_mean(self, n: Floats) -> Floats:
+        """Return `mean` if its error is small, else the mean to be expected if each was as likely before the reports.
+
+        The weight of a mean m is the chance of total - m drawn: Fieller's, as in `mean_interval`. Where noise covers the value,
+        that is near the middle of the range, and `mean` is anywhere.
+        """
+        of_drawn, of_total, both = self.moments(n)
+        error = self.mean_error(n, self.drawn, self.mean)
+        low, high = np.maximum(self.mean - _REACH * error, -1.0), np.minimum(self.mean + _REACH * error, 1.0)
+        means = [low + (high - low) * (node + 0.5) / _NODES for node in range(_NODES)]
+
+        def surprise(m: Floats) -> Floats:
+            return (self.total - m * self.drawn) ** 2 / (of_total - 2 * m * both + m**2 * of_drawn) / 2
+
+        least = np.minimum.reduce([surprise(m) for m in means])
+        weights, sums = np.zeros_like(low), np.zeros_like(low)
+        for m in means:
+            weight = np.exp(least - surprise(m))
+            weights, sums = weights + weight, sums + weight * m
+        return np.where(error < _CLEAR, self.mean, sums / weights)
 
     def mean_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
         """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all where none is ruled out.

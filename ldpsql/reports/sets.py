@@ -19,9 +19,9 @@ class SetReports(WordReports):
     """Sets of values, one bit a value, as a list of words: UBIGINT[] in SQL."""
 
     size: int
-    marker: ClassVar[str] = "{'words': 1}"
+    mark = "words"
     sql_type = "UBIGINT[]"
-    counted = "histogram(__ldp_octets(report)) FILTER (WHERE try_cast(keep AS BOOLEAN))"  # lists take four times as much memory
+    counted = "histogram(__ldp_octets(report)) FILTER (WHERE try_cast(keep AS BOOLEAN))"
     type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 
     @property

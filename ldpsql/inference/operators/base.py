@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, singledispatch
+from hashlib import blake2b
+from secrets import token_bytes
 from typing import TypeAlias
 
 import numpy as np
@@ -18,13 +20,23 @@ from ldpsql.channels import Channel, TableChannel
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
-from ldpsql.inference.score_intervals import score_ends, wilson
+from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 
 Floats: TypeAlias = NDArray[np.float64]
 Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
 
 MAX_CONDITION = 1e8
 SCORE_WORK = 2e9  # most multiplications for a score interval
+
+
+def digest(*parts: bytes | NDArray[np.generic]) -> bytes:
+    """Return a digest of these parts, in this order."""
+    made = blake2b(digest_size=16)
+    for part in parts:
+        octets = part if isinstance(part, bytes) else np.ascontiguousarray(part).ravel().view(np.uint8).data
+        made.update(len(octets).to_bytes(8, "little"))
+        made.update(octets)
+    return made.digest()
 
 
 class Operator(ABC):
@@ -37,6 +49,11 @@ class Operator(ABC):
     injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
     isotropic: bool = False  # whether curvatures are too large to be made, and not far from a multiple of the identity
+
+    @cached_property
+    def key(self) -> bytes:
+        """What tells this operator from others: equal keys mean equal columns."""
+        return token_bytes(16)
 
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:
@@ -136,9 +153,7 @@ class Operator(ABC):
     def scatter(self, theta: Floats) -> Floats:
         """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
         if self.votes:
-            low, high = self.votes
-            chance = low + (high - low) * theta
-            return chance * (1.0 - chance) / (high - low) ** 2
+            return vote_scatter(theta, self.votes)
         return np.stack([p @ self._pull(at) ** 2 - at**2 for at, p in zip(theta, self.forward(theta), strict=True)])
 
     def _pull(self, theta: Floats) -> Floats:
@@ -150,10 +165,7 @@ class Operator(ABC):
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""
         if self.votes:
-            low, high = self.votes
-            ends = wilson(low + (high - low) * self.invert(shares), n[:, None], z)
-            inverted = np.sort([(end - low) / (high - low) for end in ends], axis=0)
-            return np.sqrt(self.scatter(theta) / n[:, None]), inverted[0], inverted[1]
+            return of_votes(self.invert(shares), theta, self.votes, n[:, None], z)
         parts = []
         for v, at, p, size in zip(self.invert(shares), theta, self.forward(theta), n, strict=True):
             pull = self._pull(at).T

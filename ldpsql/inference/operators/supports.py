@@ -17,7 +17,7 @@ from ldpsql.channels import Drawn, SetChannel
 from ldpsql.channels.hashed import mixed
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
-from ldpsql.inference.operators.base import Ends, Floats, Operator
+from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 
 Octets: TypeAlias = NDArray[np.uint8]
 
@@ -260,6 +260,12 @@ class SupportOperator(SetOperator):
     def __init__(self, channel: SetChannel, octets: Octets) -> None:
         super().__init__(channel, octets.shape[1])
         self._octets = octets
+
+    @cached_property
+    def key(self) -> bytes:
+        """The sets and the probabilities that make the columns."""
+        numbers = np.array([self.inputs, self.complete, self._hit, self._miss, self._lift, self._scale], dtype=np.float64)
+        return digest(type(self).__name__.encode(), numbers, self._octets)
 
 
 @singledispatch
