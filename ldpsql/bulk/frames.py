@@ -121,7 +121,7 @@ def key_value(
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
     if isinstance(reports, Counts):
         check(reports.fingerprints, mechanism)
-        return counted_likelihood(reports.reports, reports.numbers, mechanism)
+        return counted_likelihood(reports.one_group(), mechanism)
     return column_likelihood(column_of(reports), mechanism)
 
 
