@@ -32,7 +32,7 @@ from ldpsql.inference.operators import (
     packed,
     stacked,
 )
-from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
+from ldpsql.inference.solver.mle import em_step, solve, uniform
 from ldpsql.inference.solver.objective import Point
 from ldpsql.mechanisms.base import certify
 from ldpsql.registry.registry import registry
@@ -143,7 +143,7 @@ def solved(likelihood: Likelihood) -> tuple[float, float, Fit]:
     times = []
     while len(times) < 3 and sum(times) < 5.0:
         start = process_time()
-        fit = maximum_likelihood(likelihood, TOLERANCE)
+        fit = solve(likelihood, TOLERANCE)
         times.append(process_time() - start)
     return float(np.median(times)), float(likelihood.gap(fit.theta)[0]), fit
 
@@ -166,7 +166,7 @@ def groups() -> list[Figure]:
         op = DenseOperator(table / table.sum(axis=1, keepdims=True))
         counts = RNG.multinomial(1000, RNG.dirichlet(np.full(size, 0.3), count) @ op.matrix()).astype(np.float64)
         likelihood = Likelihood(op, counts)
-        took, fit = clocked(partial(maximum_likelihood, likelihood))
+        took, fit = clocked(partial(solve, likelihood))
         with_errors, _ = clocked(partial(intervals, likelihood, fit, 0.95))
         what = f"{count} groups, K={size}, dense"
         out.append(at_most(f"{what}: a group", took / count * 1e3, asked, "ms"))
@@ -175,7 +175,7 @@ def groups() -> list[Figure]:
             at_least(f"{what}: certified", float(np.mean([status is Status.CERTIFIED for status in fit.status])), 1.0, "")
         )
     counts = RNG.poisson(10, (100_000, 100)).astype(np.float64)
-    took, _ = clocked(partial(maximum_likelihood, Likelihood(KeepOrSpreadOperator(100, 0.03, 0.97 / 99), counts)))
+    took, _ = clocked(partial(solve, Likelihood(KeepOrSpreadOperator(100, 0.03, 0.97 / 99), counts)))
     out.append(at_most("100,000 groups, K=100, k-RR: a group", took * 10, 10.0, "us"))
     return out
 
@@ -187,7 +187,7 @@ def random_problems(count: int) -> float:
     done = 0
     for i in range(count):
         sizes = RNG.choice([2, 3, 5, 12, 20, 33, 40, 60], 2)
-        done += maximum_likelihood(problem(KINDS[i % len(KINDS)], *map(int, sizes))).status == (Status.CERTIFIED,)
+        done += solve(problem(KINDS[i % len(KINDS)], *map(int, sizes))).status == (Status.CERTIFIED,)
     return done / count
 
 

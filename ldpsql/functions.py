@@ -10,8 +10,9 @@ from ldpsql.bulk.fingerprints import compare_comments
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
+from ldpsql.domains.grids import sql_cells
 from ldpsql.engine.aggregates import Aggregate, aggregates
-from ldpsql.engine.forms import counted_by_form
+from ldpsql.engine.forms import Shown, counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
 from ldpsql.engine.groups import groups_of, listed, once_a_run
 from ldpsql.engine.sql_struct import as_struct
@@ -78,6 +79,7 @@ __all__ = [
     "Repeated",
     "Scalar",
     "SetDiagnosis",
+    "Shown",
     "Spec",
     "Step",
     "Summary",
@@ -96,6 +98,7 @@ __all__ = [
     "distances",
     "distinct",
     "drawing",
+    "drawn_by_form",
     "draws_handle",
     "estimate_densities",
     "estimate_key_value",
@@ -117,6 +120,8 @@ __all__ = [
     "read_mechanism",
     "registry",
     "scale_of",
+    "shown_by_form",
+    "sql_cells",
     "sql_literal",
     "step",
     "struct_fields",

@@ -96,9 +96,10 @@ class _Names:
 
     def __call__(self, name: str) -> object:
         for home in (_homes(self._old) or "").split():
-            if not name.startswith("__") and hasattr(module := import_module(f"ldpsql.{home}"), name):
+            moved = None if name.startswith("__") else getattr(import_module(f"ldpsql.{home}"), name, None)
+            if moved is not None and not isinstance(moved, ModuleType):  # a module may be one of the package's own
                 self._warn(home)
-                return getattr(module, name)
+                return moved
         raise AttributeError(f"module 'ldpsql.{self._old}' has no attribute '{name}'")
 
     def _warn(self, home: str) -> None:

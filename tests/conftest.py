@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
 
@@ -10,6 +11,24 @@ os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not
 os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
 import ldpsql
+from tests import seeds
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what repeats the random data of this run; the noise of reports has no seed."""
+    terminalreporter.write_line(f"random data of the tests: {seeds.VARIABLE}={seeds.SEED}")
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Return a generator of random data for one test."""
+    return seeds.generator(request.node.nodeid)
+
+
+@pytest.fixture(autouse=True)
+def _same_data_alone(request: pytest.FixtureRequest) -> None:
+    """Let a test see the same random data whatever ran before it."""
+    seeds.start_again(request.module, request.node.nodeid)
 
 
 @pytest.fixture

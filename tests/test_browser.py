@@ -2,63 +2,127 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
+from collections.abc import Sequence
+from datetime import date
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from numpy.typing import NDArray
-from PIL import Image
 
 import ldpsql
+from ldpsql.estimates.planning import compare, over_declared_values
 from ldpsql.pages import demo
 from ldpsql.pages import page as pages
+from ldpsql.pages.plan import plan_page
 from ldpsql.registry.registry import registry
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")]
 
+LOOKING = Path(__file__).with_name("looking.js").read_text(encoding="utf-8")
+WIDTHS = (375, 1280)
+LONG = "a value whose name is much longer than any axis has room for, and_that_has_hardly_a_place_to_break_it"
 
-def screenshot(page: Path, height: int) -> NDArray[np.uint8]:
-    """Let the browser draw a page without a network; return its pixels, shape (height, 900, 3)."""
-    picture = page.with_suffix(".shot.png")
+
+def looked(shown: list[dict[str, Any]], folder: Path, *, dark: bool) -> dict[str, Any]:
+    """Let the browser draw pages in frames of their widths, without a network; return what `looking.js` says of each."""
+    listed = json.dumps(shown).replace("</", "<\\/")
+    around = folder / "looking.html"
+    around.write_text(f"<!doctype html><meta charset=utf-8><body><script>const PAGES = {listed};\n{LOOKING}</script>", "utf-8")
     command = [
-        *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+        *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--dump-dom"),
         *("--disable-component-update", "--disable-sync", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND"),
-        *(f"--user-data-dir={page.parent / 'empty'}", f"--window-size=900,{height}", "--hide-scrollbars"),
-        *(f"--screenshot={picture}", page.as_uri()),
+        *(f"--user-data-dir={folder / 'empty'}", "--window-size=1400,1000", "--virtual-time-budget=20000"),
+        *(f"--blink-settings=preferredColorScheme={0 if dark else 1}", around.as_uri()),
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-    return np.asarray(Image.open(picture).convert("RGB"))
+    drawn = subprocess.run(command, check=True, capture_output=True, timeout=120, text=True).stdout
+    result = re.search(r'<pre id="result">(.*?)</pre>', drawn, re.DOTALL)
+    assert result, drawn[-2000:]
+    return dict(json.loads(unescape(result[1])))
 
 
-def drawn(picture: NDArray[np.uint8]) -> tuple[float, int]:
-    """Return which share of the rows is not blank, and how many colours there are."""
-    inked = (picture != picture[0, 0]).any(axis=(1, 2)).mean()
-    return float(inked), len(np.unique(picture.reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1])))
+def report(folder: Path, text: str, values: Sequence[object], **options: Any) -> str:
+    mechanism = registry().mechanism(text)
+    titles = options.pop("titles", ["All reports"])
+    found = {title: ldpsql.estimate(ldpsql.perturb(list(values), mechanism), mechanism) for title in titles}
+    truth = {title: np.full(len(found[title].values), 1 / len(found[title].values)) for title in titles}
+    pages.write(folder / "page.html", found, truth, "SELECT " + "1 + " * 200 + "1", **options)
+    return (folder / "page.html").read_text(encoding="utf-8")
 
 
-def test_the_report_shows_all_its_pictures(tmp_path: Path) -> None:
-    mechanism = registry().mechanism("planar_geometric(epsilon=1, columns=4, rows=3)")
-    cells = pa.array(np.arange(20_000) % 7)
-    found = {"All reports": ldpsql.estimate(ldpsql.perturb(cells, mechanism), mechanism)}
-    truth = {"All reports": np.bincount(cells.to_numpy(), minlength=12) / len(cells)}
-    page = tmp_path / "report.html"
-    pages.write(page, found, truth, "SELECT 1")
-    picture = screenshot(page, 2200)
-    inked, colours = drawn(picture)
-    assert inked > 0.5
-    assert colours > 200  # bars, diamonds, two scales of colours, text
-    blank = tmp_path / "blank.html"
-    blank.write_text("<!doctype html><title>blank</title>")
-    assert drawn(screenshot(blank, 2200)) == (0.0, 1)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Every kind of page, each with what is hard to show."""
+    folder = tmp_path_factory.mktemp("pages")
+    demo.write_page(demo.run("1"), folder / "demo.html")
+    grid = registry().mechanism("planar_geometric(epsilon=1, columns=12, rows=7)")
+    region = pages.region_of(grid, ["-122.5123", "37.7", "-122.3", "37.8123"])
+    many = [LONG, *(f"value number {i}" for i in range(1200))]
+    plan = compare(["0.25", "0.5", "1", "2", "4", "8"], 100_000, over_declared_values(registry().mechanisms, 50))
+    return {
+        "demo": (folder / "demo.html").read_text(encoding="utf-8"),
+        "groups": report(folder, "krr(2, ['a', 'b'])", ["a", "b", "a"] * 99, titles=[f"{LONG} {i}" for i in range(30)]),
+        "many": report(folder, f"krr(4, {many})", many * 9),
+        "numbers": report(folder, "square_wave(2, 0, 1000000, bins := 130)", list(range(0, 10**6, 500))),
+        "few numbers": report(folder, "square_wave(4, -0.001, 0.001, bins := 26)", [i / 1e6 for i in range(-1000, 1000)]),
+        "dates": report(folder, DATES, [date(2024, 1, day) for day in range(1, 32)] * 99),
+        "map": report(folder, str(grid), [i % 84 for i in range(9999)], region=region),
+        "plan": plan_page(plan, 100_000),
+    }
 
 
-def test_the_demonstration_shows_a_picture_for_each_airport(tmp_path: Path) -> None:
-    page = tmp_path / "demo.html"
-    assert demo.write_page(demo.run("1"), page)
-    inked, colours = drawn(screenshot(page, 2200))
-    assert inked > 0.5
-    assert colours > 50
+DATES = "krr(4, {'type': 'date32[day]', 'values': [" + ", ".join(f"'2024-01-{day:02}'" for day in range(1, 32)) + "]})"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_text_is_cut_or_covered_at_the_width_of_a_telephone_and_of_a_desk(
+    dark: bool, written: dict[str, str], tmp_path: Path
+) -> None:
+    shown = [{"name": name, "width": width, "html": html} for name, html in written.items() for width in WIDTHS]
+    for name, seen in looked(shown, tmp_path, dark=dark).items():
+        assert not seen["found"], (name, seen["found"][:5])
+        assert seen["dark"] is dark
+        assert seen["script"], name  # it ran, under the policy of the page
+        assert seen["drawn"] > 30, name
+
+
+def test_the_look_finds_what_is_cut_and_what_overflows(written: dict[str, str], tmp_path: Path) -> None:
+    style = re.escape(written["plan"].split("<style>")[1].split("</style>")[0])
+    page = re.sub(r"<meta http-equiv[^>]*>", "", written["plan"])
+    wide = page.replace("<main>", f"<main><div>{'x' * 300}</div>")
+    cut = re.sub(style, lambda match: match[0] + ".plot { margin-left: 0 }", page)
+    shown = [{"name": name, "width": 375, "html": html} for name, html in (("wide", wide), ("cut", cut))]
+    seen = looked(shown, tmp_path, dark=False)
+    assert any("overflows" in fault for fault in seen["wide 375"]["found"])
+    assert any("cut" in fault for fault in seen["cut 375"]["found"])
+
+
+def test_pages_answer_to_the_pointer(written: dict[str, str], tmp_path: Path) -> None:
+    shown = [{"name": name, "width": 1280, "html": written[name], "actions": True} for name in ("demo", "many")]
+    seen = looked(shown, tmp_path, dark=False)
+    used = seen["demo 1280"]["used"]
+    assert used["rows"][1:] == ["9E", "YV"]  # sorted by name, then the other way round
+    assert used["tip"].startswith("YV: ")
+    lines = used["csv"].splitlines()
+    assert lines[0] == "value,estimate,std_error,low,high,truth"
+    assert len(lines) == 1 + len(demo.CARRIERS)
+    assert [0 <= float(cell) <= 1 for cell in lines[1].split(",")[1:]] == [True] * 5
+    assert used["chosen"] == ["JFK"]
+    many = seen["many 1280"]["used"]
+    assert many["matches"] == 1
+    assert f'"{LONG}"' in many["csv"]  # it holds a comma
+    assert len(many["csv"].splitlines()) == 1202
+
+
+def test_a_page_of_reports_without_any_truth_is_drawn(tmp_path: Path) -> None:
+    mechanism = "krr(1, ['a', 'b'])"
+    pages.write(tmp_path / "page.html", {"All": ldpsql.estimate(ldpsql.perturb(["a", "b"] * 99, mechanism), mechanism)}, {})
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    seen = looked([{"name": "page", "width": 375, "html": html}], tmp_path, dark=False)
+    assert not seen["page 375"]["found"]

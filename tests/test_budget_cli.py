@@ -9,7 +9,7 @@ import pytest
 
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.registry.registry import registry
-from tests.test_cli import run
+from tests.commands import run
 
 
 @pytest.fixture

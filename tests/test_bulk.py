@@ -37,6 +37,7 @@ from ldpsql.errors import (
     WrongType,
 )
 from ldpsql.ledger import Ledger, Policy
+from tests import commands
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
@@ -526,7 +527,7 @@ def test_a_connection_with_a_ledger_draws_nothing_that_is_not_charged(ledger: Le
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, "perturb", *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return commands.run("perturb", *arguments)
 
 
 def test_the_command_perturbs_files_and_tables(db: DuckDBPyConnection, ledger: Ledger) -> None:

@@ -124,7 +124,9 @@ def fair_coin(self: KeepOrSpread, values: Codes, words: Words = random_words) ->
 
 
 def report_outside_the_alphabet(self: KeepOrSpread, values: Codes, words: Words = random_words) -> Codes:
-    return values + 1
+    drawn = ORIGINAL_DRAW(self, values, words)
+    drawn[-1] = self.size  # one of many: no frequency shows it
+    return drawn
 
 
 def seeded(self: KeepOrSpread, values: Codes, words: Words = random_words) -> Codes:
@@ -134,10 +136,20 @@ def seeded(self: KeepOrSpread, values: Codes, words: Words = random_words) -> Co
 ORIGINAL_DRAW = KeepOrSpread.draw
 
 
-@pytest.mark.parametrize("bug", [always_truthful, fair_coin, report_outside_the_alphabet, seeded])
-def test_a_planted_bug_in_the_sampler_turns_the_conformance_check_red(bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("bug", "claim"),
+    [
+        (always_truthful, "draws for value 0 do not follow the channel"),
+        (fair_coin, "draws for value 0 do not follow the channel"),
+        (report_outside_the_alphabet, "a report outside the alphabet was drawn"),
+        (seeded, "draws for value 0 do not follow the channel"),
+    ],
+)
+def test_a_planted_bug_in_the_sampler_turns_the_conformance_check_red(
+    bug: object, claim: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(KeepOrSpread, "draw", bug)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=claim):
         check_sampler(certify(krr()).channel, 200_000)
 
 

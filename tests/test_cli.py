@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,23 +19,12 @@ from typer.testing import CliRunner
 
 from ldpsql import Key, LdpError, __version__
 from ldpsql.cli.doctor import check_ledger
+from ldpsql.cli.output import Format, write_rows
 from ldpsql.cli.plugins import app as plugins_app
 from ldpsql.registry.registry import registry
+from tests.commands import run
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))
-
-
-def run(*arguments: str, stdin: str = "", cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *arguments],
-        input=stdin,
-        cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def test_the_version() -> None:
@@ -144,8 +134,9 @@ def test_the_demonstration_estimates_the_flights_and_writes_a_page_that_needs_no
     assert len(distances) == 6
     assert max(distances) < 0.12
     page = (tmp_path / "ldpsql-demo.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 3
-    assert "<script" not in page
+    assert page.count('class="group"') == 3
+    assert page.count("<script") == 1  # its own; test_pages.py reads it
+    assert "default-src 'none'" in page
     assert not [part for part in page.split('"') if part.startswith("http") and "w3.org" not in part]
 
 
@@ -321,8 +312,11 @@ def test_report_and_plan_draw(project: Path) -> None:
     done = run("report", "reports.parquet", "-c", "city", "-m", "city", "--by", "re'gion", "-o", "page.html", cwd=project)
     assert done.returncode == 0, done.stderr
     page = (project / "page.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 5  # two groups, steps, channel, curve
-    assert "<script" not in page
+    assert page.count('class="group"') == 2
+    assert page.count('class="plot"') == 3  # other epsilons, two of steps
+    assert page.count('class="heat"') == 1  # the channel
+    assert page.count("<script") == 1  # its own; test_pages.py reads it
+    assert "default-src 'none'" in page
     assert not [part for part in page.split('"') if part.startswith("http") and "w3.org" not in part]
     done = run("plan", "-n", "1000", "-k", "4", "-o", "plan.png", "--format", "csv", cwd=project)
     assert len(done.stdout.splitlines()) == 1 + 4 * 5
@@ -401,3 +395,22 @@ def test_doctor_sees_a_package_that_is_too_old(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("ldpsql.cli.doctor.version", lambda name: "1.4.3" if name == "duckdb" else version(name))
     with pytest.raises(RuntimeError, match=r"duckdb 1\.4\.3 is older than 2\.0"):
         doctor._packages()
+
+
+@pytest.mark.parametrize("form", [Format.JSON, Format.JSONL, Format.CSV])
+def test_rows_are_written_one_after_the_other(form: Format, capsys: pytest.CaptureFixture[str]) -> None:
+    written = []
+
+    def rows() -> Iterator[dict[str, int]]:
+        for number in range(3):
+            written.append(capsys.readouterr().out)
+            yield {"number": number}
+
+    write_rows(rows(), form)
+    assert all(written[1:])  # each row before the next one is asked for
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1, "b": [{"c": "x\ny"}]}, {"a": None, "b": []}]])
+def test_json_is_one_list(rows: list[dict[str, object]], capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(iter(rows), Format.JSON)
+    assert capsys.readouterr().out == json.dumps(rows, indent=2) + "\n"

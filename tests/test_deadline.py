@@ -12,9 +12,9 @@ from duckdb import DuckDBPyConnection, Error
 from ldpsql.errors import OutOfTime
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean
-from ldpsql.inference.counting import _operator
 from ldpsql.inference.deadline import check, soonest, until
 from ldpsql.inference.outcome import Status
+from ldpsql.mechanisms import base
 from ldpsql.registry.registry import registry
 
 FIVE_THOUSAND = "ldp.olh(1, range(5000))"
@@ -23,7 +23,7 @@ FIVE_THOUSAND = "ldp.olh(1, range(5000))"
 @pytest.mark.parametrize("call", ["ldp.ibu(r, {m}, deadline := 0.2)", "ldp.mean(r, {m}, estimator := 'ibu(deadline=0.2)')"])
 def test_a_deadline_holds_while_the_operator_is_built(con: DuckDBPyConnection, call: str) -> None:
     con.execute(f"CREATE TABLE few AS SELECT ldp.perturb(i, {FIVE_THOUSAND}) AS r FROM range(10) t(i)")
-    _operator.cache_clear()
+    base._CERTIFIED.clear()
     before = monotonic()
     with pytest.raises(Error, match="LDP407"):  # it took 40 seconds
         con.execute(f"SELECT {call.format(m=FIVE_THOUSAND)} FROM few")

@@ -13,8 +13,9 @@ from duckdb import DuckDBPyConnection
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.distances import emd, js_divergence, mae, mse, total_variation, wasserstein
 from ldpsql.privacy.metric import Distances, Grid, Line
+from tests import seeds
 
-RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 
 
 def pairs(size: int, count: int = 20) -> list[tuple[Any, Any]]:

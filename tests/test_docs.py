@@ -5,11 +5,10 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
-import os
 import pkgutil
 import re
-import subprocess
-import sys
+import shlex
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ import ldpsql
 from ldpsql import errors
 from ldpsql.registry import hookspecs
 from ldpsql.registry.registry import registry
+from tests.commands import run
 from tests.reference import REFERENCE, pages
 
 ROOT = REFERENCE.parents[1]
@@ -47,6 +47,20 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     navigation = (ROOT / "zensical.toml").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
         assert f'"{page.relative_to(ROOT / "docs")}"' in navigation, page
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that links into a page can use: its headings, as the site and GitHub write them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], ids=lambda page: page.name)
+def test_every_link_between_pages_leads_to_a_page_and_a_heading(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")):
+        linked = page.parent / target if target else page
+        assert linked.exists(), (target, anchor)
+        assert not anchor or anchor in anchors(linked), (target, anchor)
 
 
 def run_in_order(text: str, name: str) -> int:
@@ -85,18 +99,18 @@ def test_the_python_and_sql_of_every_page_run_in_order(page: Path, tmp_path: Pat
     run_in_order(page.read_text(encoding="utf-8"), page.name)
 
 
-def test_the_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path) -> None:
-    texts = [TEXT, *(page.read_text(encoding="utf-8") for page in PAGES)]
-    shown = "\n".join(block for text in texts for block in blocks("console", text))
-    commands = re.findall(r"^\$ (.*)$", shown, re.MULTILINE)
-    assert len(commands) >= 12
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for command in dict.fromkeys(commands):
-        done = subprocess.run(
-            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, (command, done.stderr)
-        assert done.stdout.strip(), command
+SHOWN = [block for text in (TEXT, *(page.read_text(encoding="utf-8") for page in PAGES)) for block in blocks("console", text)]
+COMMANDS = re.findall(r"^\$ (.*)$", "\n".join(SHOWN), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
+def test_the_commands_of_the_readme_and_of_the_pages_run(command: str, tmp_path: Path) -> None:
+    assert len(COMMANDS) >= 12
+    words = shlex.split(command)
+    variables = dict(word.split("=", 1) for word in takewhile(lambda word: word != "ldpsql", words))
+    done = run(*words[len(variables) + 1 :], cwd=tmp_path, **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
 
 
 def test_the_plugin_shown_in_the_guide_is_the_one_in_the_examples() -> None:

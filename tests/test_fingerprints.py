@@ -315,3 +315,10 @@ def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection
         assert con.execute(f"SELECT ldp.drawn_by('{unknown}', 'home', other())").fetchall() == [(False,)]
     con.execute("CREATE TEMP TABLE reports AS FROM main.reports")
     assert con.execute("SELECT ldp.drawn_by('reports', 'home', other())").fetchall() == [(False,)]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_a_filter_makes_an_error_stays_what_it_is() -> None:
+    say_unmarked.cache_clear()
+    with pytest.raises(UnmarkedReports, match="nothing says which mechanism drew these reports"):
+        ldpsql.estimate(drawn().replace_schema_metadata(None), "city", DREW)

@@ -15,14 +15,15 @@ import ldpsql
 from ldpsql import Estimator, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
 from ldpsql.estimates.estimate import Estimates, estimate_counts, estimate_likelihood
-from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
+from ldpsql.estimates.functionals import Functional, Mean, Measure, Quantile, RangeShare, Variance, _cut
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.goodness import known_law, within
 from ldpsql.inference.operators import DenseOperator, SupportOperator, packed
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.registry.registry import registry
+from tests import seeds
 
-RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 FUNCTIONALS: tuple[Functional, ...] = (Mean(), Variance(), Quantile(0.3), RangeShare(2, 4))
 TRUTH = np.array([0.3, 0.3, 0.15, 0.1, 0.1, 0.05, 0, 0])
 N, REPEATS = 20_000, 400
@@ -112,6 +113,12 @@ def test_one_or_two_sets_say_nothing_of_a_number(spec: str, n: int) -> None:
         assert np.isinf(told.std_error).all() or functional == Quantile(0.5)
         assert (told.low == low).all()
         assert (told.high == high).all()
+
+
+def test_shares_that_add_up_to_more_than_one_by_rounding_are_one() -> None:
+    measure = Measure(*(np.array([number]) for number in (1 + 2**-52, np.inf, np.nan, np.nan)))
+    cut = _cut(measure, 0.0, 1.0)
+    assert (cut.estimate[0], cut.low[0], cut.high[0]) == (1.0, 0.0, 1.0)
 
 
 def test_simultaneous_intervals_hold_all_together_and_are_wider_on_both_sides() -> None:

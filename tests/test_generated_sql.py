@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
+from ldpsql.engine import forms
 from ldpsql.engine.aggregates import COUNTS, Aggregate, aggregates
-from ldpsql.engine.functions import Macros
+from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.registry.registry import registry
+from ldpsql.reports import FORMS, MarkedReports
 
 SIGNATURES = Path(__file__).parent / "data" / "signatures.txt"
 _CREATED = re.compile(r"MACRO ldp\.([a-z]\w*)\((.*?)\) AS", re.DOTALL)
@@ -57,3 +60,53 @@ def test_reports_of_every_type_are_counted(con: DuckDBPyConnection, report: str)
     query = f"SELECT map_values(ldp._counted({report}, true))"
     (counted,) = con.execute(query, [3] if "$" in report else None).fetchone() or ()
     assert counted is None if "NULL" in report else counted == [1]
+
+
+def marked(kind: type[MarkedReports]) -> set[type[MarkedReports]]:
+    below = {form for child in kind.__subclasses__() for form in marked(child)}
+    return below | ({kind} if hasattr(kind, "mark") and kind.__module__.startswith("ldpsql.reports.") else set())
+
+
+def test_forms_with_one_mark_agree_on_what_sql_sees() -> None:
+    for form in marked(MarkedReports):
+        other = FORMS[form.mark]
+        assert (form.marker, form.sql_type, form.type, form.counted) == (
+            other.marker,
+            other.sql_type,
+            other.type,
+            other.counted,
+        )
+        assert form.marker == f"{{'{form.mark}': 1}}"
+
+
+@pytest.mark.parametrize("mark", FORMS)
+def test_the_arrow_type_of_a_form_is_its_sql_type(con: DuckDBPyConnection, mark: str) -> None:
+    con.register("reports", pa.table({"report": pa.nulls(1, FORMS[mark].type)}))
+    assert con.execute("SELECT typeof(report) FROM reports").fetchall() == [(FORMS[mark].sql_type,)]
+
+
+def test_a_form_gets_its_functions_and_overloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bytes(MarkedReports):
+        mark = "bytes"
+        sql_type = "BLOB"
+        type = pa.binary()
+        counted = "count(report) FILTER (WHERE keep)"
+
+    assert Bytes.marker == "{'bytes': 1}"
+    monkeypatch.setattr(forms, "FORMS", {"bytes": Bytes})
+    made = forms.drawn_by_form("_report", "__ldp_perturb", ("x", "handle"), lambda _, kind: lambda: kind)
+    assert [(one.name, one.function(), one.returns, one.draws) for one in made if isinstance(one, Scalar)] == [
+        ("__ldp_perturb", pa.int32(), "INTEGER", True),
+        ("__ldp_perturb_bytes", pa.binary(), "BLOB", True),
+    ]
+    (macro,) = [one.text for one in made if isinstance(one, Macros)]
+    assert "(x, handle, reports STRUCT(bytes INTEGER)) AS __ldp_perturb_bytes(x, handle)" in macro
+    assert "(report BLOB, keep) AS count(report) FILTER (WHERE keep)" in forms.counted_by_form().text
+    assert "(cell, reports STRUCT(bytes INTEGER)) AS cell.report_text" in forms.shown_by_form().text
+
+
+def test_numbered_forms_are_repeated_like_lists_of_values(con: DuckDBPyConnection) -> None:
+    mechanism = "ldp.olh(4, range(40))"
+    query = f"SELECT ldp.ibu_repeated([ldp.perturb(7, {mechanism}), ldp.perturb(7, {mechanism})], {mechanism}) FROM range(300)"
+    (rows,) = con.execute(query).fetchone() or ()
+    assert max(rows, key=lambda row: row["estimate"])["value"] == 7

@@ -25,6 +25,7 @@ from ldpsql.channels.alias import AliasTables
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import InternalError, LdpError, NotPrivate, PluginError
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.mechanisms import owned
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.spec import EpsilonField
 from ldpsql.privacy.certificate import certificate
@@ -463,3 +464,15 @@ def test_an_estimator_that_raises_is_named_with_its_file_and_line() -> None:
     with pytest.raises(PluginError, match=expected) as caught:
         ldpsql.estimate(["a", "b"], "krr(1, ['a', 'b'])", Failing())
     assert "secret" not in str(caught.value)
+
+
+def test_a_domain_is_copied_while_another_thread_fills_its_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries on several cursors share a mechanism: each of them may be the first to ask its domain for something."""
+    values, copied = Domain.of(["a", "b"]), owned._own_part
+
+    def meanwhile(part: object) -> object:
+        values.__dict__[f"cache_{len(vars(values))}"] = part
+        return copied(part)
+
+    monkeypatch.setattr(owned, "_own_part", meanwhile)
+    assert len(owned.own_values(values)) == 2

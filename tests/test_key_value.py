@@ -49,12 +49,14 @@ from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.registry import registry
 from ldpsql.sql.export import macros
 from ldpsql.testing import check_mechanism
+from tests import seeds
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "ecommerce_clothing_key_rating.parquet"
 ALARM = 1e-6 / 20  # false alarm of a single comparison; a test makes about 20
 Z = NormalDist().inv_cdf(1 - ALARM / 2)
 NAMES = ["pckv", "pckv_grr", "pckv_ue", "pckv_pm"]
 EPSILONS = ["0.5", "1", "2", "4"]
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 
 
 def made(name: str, epsilon: object, keys: Any, **options: Any) -> KeyValueMechanism:
@@ -257,8 +259,7 @@ def test_key_value_mechanisms_pass_the_conformance_suite(name: str, keys: list[A
 
 def people(n: int, keys: int, padding: int) -> tuple[Sets, NDArray[np.bool_], Floats]:
     """Sets of at most ``padding`` pairs, with what they hold and the value of each key on [-1, 1]."""
-    rng = np.random.default_rng()
-    held = rng.random((n, keys)) < np.linspace(0.5, 0.2, keys)
+    held = RNG.random((n, keys)) < np.linspace(0.5, 0.2, keys)
     held &= np.cumsum(held, axis=1) <= padding
     values = np.linspace(0.8, -0.6, keys)
     _, key = np.nonzero(held)
@@ -337,7 +338,7 @@ def counted(mechanism: KeyValueMechanism, drawn: Floats, means: Floats, n: int) 
     rest = 2 * mechanism.padding
     symbols = np.append(symbols, np.full(rest, (1 - drawn.sum()) / rest))
     operator = operator_of(mechanism)
-    counts = np.random.default_rng().multinomial(n, operator.forward(symbols))
+    counts = RNG.multinomial(n, operator.forward(symbols))
     return Likelihood(operator, counts[None].astype(np.float64))
 
 
@@ -453,7 +454,7 @@ def test_a_warning_comes_with_sizes_that_lose_much_and_with_no_others() -> None:
     """With padding 2 sizes with q = .9 lose .81 and with q = .5 a quarter; every bound is eight standard errors away."""
     mechanism = made("pckv_grr", 4, list(range(60)), padding=2)
     for q, lost, warned in ((0.9, 0.81, True), (0.5, 0.25, False)):
-        numbers = np.minimum(np.random.default_rng().geometric(1 - q, 5000) - 1, 60)
+        numbers = np.minimum(RNG.geometric(1 - q, 5000) - 1, 60)
         sets = [[{"key": k, "value": 0.0} for k in range(number)] for number in numbers]
         told = ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism).sets
         assert told.lost_if_geometric == pytest.approx(lost, abs=0.13)

@@ -277,14 +277,16 @@ def test_the_empirical_audit_proves_most_of_the_epsilon_and_no_more(call: str) -
         assert found.epsilon_at_least > 0.05 * found.claimed_epsilon
 
 
-def test_the_empirical_audit_catches_a_sampler_that_overspends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_empirical_audit_catches_a_sampler_that_overspends(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
     """OLH that keeps with probability 1/2 whatever epsilon is."""
     monkeypatch.setattr(
         KeepOrSpread,
         "draw",
-        lambda self, values, words=None: np.where(
-            np.random.default_rng().random(len(values)) < 0.5, values, (values + 1) % self.size
-        ).astype(np.int32),
+        lambda self, values, words=None: np.where(rng.random(len(values)) < 0.5, values, (values + 1) % self.size).astype(
+            np.int32
+        ),
     )
     found = audit.empirical(registry().mechanism("krr(epsilon=0.25, domain=['a', 'b', 'c'])"), 40_000)
     assert not found.passed

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+PAGE = ("pages/page.html", "pages/page.css", "pages/page.js")
 ROOT = Path(__file__).parents[1]
 
 
@@ -25,7 +26,7 @@ def test_the_wheel_holds_only_ldpsql_with_plugins_sql_and_data(built: Path) -> N
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"ldpsql", next(n for n in names if "dist-info" in n).split("/")[0]}
-    for needed in ("plugins/mechanisms/krr.py", "udfs/perturb.sql", "data/flights.parquet", "py.typed"):
+    for needed in ("plugins/mechanisms/krr.py", "udfs/perturb.sql", "data/flights.parquet", "py.typed", *PAGE):
         assert f"ldpsql/{needed}" in names
 
 

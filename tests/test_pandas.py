@@ -25,6 +25,7 @@ from ldpsql.errors import (
     InvalidDomain,
     InvalidParameter,
     MissingValue,
+    PrivacyLeakWarning,
     SourceRefused,
     UnknownName,
     WrongType,
@@ -283,7 +284,8 @@ def engine(tmp_path: Path) -> sqlalchemy.Engine:
 def test_a_connection_of_sqlalchemy_is_attached(engine: sqlalchemy.Engine) -> None:
     with engine.connect() as con:
         con.execute(sqlalchemy.text("SELECT 1"))  # a transaction is open
-        assert ldpsql.attach(con) is con
+        with pytest.warns(PrivacyLeakWarning, match="it has an open result"):
+            assert ldpsql.attach(con) is con
         assert con.execute(sqlalchemy.text(f"SELECT ldp.perturb('Lima', {KRR_SQL})")).scalar() == "Lima"
     with engine.connect() as other:
         assert other.execute(sqlalchemy.text(f"SELECT ldp.perturb('Oslo', {KRR_SQL})")).scalar() == "Oslo"

@@ -111,9 +111,8 @@ def test_the_correction_is_below_em_where_samples_are_smallest(script: Any) -> N
     assert away < 0
 
 
-def test_a_correction_that_does_not_help_is_told_as_a_difference(script: Any) -> None:
+def test_a_correction_that_does_not_help_is_told_as_a_difference(script: Any, rng: np.random.Generator) -> None:
     small, shared = script("small_samples"), script("reproduction")
-    source = np.random.default_rng()
     found = {
         "EM": 1.0,
         "Proposal": 1.5,
@@ -127,8 +126,8 @@ def test_a_correction_that_does_not_help_is_told_as_a_difference(script: Any) ->
         {
             "run": run,
             "method": name,
-            "squared_error": value + source.random() / 100,
-            "js_divergence": value + source.random() / 100,
+            "squared_error": value + rng.random() / 100,
+            "js_divergence": value + rng.random() / 100,
         }
         for name, value in found.items()
         for run in range(10)

@@ -354,7 +354,7 @@ def test_the_command_line_collects_from_longitudes_and_latitudes(tmp_path: Path)
     assert second.returncode == 0, second.stderr
     assert json.loads(second.stdout)[:2] == rows
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 3
+    assert page.count('class="map"') == 3
     assert "Cycle 3" in page
 
 

@@ -33,8 +33,8 @@ def test_groups_are_estimated_under_their_titles_and_compared_with_their_truths(
 
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     mechanism, estimator = registry().mechanism("krr(epsilon=4, domain=['a', 'b'])"), registry().estimator(IBU)
-    many = counted(report=["a"] * 30, n=[1] * 30, day=list(range(30)))
-    with pytest.raises(InvalidParameter, match="at most 24 groups"):
+    many = counted(report=["a"] * 401, n=[1] * 401, day=list(range(401)))
+    with pytest.raises(InvalidParameter, match="at most 400 groups"):
         pages.estimates(many, mechanism, estimator)
     with pytest.raises(NoReports):
         pages.estimates(pa.table({"report": pa.array([], pa.string()), "n": pa.array([], pa.int64())}), mechanism, estimator)
@@ -58,8 +58,9 @@ def test_every_structure_has_a_page_and_pictures(text: str, values: list[object]
     found = {"<all>": ldpsql.estimate(ldpsql.perturb(values * 1000, text), text)}
     pages.write(tmp_path / "page.html", found, {})
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<script" not in page
-    assert "<h2><all>" not in page
+    assert page.count("<script") == 1
+    assert "<b>" not in page
+    assert "<all>" not in page
     assert "&lt;all&gt;" in page
     pages.write(tmp_path / "one.png", found, {})
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")

@@ -93,3 +93,13 @@ def test_import_paths_of_the_last_version_work_and_warn() -> None:
     first, *rest = done.stdout.splitlines()
     assert first.startswith("ldpsql.domain is now ldpsql.domains.domain")
     assert rest == ["refused", "unknown"]
+
+
+def test_random_data_of_the_tests_can_be_drawn_again() -> None:
+    unseeded = "default_rng" + "()"
+    assert not [file.name for file in (ROOT / "tests").rglob("*.py") if unseeded in file.read_text(encoding="utf-8")]
+
+
+def test_a_package_with_the_name_of_an_old_path_gives_its_modules_without_a_warning() -> None:
+    code = "import warnings; warnings.simplefilter('error')\nfrom ldpsql.registry import discovery, hookspecs, handles"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -13,6 +13,7 @@ import pytest
 
 from ldpsql.cli import installing, scaffold
 from ldpsql.errors import InvalidParameter, PluginError
+from tests import commands
 
 KRR = Path(__file__).parents[1] / "plugins" / "mechanisms" / "krr.py"
 
@@ -31,15 +32,30 @@ def test_a_generated_mechanism_differs_from_a_built_in_one_by_its_name_and_words
     assert code(folder / "ldpsql_spinner.py", "spinner") == code(KRR, "krr")
 
 
-def test_a_generated_plugin_is_checked_installed_tested_used_and_removed(tmp_path: Path) -> None:
+def test_a_generated_plugin_is_checked_where_it_lies(tmp_path: Path) -> None:
+    assert commands.run("plugins", "new", "spinner", cwd=tmp_path).returncode == 0
+    done = commands.run("plugins", "check", "ldpsql-spinner", cwd=tmp_path)
+    assert (done.returncode, "3 checked, none failed" in done.stderr) == (0, True)
+
+
+def test_the_tests_of_a_generated_plugin_pass(tmp_path: Path) -> None:
+    folder = scaffold.write("spinner", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_generated_plugin_is_installed_used_and_removed(tmp_path: Path) -> None:
     """In an environment of its own that borrows this one's packages, with real pip and nothing from a network."""
+    scaffold.write("spinner", tmp_path)
     python = borrowing_environment(tmp_path)
     borrowed = {**os.environ, "PIP_NO_BUILD_ISOLATION": "false", "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
     borrowed["PATH"] = os.pathsep.join(["/usr/bin", "/bin"])  # no uv
 
     def run(*arguments: str, plugins: str = "") -> str:
         done = subprocess.run(
-            [str(python), "-m", *arguments],
+            [str(python), "-m", "ldpsql", *arguments],
             cwd=tmp_path,
             env={**borrowed, "LDPSQL_PLUGINS": plugins},
             capture_output=True,
@@ -50,15 +66,12 @@ def test_a_generated_plugin_is_checked_installed_tested_used_and_removed(tmp_pat
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    run("ldpsql", "plugins", "new", "spinner")
-    assert "3 checked, none failed" in run("ldpsql", "plugins", "check", "ldpsql-spinner")
-    assert "none failed" in run("ldpsql", "plugins", "install", "ldpsql-spinner")
-    assert "4 passed" in run("pytest", "-p", "no:cacheprovider", "ldpsql-spinner", plugins="spinner")
+    assert "none failed" in run("plugins", "install", "ldpsql-spinner")
     query = "SELECT ldp.perturb('yes', ldp.spinner(1, ['no', 'yes'])) AS report"
-    drawn = run("ldpsql", "sql", "--format", "csv", "-c", query, plugins="spinner").split()
+    drawn = run("sql", "--format", "csv", "-c", query, plugins="spinner").split()
     assert drawn in (["report", "no"], ["report", "yes"])
-    run("ldpsql", "plugins", "uninstall", "spinner")
-    assert "spinner" not in run("ldpsql", "plugins", "list")
+    run("plugins", "uninstall", "spinner")
+    assert not list(python.parents[1].rglob("ldpsql_spinner*"))
 
 
 def borrowing_environment(folder: Path) -> Path:
@@ -75,8 +88,7 @@ def test_a_plugin_that_does_not_conform_is_told_why(tmp_path: Path) -> None:
     module = folder / "ldpsql_liar.py"
     text = module.read_text(encoding="utf-8").replace("self.epsilon.exp_below())", "2 * self.epsilon.exp_below())")
     module.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "ldpsql", "plugins", "check", str(module)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = commands.run("plugins", "check", str(module))
     assert done.returncode == 4
     assert "does not keep its claim" in done.stdout
     assert "3 of 3 checks failed" in done.stderr

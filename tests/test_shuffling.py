@@ -22,7 +22,7 @@ import ldpsql.polars  # noqa: F401  # adds a namespace to frames
 from ldpsql import perturb_copy, perturb_table
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.orders import Order
-from ldpsql.bulk.shuffling import Scattered, permutation, scatter
+from ldpsql.bulk.shuffling import Scattered, permutation, scatter, sizes
 from ldpsql.channels import Weights
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SourceRefused
@@ -60,6 +60,12 @@ def says_nothing(reports: list[str]) -> bool:
     shares, p = np.array([part.mean() for part in np.array_split(lima, 20)]), lima.mean()
     statistic = (len(lima) / 20 * (shares - p) ** 2 / (p * (1 - p))).sum()
     return bool(statistic < chi2.isf(FALSE_ALARM, 19))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 1000, 1001])
+def test_sizes_of_buckets_are_exact_for_any_number_of_rows(count: int) -> None:
+    chosen = random_words(-(-count // 8)).view(np.uint8)[:count] & np.uint8(255)
+    assert np.array_equal(sizes(chosen), np.bincount(chosen, minlength=256))
 
 
 # --- every order is equally likely ---

@@ -15,7 +15,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.engine.groups import once_a_run
-from ldpsql.errors import ConnectionRefused
+from ldpsql.errors import ConnectionRefused, PrivacyLeakWarning
 from ldpsql.registry.registry import registry
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
@@ -47,9 +47,8 @@ def fill(con: DuckDBPyConnection, rows: int = 8000) -> None:
 
 
 def one(con: DuckDBPyConnection, sql: str, parameters: object = None) -> Any:
-    row = con.execute(sql, parameters).fetchone()
-    assert row is not None
-    return row[0]
+    rows = con.execute(sql, parameters).fetchall()  # no result stays open
+    return rows[0][0]
 
 
 def error_of(con: DuckDBPyConnection, sql: str) -> str:
@@ -386,9 +385,9 @@ def test_attaching_again_while_a_result_is_open_and_under_another_name(con: Duck
     fill(con, 5000)
     streaming = con.execute("FROM people")
     assert streaming.fetchone() is not None
-    ldpsql.attach(con)
-    ldpsql.attach(con, name="privacy")
-    ldpsql.attach(con, name='odd "name"')
+    for name in ("ldp", "privacy", 'odd "name"'):
+        with pytest.warns(PrivacyLeakWarning, match="it has an open result"):
+            ldpsql.attach(con, name=name)
     con.execute("CREATE MACRO other() AS privacy.krr(1, ['Lima', 'Oslo'])")
     assert one(con, "SELECT privacy.perturb('Lima', other())") in ("Lima", "Oslo")
     odd = '"odd ""name"""'
@@ -410,7 +409,9 @@ def test_the_catalog_can_be_put_on_the_search_path(name: str) -> None:
     with ldpsql.connect(name=name, use=True) as con:
         con.execute("CREATE TABLE t AS SELECT perturb('a', krr(1, ['a', 'b'])) AS x FROM range(100)")
         assert len(one(con, "SELECT ibu(x, krr(1, ['a', 'b'])) FROM t")) == 2
+        path = one(con, "SELECT current_setting('search_path')")
         ldpsql.attach(con, name=name, use=True)
+        assert one(con, "SELECT current_setting('search_path')") == path
         assert one(con, "SELECT count(*) FROM t") == 100
         assert one(con, "SELECT database_name FROM duckdb_tables() WHERE table_name = 't'") == "memory"
 

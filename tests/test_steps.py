@@ -24,8 +24,9 @@ from ldpsql.mechanisms import certify_values
 from ldpsql.pairs.estimation import ROW
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
+from tests import seeds
 
-RNG = np.random.default_rng()  # data for the tests; no claim depends on a seed
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 AGES = 20 + np.arange(40)
 OPTIONS = ("0, 100, step := 1", "0, 100, bins := 9, step := 1", "-3.5, .7, step := .1", "0, 8, bins := 4")
 NAMES = ("square_wave", "piecewise", "stochastic_rounding", "laplace", "gaussian")

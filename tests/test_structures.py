@@ -102,21 +102,21 @@ DRAW_SUBSETS, DRAW_HASHED = Subsets.draw, PrivateHash.draw
 
 
 @pytest.mark.parametrize(
-    ("channel", "bug"),
+    ("channel", "bug", "claim"),
     [
-        (IndependentBits(4, TOTAL // 2, TOTAL // 4), forgets_to_reset),
-        (Subsets.within(6, 2, Fraction(3)), always_holds_the_value),
-        (PrivateHash(6, KeepOrSpread.within(3, Fraction(3, 2))), keeps_with_one_half),
-        (PrivateHash(6, KeepOrSpread.within(3, Fraction(3, 2))), hands_out_one_seed),
-        (Convolution.geometric(Fraction(2), 4, 1), no_noise),
+        (IndependentBits(4, TOTAL // 2, TOTAL // 4), forgets_to_reset, "draws for value 0 do not follow the channel"),
+        (Subsets.within(6, 2, Fraction(3)), always_holds_the_value, "draws for value 0 do not follow the channel"),
+        (PrivateHash(6, KeepOrSpread.within(3, Fraction(3, 2))), keeps_with_one_half, "draws for value 0 do not follow"),
+        (PrivateHash(6, KeepOrSpread.within(3, Fraction(3, 2))), hands_out_one_seed, "draws for value 0 do not follow"),
+        (Convolution.geometric(Fraction(2), 4, 1), no_noise, "draws for value 0 do not follow the channel"),
     ],
 )
 def test_a_planted_bug_in_a_sampler_turns_the_conformance_check_red(
-    channel: Channel, bug: object, monkeypatch: pytest.MonkeyPatch
+    channel: Channel, bug: object, claim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_sampler(channel, 20_000)
     monkeypatch.setattr(type(channel), "draw", bug)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=claim):
         check_sampler(channel, 20_000)
 
 

@@ -15,3 +15,5 @@ CREATE OR REPLACE MACRO ldp._reports(m) AS (ldp._struct(m)).reports;
 CREATE OR REPLACE MACRO ldp._first
     (list VARCHAR, other) AS CASE WHEN list IS NULL THEN other ELSE error('[LDP103] reports must be a list') END,
     (list, other) AS list;
+CREATE OR REPLACE MACRO ldp._no_mechanism() AS
+    error('[LDP104] the mechanism is NULL. Hint: is there a row in the subquery that gives it?');

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import MECHANISMS, Macros, Scalar, audit, guarded, hookimpl, plain, struct_type
+from ldpsql.functions import MECHANISMS, Macros, Scalar, audit, guarded, hookimpl, plain, shown_by_form, struct_type
 from ldpsql.mechanisms import InvalidParameter, Mechanism, certify
 
 _CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHAR, probability DOUBLE)[]"
@@ -85,5 +85,6 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_mutual_information", mutual_information, "DOUBLE"),
         Scalar("__ldp_average_distortion", average_distortion, "DOUBLE"),
         Scalar("__ldp_rate_distortion", rate_distortion, struct_type(audit.RateDistortion)),
+        shown_by_form(),
         Macros.beside(__file__),
     ]

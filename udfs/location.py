@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import GRIDS, InvalidSpec, Macros, Region, Scalar, WrongType, guarded, hookimpl, plain
+from ldpsql.functions import GRIDS, InvalidSpec, Macros, Region, Scalar, WrongType, guarded, hookimpl, plain, sql_cells
 from ldpsql.mechanisms import InvalidParameter
 
 
@@ -68,5 +68,6 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_grid", grid_handle, "BIGINT"),
         Scalar("__ldp_cell", cell, "BIGINT"),
         Scalar("__ldp_cell_centre", cell_centre, "STRUCT(lon DOUBLE, lat DOUBLE)"),
+        Macros(f'CREATE OR REPLACE MACRO ldp._cells("columns", "rows") AS {sql_cells("columns", "rows")};'),
         Macros.beside(__file__),
     ]

@@ -4,9 +4,7 @@ CREATE OR REPLACE MACRO ldp.grid(west, south, east, north, "columns", "rows") AS
     'columns': "columns", 'rows': "rows"
 };
 CREATE OR REPLACE MACRO ldp.cell(lon, lat, grid, outside := NULL) AS __ldp_cell(lon, lat, __ldp_grid(grid), outside);
-CREATE OR REPLACE MACRO ldp.cells(grid) AS range(
-    try_cast(try_cast((grid)."columns" AS BIGINT)::HUGEINT * try_cast((grid)."rows" AS BIGINT)::HUGEINT AS BIGINT)
-);
+CREATE OR REPLACE MACRO ldp.cells(grid) AS ldp._cells((grid)."columns", (grid)."rows");
 CREATE OR REPLACE MACRO ldp.cell_centre(cell, grid) AS __ldp_cell_centre(cell, __ldp_grid(grid));
 
 COMMENT ON MACRO ldp.grid IS 'a rectangle of longitudes and latitudes cut into cells, a value';

@@ -88,12 +88,13 @@ def _mechanisms(levels: pa.Array, handle: int) -> np.ndarray:
     places = mixed.places(levels)
     if (places < 0).any():
         raise OutsideDomain("a value to be perturbed has no level, or one without a mechanism", "give every user a level")
-    return _handles(mixed)[places]
+    return _handles(handle)[places]
 
 
 @lru_cache(maxsize=256)
-def _handles(mixed: Mixed) -> np.ndarray:
-    """Return the handles of the mechanisms; refuse those whose reports do not fit into one column."""
+def _handles(handle: int) -> np.ndarray:
+    """Return the handles of a mixture's mechanisms; refuse those whose reports do not fit into one column."""
+    mixed = MIXTURES.thing(handle)
     alphabets = [certify(mechanism).reports for mechanism in mixed.mechanisms]
     alike = {alphabet if isinstance(alphabet, Domain) else type_of(alphabet) for alphabet in alphabets}
     if len(alike) > 1:

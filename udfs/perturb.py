@@ -10,44 +10,29 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     STATEMENTS,
-    CertifiedMechanism,
     InternalError,
     Macros,
     Scalar,
+    Shown,
     changing,
     drawing,
+    drawn_by_form,
     draws_handle,
     guarded,
     hookimpl,
     plain,
 )
-from ldpsql.mechanisms import HashReports, NotPrivate, PairReports, SetReports, certify
+from ldpsql.mechanisms import NotPrivate, certify
 
 
-@guarded
-def perturb(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Draw one report for each value; return its position in the alphabet, counted from 1 as SQL lists are."""
-    return _each(plain(values), plain(handles), _position, pa.int32())
+def drawing_reports(shown: Shown, kind: pa.DataType) -> Callable[..., pa.Array]:
+    """Return a function that draws one report for each value; ``shown`` makes a column of this type of what is drawn."""
 
+    @guarded
+    def perturb(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+        return _each(plain(values), plain(handles), shown, kind)
 
-@guarded
-def perturb_words(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Draw one report made of words for each value: a set of values."""
-    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, SetReports.type)
-
-
-@guarded
-def perturb_hashed(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Draw one report made of a seed and a symbol for each value."""
-    return _each(plain(values), plain(handles), CertifiedMechanism.perturb, HashReports.type)
-
-
-def _position(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
-    codes = mechanism.draw(column)
-    if isinstance(mechanism.reports, PairReports):
-        codes = mechanism.reports.told_apart(codes)
-    codes += 1
-    return pa.array(codes)
+    return perturb
 
 
 @lru_cache(maxsize=256)
@@ -56,21 +41,21 @@ def _repeated(handle: int) -> pa.Array:
     return pa.array([handle] * 2048, pa.int64())
 
 
-def _each(
-    column: pa.Array, handles: pa.Array, draw: Callable[[CertifiedMechanism, pa.Array], pa.Array], kind: pa.DataType
-) -> pa.Array:
+def _each(column: pa.Array, handles: pa.Array, shown: Shown, kind: pa.DataType) -> pa.Array:
     """Draw with the mechanism of each row; nearly always they are all the same."""
     if not len(column):
         return pa.array([], kind)
     first = handles[0].as_py()
     if handles.equals(_repeated(first)[: len(handles)]):
-        return draw(certify(drawing(first, len(column))), column)
+        mechanism = certify(drawing(first, len(column)))
+        return shown(mechanism, mechanism.draw(column))
     by_row = handles.to_numpy(zero_copy_only=False)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]
     mechanisms = [certify(drawing(int(by_row[at[0]]), len(at))) for at in rows]
     if len({mechanism.values for mechanism in mechanisms}) > 1:
         raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
-    parts = [draw(mechanism, column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
+    drawn = [mechanism.draw(column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
+    parts = [shown(mechanism, part) for mechanism, part in zip(mechanisms, drawn, strict=True)]
     back = np.empty(len(column), dtype=np.int64)
     back[np.concatenate(rows)] = np.arange(len(column))
     return pa.concat_arrays(parts).take(pa.array(back))
@@ -104,6 +89,10 @@ def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
     return pa.array(np.array([draws_handle(int(handle), guard) for handle in known], np.int64)[number])
 
 
+# Made once: DuckDB may call a function as long as the process lives, and does not keep it.
+_BY_FORM = drawn_by_form("_report", "__ldp_perturb", ("x", "handle"), drawing_reports)
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb``."""
@@ -111,8 +100,6 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_expression", expression, "VARCHAR"),
         Scalar("__ldp_same", same, "BIGINT"),
         Scalar("__ldp_draws", draws, "BIGINT"),
-        Scalar("__ldp_perturb", perturb, "INTEGER", volatile=True),
-        Scalar("__ldp_perturb_words", perturb_words, "UBIGINT[]", volatile=True),
-        Scalar("__ldp_perturb_hashed", perturb_hashed, "STRUCT(seed UBIGINT, y UINTEGER)", volatile=True),
+        *_BY_FORM,
         Macros.beside(__file__),
     ]

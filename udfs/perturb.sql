@@ -1,14 +1,3 @@
-CREATE OR REPLACE MACRO ldp._no_mechanism() AS
-    error('[LDP104] the mechanism is NULL. Hint: is there a row in the subquery that gives it?');
--- The value appears exactly once: a second mention would draw twice. The type of `reports` says what comes back.
-CREATE OR REPLACE MACRO ldp._report
-    (x, handle, reports STRUCT(words INTEGER)) AS __ldp_perturb_words(x, handle),
-    (x, handle, reports STRUCT(hashed INTEGER)) AS __ldp_perturb_hashed(x, handle),
-    -- Without the first branch a mechanism that is NULL, from a subquery without a row, would give NULL for every value.
-    (x, handle, reports) AS CASE
-        WHEN reports IS NULL THEN ldp._no_mechanism()
-        ELSE reports[__ldp_perturb(x, handle)]
-    END;
 -- A handle that must be the same for all rows of a statement. strftime reads its format when a statement is bound, even with
 -- the optimizer off, so each expression of each statement has a number of its own. now() is the start of the transaction.
 CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(

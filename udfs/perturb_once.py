@@ -4,46 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
     GUARDS,
-    CertifiedMechanism,
-    Drawn,
     KeyUnusable,
     Macros,
     Scalar,
+    Shown,
     drawing,
+    drawn_by_form,
     guarded,
     hookimpl,
     id_bytes,
     plain,
 )
-from ldpsql.mechanisms import HashReports, InvalidParameter, SetReports, certify
+from ldpsql.mechanisms import InvalidParameter, certify
 
 
-@guarded
-def once(*columns: pa.ChunkedArray) -> pa.Array:
-    """Return the position of the permanent report of each row, counted from 1."""
-    return _each(columns, lambda _, drawn: pa.array(drawn + np.int32(1)), pa.int32())
+def permanent_reports(shown: Shown, kind: pa.DataType) -> Callable[..., pa.Array]:
+    """Return a function that gives the permanent report of each row; ``shown`` makes a column of this type of them."""
+
+    @guarded
+    def once(*columns: pa.ChunkedArray) -> pa.Array:
+        return _each(columns, shown, kind)
+
+    return once
 
 
-@guarded
-def once_words(*columns: pa.ChunkedArray) -> pa.Array:
-    """Return the permanent reports where they are made of words."""
-    return _each(columns, CertifiedMechanism.shown, SetReports.type)
-
-
-@guarded
-def once_hashed(*columns: pa.ChunkedArray) -> pa.Array:
-    """Return the permanent reports where they are a seed and a symbol."""
-    return _each(columns, CertifiedMechanism.shown, HashReports.type)
-
-
-def _each(
-    columns: tuple[pa.ChunkedArray, ...], shown: Callable[[CertifiedMechanism, Drawn], pa.Array], kind: pa.DataType
-) -> pa.Array:
+def _each(columns: tuple[pa.ChunkedArray, ...], shown: Shown, kind: pa.DataType) -> pa.Array:
     values, people, names, handles, guards = map(plain, columns)
     if not len(values):
         return pa.array([], kind)
@@ -61,12 +50,21 @@ def _each(
     return shown(mechanism, key.draw(mechanism, values, id_bytes(people), name))
 
 
+# Made once: DuckDB may call a function as long as the process lives, and does not keep it.
+_BY_FORM = drawn_by_form(
+    "_permanent",
+    "__ldp_once",
+    ("x", "person", "named", "handle"),
+    permanent_reports,
+    further=", ldp._guard()",
+    draws_again=False,
+)
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_once``."""
     return [
-        Scalar("__ldp_once", once, "INTEGER", volatile=True, draws_again=False),
-        Scalar("__ldp_once_words", once_words, "UBIGINT[]", volatile=True, draws_again=False),
-        Scalar("__ldp_once_hashed", once_hashed, "STRUCT(seed UBIGINT, y UINTEGER)", volatile=True, draws_again=False),
+        *_BY_FORM,
         Macros.beside(__file__),
     ]

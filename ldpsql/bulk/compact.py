@@ -53,7 +53,7 @@ class CompactPlan(Plan):
             return field
         reports = self.mechanisms[field.name].reports
         kind = type_of(reports)
-        few = isinstance(reports, Domain) and len(reports) <= _FEW and family(kind) in ("text", "number")
+        few = isinstance(reports, Domain) and len(reports) <= _FEW and family(kind) == "text"
         return field.with_type(pa.dictionary(field.type, kind) if encoded and few else kind)
 
     def shown(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

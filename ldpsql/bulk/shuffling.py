@@ -11,9 +11,10 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,31 +46,35 @@ def permutation(count: int, words: Words = random_words) -> pa.Array:
     They are sorted by random keys, digit by digit, the last digit first. Equal keys are told apart by further random words, as
     independent keys of any length would be.
     """
-    order = pa.array(np.arange(count, dtype=np.uint32))
-    lower: list[pa.Array] = []
-    for _ in range(-(-(count.bit_length() + 6) // _DIGIT)):  # so that few numbers share a key
-        digit = pa.array(words(-(-count // 4)).view(np.uint16)[:count] >> np.uint16(16 - _DIGIT))
-        by = pc.array_sort_indices(digit)  # stable
-        order, lower = _take(order, by), [_take(key, by) for key in (*lower, digit)]
-    return _untied(order, [np.asarray(key) for key in lower], words)
+    passes = max(1, -(-(count.bit_length() + 6) // _DIGIT))  # so that few numbers share a key
+    digits = [words(-(-count // 4)).view(np.uint16)[:count] >> np.uint16(16 - _DIGIT) for _ in range(passes)]
+    sortings = [pc.array_sort_indices(pa.array(digit)) for digit in digits]  # stable
+    before = list(accumulate(reversed(sortings), lambda after, by: _take(by, after)))[::-1]  # each sorting: what it had where
+    same = 1 + np.flatnonzero(_alike(np.asarray(_take(pa.array(digits[0]), before[0]))))
+    for digit, positions in zip(digits[1:], before[1:], strict=True):
+        there = np.asarray(positions)
+        same = same[digit[there[same]] == digit[there[same - 1]]]
+    return _untied(before[0], same, words) if len(same) else before[0]
 
 
-def _take(values: pa.Array, by: pa.Array) -> pa.Array:
+def _take(values: Any, by: pa.Array) -> Any:
     return pc.take(values, by, boundscheck=False)
 
 
-def _untied(order: pa.Array, keys: list[NDArray[np.uint16]], words: Words) -> pa.Array:
-    """Put neighbours of equal keys in a uniformly random order."""
-    same = np.logical_and.reduce([key[1:] == key[:-1] for key in keys])
-    first = np.flatnonzero(same)
-    if not len(first):
-        return order
-    tied = np.union1d(first, first + 1)
-    run = np.cumsum(np.isin(tied - 1, first, invert=True))
+def _alike(keys: NDArray[np.uint16]) -> NDArray[np.bool_]:
+    return keys[1:] == keys[:-1]
+
+
+def _untied(order: pa.Array, same: NDArray[np.int64], words: Words) -> pa.Array:
+    """Put neighbours of equal keys in a uniformly random order; ``same``: the positions that have the key of the one before."""
+    begun, runs = np.zeros((2, len(order)), dtype=np.bool_)
+    begun[same] = runs[same] = runs[same - 1] = True
+    tied = np.flatnonzero(runs)
+    run = np.cumsum(~begun[tied])
     more = words(len(tied))
     by = np.lexsort((more, run))
     if ((run[1:] == run[:-1]) & (more[by][1:] == more[by][:-1])).any():
-        return _untied(order, keys, words)
+        return _untied(order, same, words)
     result = order.to_numpy().copy()
     result[tied] = result[tied[by]]
     return pa.array(result)
@@ -81,9 +86,15 @@ def scatter(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes
     with pa.BufferedOutputStream(own, 1 << 20) as sink, pa.ipc.new_file(sink, schema) as writer:
         for block in _blocks(batches):
             chosen = random_words(-(-block.num_rows // 8)).view(np.uint8)[: block.num_rows] & np.uint8(buckets - 1)
-            rows = block.take(pc.array_sort_indices(pa.array(chosen))) if buckets > 1 else block
-            ends = np.bincount(chosen, minlength=buckets).cumsum()
+            rows = _take(block, pc.array_sort_indices(pa.array(chosen))) if buckets > 1 else block
+            ends = sizes(chosen)[:buckets].cumsum()
             writer.write_batch(rows, custom_metadata={_ENDS: ends.astype("<i8").tobytes()})
+
+
+def sizes(chosen: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return how often each byte occurs, from the pairs of neighbours, which are counted in half the time."""
+    pairs = np.bincount(chosen[: len(chosen) & ~1].view(np.uint16), minlength=1 << 16).reshape(256, 256)
+    return pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(chosen[len(chosen) & ~1 :], minlength=256)
 
 
 def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -115,7 +126,9 @@ class Scattered:
     """
 
     def __init__(self, files: Sequence[IO[bytes]], folder: Path | None = None) -> None:
-        readers = [pa.ipc.open_file(_mapped(file)) for file in files]
+        mapped = [_mapped(file) for file in files]
+        readers = [pa.ipc.open_file(buffer) for buffer in mapped]
+        self._bytes = sum(buffer.size for buffer in mapped)
         self._folder = folder
         self.schema = pa.unify_schemas([reader.schema for reader in readers], promote_options="permissive")
         self._blocks = [_block(reader, i) for reader in readers for i in range(reader.num_record_batches)]
@@ -125,40 +138,39 @@ class Scattered:
 
         Small buckets are shuffled as one. Which ones may depend on their numbers of rows, and on nothing else in them.
         """
-        waiting: list[pa.Table] = []
+        waiting: list[pa.RecordBatch] = []
         rows = 0
         for bucket in buckets:
-            table = self._rows(bucket)
-            if waiting and rows + table.num_rows > BUCKET_ROWS:
-                yield from self._in_random_order(pa.concat_tables(waiting))
+            batches = self._rows(bucket)
+            more = sum(batch.num_rows for batch in batches)
+            if waiting and rows + more > BUCKET_ROWS:
+                yield from self._in_random_order(waiting)
                 waiting, rows = [], 0
-            waiting.append(table)
-            rows += table.num_rows
-        yield from self._in_random_order(pa.concat_tables(waiting))
+            waiting += batches
+            rows += more
+        yield from self._in_random_order(waiting)
 
-    def _rows(self, bucket: int) -> pa.Table:
-        batches = [
-            block.slice(start, end - start) for block, ends in self._blocks for start, end in [ends[bucket : bucket + 2]]
-        ]
-        return pa.concat_tables(map(self._unified, batches)) if batches else self.schema.empty_table()
+    def _rows(self, bucket: int) -> list[pa.RecordBatch]:
+        return [self._unified(block.slice(ends[bucket], ends[bucket + 1] - ends[bucket])) for block, ends in self._blocks]
 
-    def _unified(self, batch: pa.RecordBatch) -> pa.Table:
-        table = pa.Table.from_batches([batch])
-        return table if batch.schema == self.schema else table.select(self.schema.names).cast(self.schema)
+    def _unified(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if batch.schema == self.schema else batch.select(self.schema.names).cast(self.schema)
 
-    def _in_random_order(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        if table.nbytes > BUCKET_BYTES and table.num_rows > 1:
-            yield from self._scattered_again(table)
+    def _in_random_order(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = sum(batch.num_rows for batch in batches)
+        if rows > 1 and self._bytes > BUCKET_BYTES < sum(batch.nbytes for batch in batches):
+            yield from self._scattered_again(batches)
             return
-        if table.num_rows:
-            rows, order = pa.concat_batches(table.to_batches()), permutation(table.num_rows)
-            for start in range(0, len(order), _OUT_ROWS):
-                yield rows.take(order.slice(start, _OUT_ROWS))
+        if rows:
+            joined, order = pa.concat_batches(batches), permutation(rows)
+            for start in range(0, rows, _OUT_ROWS):
+                yield _take(joined, order.slice(start, _OUT_ROWS))
 
-    def _scattered_again(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        buckets = min(MOST_BUCKETS, 2 << (table.nbytes // BUCKET_BYTES).bit_length())
+    def _scattered_again(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        size = sum(batch.nbytes for batch in batches)
+        buckets = min(MOST_BUCKETS, 2 << (size // BUCKET_BYTES).bit_length())
         with TemporaryFile(dir=self._folder) as file:
-            scatter(table.to_batches(_OUT_ROWS), self.schema, file, buckets)
+            scatter(batches, self.schema, file, buckets)
             scattered = Scattered([file], self._folder)
             for bucket in range(buckets):  # never joined, so that they become smaller
                 yield from scattered._in_random_order(scattered._rows(bucket))

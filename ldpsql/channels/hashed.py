@@ -189,12 +189,13 @@ class OrthogonalHash(HashChannel):
         seeds, values = np.divmod(np.arange(self.seeds * self.size), self.size)
         return self._computed(seeds, values)
 
-    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return which values hash to y under the function."""
+    def supports(self, drawn: Drawn, values: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+        """Return which values, of all or of some, hash to y under the function."""
+        values = np.arange(self.size) if values is None else values
         seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
         distinct, place = np.unique(seeds, return_inverse=True)
-        hashes = self._hash(np.repeat(distinct, self.size), np.tile(np.arange(self.size), len(distinct)))
-        return np.asarray(hashes.reshape(-1, self.size)[place.ravel()] == y[:, None])
+        hashes = self._hash(np.repeat(distinct, len(values)), np.tile(values, len(distinct)))
+        return np.asarray(hashes.reshape(-1, len(values))[place.ravel()] == y[:, None])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw a function, then respond with the hash: two words each."""

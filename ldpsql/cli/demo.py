@@ -12,9 +12,7 @@ from ldpsql.cli.options import in_a_folder
 
 def demo(
     epsilon: Annotated[str, typer.Option(help="Privacy parameter of every flight's report.")] = "1",
-    page: Annotated[Path, typer.Option(help="Where to write the page with pictures.", callback=in_a_folder)] = Path(
-        "ldpsql-demo.html"
-    ),
+    page: Annotated[Path, typer.Option(help="Where to write the page.", callback=in_a_folder)] = Path("ldpsql-demo.html"),
 ) -> None:
     """Perturb and estimate real data, end to end.
 
@@ -26,7 +24,5 @@ def demo(
 
     result = flights.run(epsilon)
     typer.echo(flights.console_text(result))
-    if flights.write_page(result, page):
-        typer.echo(f"\nWrote {page}: open it in a browser.")
-    else:
-        typer.echo("\nFor a page with pictures: pip install 'ldpsql[report]'")
+    flights.write_page(result, page)
+    typer.echo(f"\nWrote {page}: open it in a browser.")

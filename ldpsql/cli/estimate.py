@@ -29,7 +29,7 @@ def estimate(
         table = sql_of(con, source, [column, *keys])
         with compared(con, source, column, made):
             query = estimating(con, table, column, keys, made, method)
-            rows = rows_of(con.sql(query))
+            rows = list(rows_of(con.sql(query)))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)

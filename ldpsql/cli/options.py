@@ -51,6 +51,21 @@ UserOption: TypeAlias = Annotated[
 ]
 
 
+def edges_of(bounds: str) -> list[str]:
+    """Return west, south, east and north of a region.
+
+    Raises:
+        InvalidParameter: unless there are four.
+
+    """
+    from ldpsql.errors import InvalidParameter
+
+    edges = [edge.strip() for edge in bounds.split(",")]
+    if len(edges) != 4:
+        raise InvalidParameter("--bounds must be four numbers: west,south,east,north", "for example -122.5,37.7,-122.3,37.8")
+    return edges
+
+
 def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
     """Return what is charged for a run, None where no ledger is named.
 

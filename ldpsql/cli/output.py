@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -14,6 +14,8 @@ import typer
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
+
+_AT_A_TIME = 10_000  # rows that are objects of Python at the same time
 
 
 class Format(StrEnum):
@@ -28,33 +30,54 @@ class Format(StrEnum):
 FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", envvar="LDPSQL_FORMAT", help="How to write the rows.")]
 
 
-def rows_of(result: DuckDBPyRelation) -> list[dict[str, Any]]:
-    """Run a query once and return its rows; of two columns of one name the second gets another, as it does in a table."""
+def rows_of(result: DuckDBPyRelation) -> Iterator[dict[str, Any]]:
+    """Run a query once and yield its rows; of two columns of one name the second gets another, as it does in a table.
+
+    The result is complete, as Arrow, before the first row: a query that fails writes nothing.
+    """
     table = result.to_arrow_table()
     names: list[str] = []
     for name in table.column_names:
         others = (f"{name}_{number}" for number in range(1, len(table.column_names)))
         names.append(name if name not in names else next(other for other in others if other not in names + table.column_names))
-    return list(table.rename_columns(names).to_pylist())
+    batches = table.rename_columns(names).to_batches(max_chunksize=_AT_A_TIME)
+    return (row for batch in batches for row in batch.to_pylist())
 
 
-def write_rows(rows: Sequence[Mapping[str, Any]], form: Format) -> None:
-    """Write rows, all with the same keys: as aligned columns that awk can read, JSON, JSON lines or CSV."""
+def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
+    """Write rows, all with the same keys: as aligned columns that awk can read, JSON, JSON lines or CSV.
+
+    Only aligned columns need all rows in memory.
+    """
     out = sys.stdout
     if form is Format.JSON:
-        out.write(json.dumps(_plain(rows), default=str, indent=2) + "\n")
+        _write_json(rows)
     elif form is Format.JSONL:
         out.writelines(json.dumps(_plain(row), default=str) + "\n" for row in rows)
-    elif rows:
-        head = list(rows[0])
-        cells = [["" if row[name] is None else str(row[name]) for name in head] for row in rows]
-        if form is Format.CSV:
-            csv.writer(out, lineterminator="\n").writerows([head, *cells])
-        else:
-            widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-            for line in [head, *cells]:
-                padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
-                out.write("  ".join(padded).rstrip() + "\n")
+    elif form is Format.CSV:
+        csv.writer(out, lineterminator="\n").writerows(_cells(rows))
+    elif cells := list(_cells(rows)):
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for line in cells:
+            padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+            out.write("  ".join(padded).rstrip() + "\n")
+
+
+def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write one list, a row at a time."""
+    encoder, before = json.JSONEncoder(default=str, indent=2), "[\n"
+    for row in rows:
+        sys.stdout.write(f"{before}{encoder.encode(_plain(row))}".replace("\n", "\n  "))
+        before = ",\n"
+    sys.stdout.write("[]\n" if before == "[\n" else "\n]\n")
+
+
+def _cells(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield the names of the columns and then the text of each row; nothing if there is no row."""
+    for number, row in enumerate(rows):
+        if not number:
+            yield list(row)
+        yield ["" if value is None else str(value) for value in row.values()]
 
 
 def _plain(value: Any) -> Any:

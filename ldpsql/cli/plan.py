@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ldpsql.cli.options import in_a_folder
 from ldpsql.cli.output import Format, FormatOption, write_rows
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.planning import Expected
 
 
 def plan(
@@ -23,6 +26,7 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.", callback=in_a_folder)
     ] = None,
+    page: Annotated[Path | None, typer.Option(help="Also write a page: error against epsilon.", callback=in_a_folder)] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare mechanisms: expected error by epsilon.
@@ -36,6 +40,8 @@ def plan(
 
     if output:
         pages.check(output)
+    if page and page.suffix != ".html":
+        raise InvalidParameter("--page writes a page, .html", "for a picture: --output")
     known, named = registry(), mechanism or []
     only = [name for name in named if name in known.mechanisms]
     compared = [known.mechanism(text) for text in named if text not in known.mechanisms]
@@ -43,18 +49,24 @@ def plan(
         if values is None:
             raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")
         compared += planning.over_declared_values(registry().mechanisms, values, only)
-    rows = [asdict(expected) for expected in planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)]
-    write_rows(rows, form)
-    if output:
-        draw(output, rows)
+    expected = planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)
+    write_rows([asdict(one) for one in expected], form)
+    for path in (output, page):
+        if path:
+            draw(path, expected, reports)
+            typer.echo(f"Wrote {path}", err=True)
 
 
-def draw(output: Path, rows: list[dict[str, Any]]) -> None:
-    """Draw the curves into a file."""
+def draw(path: Path, expected: list[Expected], reports: int) -> None:
+    """Write the curves as a page, or as a picture."""
+    from ldpsql.pages.page import save
+    from ldpsql.pages.plan import plan_page
+
+    if path.suffix == ".html":
+        path.write_text(plan_page(expected, reports), encoding="utf-8")
+        return
     import polars as pl
 
     from ldpsql.pages import figures
-    from ldpsql.pages import page as pages
 
-    pages.save(output, figures.plan_chart(pl.DataFrame(rows)))
-    typer.echo(f"Wrote {output}", err=True)
+    save(path, figures.plan_chart(pl.DataFrame([asdict(one) for one in expected])))

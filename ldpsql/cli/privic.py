@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of, charged_text, in_a_folder
+from ldpsql.cli.options import (
+    DatasetOption,
+    LedgerOption,
+    PartOption,
+    UserOption,
+    charge_of,
+    charged_text,
+    edges_of,
+    in_a_folder,
+)
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
@@ -53,11 +62,8 @@ def privic(
 
     from ldpsql import privic as cycling
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.pages.page import needs_extra
     from ldpsql.quoting import quoted
 
-    if page:
-        needs_extra()
     charge = charge_of(ledger, dataset, part, user)
     with duckdb.connect() as con:
         sql_of(con, source, [*([lon, lat] if bounds else [column]), *([user] if user else [])])
@@ -69,19 +75,15 @@ def privic(
     write_rows(_rows(found), form)
     typer.echo(charged_text(charge), err=True)
     if page:
-        _write_page(page, found, columns)
+        _write_page(page, found, columns, rows, bounds)
         typer.echo(f"Wrote {page}", err=True)
 
 
 def _cell(bounds: str, columns: int, rows: int, lon: str, lat: str, *, nearest: bool) -> str:
     """Return the SQL that finds the cell of a point."""
-    from ldpsql.errors import InvalidParameter
     from ldpsql.quoting import quoted, text_literal
 
-    edges = bounds.split(",")
-    if len(edges) != 4:
-        raise InvalidParameter("--bounds must be four numbers: west,south,east,north", "for example -122.5,37.7,-122.3,37.8")
-    grid = ", ".join([*(text_literal(edge.strip()) for edge in edges), str(columns), str(rows)])
+    grid = ", ".join([*(text_literal(edge) for edge in edges_of(bounds)), str(columns), str(rows)])
     rule = "'nearest'" if nearest else "NULL"
     return f"ldp.cell({quoted(lon)}, {quoted(lat)}, ldp.grid({grid}), outside := {rule})"
 
@@ -114,18 +116,13 @@ def _rows(cycles: list[Cycle]) -> list[dict[str, Any]]:
     return out
 
 
-def _write_page(page: Path, cycles: list[Cycle], columns: int) -> None:
-    from ldpsql.pages import figures
+def _write_page(page: Path, cycles: list[Cycle], columns: int, rows: int, bounds: str) -> None:
+    from ldpsql.mechanisms.region import Region
+    from ldpsql.pages.cycles import cycles_page
+    from ldpsql.pages.grids import Places
 
-    sections = [
-        figures.Section(
-            f"Cycle {cycle.number}",
-            f"{cycle.summary.reports:,} reports, estimate {cycle.summary.status}. The next mechanism keeps epsilon "
-            f"{cycle.summary.realised_epsilon:.4g} per cell, tells {cycle.summary.mutual_information:.4g} nats, and moves a "
-            f"location by {cycle.summary.average_distortion:.4g} cells on average.",
-            figures.to_svg(figures.grid_chart({"estimate": cycle.theta}, columns, upward=True)),
-        )
-        for cycle in cycles
-    ]
-    lead = "Each cycle's reports gave the estimate below, and the estimate the mechanism of the next cycle."
-    page.write_text(figures.page("PRIVIC", lead, "", sections), "utf-8")
+    region = None
+    if bounds:
+        west, south, east, north = edges_of(bounds)
+        region = Region(west=west, south=south, east=east, north=north, columns=columns, rows=rows)
+    page.write_text(cycles_page(cycles, Places(rows, columns, region)), "utf-8")

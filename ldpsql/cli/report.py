@@ -1,4 +1,4 @@
-"""``ldpsql report``: an estimate as a page with pictures."""
+"""``ldpsql report``: an estimate as a page."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ldpsql.cli.options import (
     EstimatorOption,
     MechanismOption,
     SourceArgument,
+    edges_of,
     in_a_folder,
 )
 
@@ -26,13 +27,17 @@ def report(
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     truth: Annotated[str, typer.Option(help="A file or table whose same column holds the true values, to compare.")] = "",
+    bounds: Annotated[
+        str, typer.Option(help="WEST,SOUTH,EAST,NORTH of the grid, for maps with longitudes and latitudes.")
+    ] = "",
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.svg, .png).", callback=in_a_folder)
     ] = Path("report.html"),
 ) -> None:
-    """Write a page with pictures of an estimate.
+    """Write an estimate as a page that works offline.
 
-    Estimates with intervals, maps of grids, likelihood and gap per step, the channel, and what other mechanisms would give.
+    A summary; shares with intervals to sort and download; mean, quartiles and curves of numbers; maps of grids; what another
+    epsilon would give; how the estimate came about.
 
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
@@ -52,7 +57,7 @@ def report(
         if truth:
             true = sql_of(con, truth, [column, *keys])
             known = pages.truths(con.sql(_counted(true, column, keys)).to_arrow_table(), made)
-    pages.write(output, found, known, shown)
+    pages.write(output, found, known, shown, pages.region_of(made, edges_of(bounds)) if bounds else None)
     typer.echo(f"Wrote {output}", err=True)
 
 

@@ -19,6 +19,7 @@ from ldpsql.domains.arrays import column_of
 from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type
 from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
+from ldpsql.quoting import quoted
 
 _INT64 = pa.int64().id
 
@@ -35,6 +36,13 @@ class Domain:
     def __init__(self, values: pa.Array) -> None:
         self.values, self.rounding = values, 0.0
         self._in_type: dict[pa.DataType, tuple[pa.Array, pa.Array | None]] = {}
+
+    @staticmethod
+    def sql_given(parameter: str, otherwise: str | None = None) -> str:
+        """Return the list that a parameter gives in SQL; for NULL the one of another parameter, or else an empty list."""
+        if otherwise is not None:
+            return f"ldp._first({quoted(parameter)}, {quoted(otherwise)})"
+        return f"CASE WHEN {quoted(parameter)} IS NULL THEN [] ELSE {quoted(parameter)} END"  # CASE, unlike coalesce, is folded
 
     @classmethod
     def of(cls, given: object) -> Domain:

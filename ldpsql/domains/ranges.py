@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Codes
 from ldpsql.domains.columns import plain, shown_type
 from ldpsql.domains.domain import MISSING, OUTSIDE, Domain, in_rows
+from ldpsql.domains.sql_numbers import counted, double, whole, wide
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 
@@ -88,6 +89,14 @@ class Whole(Numbers):
         super().__init__(pa.array(np.arange(low, high + 1, dtype=np.int64)), clip=clip)
         self._low, self._high = low, high
 
+    @staticmethod
+    def sql(low: str, high: str, margin: str | None = None) -> str:
+        """Return the list of the numbers in SQL, as parameters give them; ``margin`` widens the range at both ends."""
+        if margin is None:
+            return f"range({whole(low)}, try_cast({wide(high)} + 1 AS BIGINT))"
+        first, last = f"{wide(low)} - {whole(margin)}", f"{wide(high)} + {whole(margin)}"
+        return f"range(try_cast({first} AS BIGINT), try_cast({last} + 1 AS BIGINT))"
+
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:
             numbers = np.clip(numbers, self._low, self._high)
@@ -111,10 +120,21 @@ class Bins(Numbers):
         width = (high - low) / count
         if not (low < high and np.isfinite(width) and width > 8 * np.spacing(max(abs(low), abs(high)))):
             raise InvalidParameter("an interval must go from low to a larger high", "and its bins must not be too narrow")
-        # The SQL constructors compute the same numbers in the same order.
         super().__init__(pa.array(low + (np.arange(count) + 0.5) * (high - low) / count), clip=clip)
         self._low, self._high, self._width = low, high, width
         self.rounding = width / 2
+
+    @staticmethod
+    def sql(low: str, high: str, count: str) -> str:
+        """Return the list of the centres in SQL, computed in the same order as here."""
+        bottom, top = double(low), double(high)
+        centre = f"{bottom} + (i::DOUBLE + 0.5::DOUBLE) * ({top} - {bottom}) / {double(count)}"
+        return f"list_transform({Bins.sql_numbers(count)}, lambda i: {centre})"
+
+    @staticmethod
+    def sql_numbers(count: str) -> str:
+        """Return the list of the numbers of the bins in SQL, from 0."""
+        return f"range({whole(count)})"
 
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:
@@ -158,9 +178,20 @@ class Steps(Numbers):
         self._low, self._high, self._step = low, high, step
         self._each, count = steps_to_bins(low, high, step, most)
         self._last = round((high - low) / step)
-        # The SQL constructors compute the same numbers in the same order.
         super().__init__(pa.array(low + (np.arange(count) * self._each + (self._each - 1) / 2) * step), clip=clip)
         self.rounding = step * (self._each - 1) / 2
+
+    @staticmethod
+    def sql(low: str, high: str, step: str, most: str) -> str:
+        """Return the list of the centres in SQL, computed in the same order as here."""
+        each = sql_steps_to_bins(low, high, step, most)[0]
+        centre = f"{double(low)} + (i::DOUBLE * {each} + ({each} - 1::DOUBLE) / 2::DOUBLE) * {double(step)}"
+        return f"list_transform({Steps.sql_numbers(low, high, step, most)}, lambda i: {centre})"
+
+    @staticmethod
+    def sql_numbers(low: str, high: str, step: str, most: str) -> str:
+        """Return the list of the numbers of the bins in SQL, from 0."""
+        return counted(sql_steps_to_bins(low, high, step, most)[1])
 
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:
@@ -197,6 +228,13 @@ def steps_to_bins(low: float, high: float, step: float, most: int) -> tuple[int,
     count = round(steps) + 1
     each = -(-count // most)
     return each, -(-count // each)
+
+
+def sql_steps_to_bins(low: str, high: str, step: str, most: str) -> tuple[str, str]:
+    """Return the two numbers of `steps_to_bins` in SQL, computed in the same order."""
+    count = f"(round(({double(high)} - {double(low)}) / {double(step)}) + 1::DOUBLE)"
+    each = f"ceil({count} / {double(most)})"
+    return each, f"ceil({count} / {each})"
 
 
 def doubles(column: pa.Array) -> NDArray[np.float64]:

@@ -1,14 +1,82 @@
-"""What SQL does with each form of reports: overloads of macros, one for each form that declares something of its own."""
+"""What SQL does with each form of reports, generated from the forms: functions that draw, and overloads of macros."""
 
 from __future__ import annotations
 
-from ldpsql.engine.functions import Macros
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.channels import Drawn
+from ldpsql.engine.functions import Macros, Scalar
+from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.reports import FORMS
-from ldpsql.reports.base import FormedReports
+from ldpsql.reports.base import MarkedReports, NumberedReports
+
+Shown: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]
+_LISTED = "CASE WHEN reports IS NULL THEN ldp._no_mechanism() ELSE reports[{drawn}] END"
+
+
+def drawn_by_form(
+    macro: str,
+    scalar: str,
+    arguments: tuple[str, ...],
+    function: Callable[[Shown, pa.DataType], Callable[..., Any]],
+    *,
+    further: str = "",
+    draws_again: bool = True,
+) -> list[Scalar | Macros]:
+    """Return a macro that draws reports of any form, and the function of each form that it calls.
+
+    The macro takes these arguments and, last, the mechanism's reports in SQL: a list of them, or the marker of their form.
+    Each argument stands in it once: a second mention of a value would draw twice.
+
+    Args:
+        macro: its name in the catalog ``ldp``.
+        scalar: the name of the function that returns positions in a list, from 1; that of a form adds the form's mark.
+        arguments: the arguments of the macro before the reports; the functions get them too.
+        function: makes a function of Arrow columns out of how draws are shown, and the type of what it returns.
+        further: what the functions get after the arguments, in SQL.
+        draws_again: whether the functions draw a new report whenever they are called.
+
+    """
+    scalars = [_drawing(scalar, function(positions, pa.int32()), "INTEGER", draws_again=draws_again)]
+    overloads = []
+    for mark, form in FORMS.items():
+        own = function(CertifiedMechanism.shown, form.type)
+        scalars.append(_drawing(f"{scalar}_{mark}", own, form.sql_type, draws_again=draws_again))
+        overloads.append((f"STRUCT({mark} INTEGER)", f"{scalar}_{mark}({', '.join(arguments)}{further})"))
+    # Without its first branch a mechanism that is NULL, from a subquery without a row, would give NULL for every value.
+    overloads.append(("", _LISTED.format(drawn=f"{scalar}({', '.join(arguments)}{further})")))
+    return [*scalars, overloaded(macro, [((*arguments, f"reports {kind}"), body) for kind, body in overloads])]
+
+
+def _drawing(name: str, function: Callable[..., Any], returns: str, *, draws_again: bool) -> Scalar:
+    return Scalar(name, function, returns, volatile=True, draws_again=draws_again)
+
+
+def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
+    """Return draws as positions in the list of reports that SQL has, counted from 1 as SQL lists are."""
+    if isinstance(mechanism.reports, NumberedReports):
+        drawn = mechanism.reports.told_apart(drawn)
+    return pa.array(drawn + np.int32(1))
 
 
 def counted_by_form() -> Macros:
     """Return ``ldp._counted(report, keep)``: the counts of a column of reports, as its form declares."""
-    own = [f"(report {form.sql_type}, keep) AS {form.counted}" for form in FORMS if form.counted != FormedReports.counted]
-    overloads = [*own, f"(report, keep) AS {FormedReports.counted}"]
-    return Macros(f"CREATE OR REPLACE MACRO ldp._counted {', '.join(overloads)};")
+    own = [form for form in FORMS.values() if form.counted != MarkedReports.counted]
+    overloads = [((f"report {form.sql_type}", "keep"), form.counted) for form in own]
+    return overloaded("_counted", [*overloads, (("report", "keep"), MarkedReports.counted)])
+
+
+def shown_by_form() -> Macros:
+    """Return ``ldp._shown(cell, reports)``: the report of a cell of a channel, text unless the reports are listed."""
+    marked = [(("cell", f"reports STRUCT({mark} INTEGER)"), "cell.report_text") for mark in FORMS]
+    return overloaded("_shown", [*marked, (("cell", "reports"), "reports[cell.report]")])
+
+
+def overloaded(macro: str, overloads: list[tuple[tuple[str, ...], str]]) -> Macros:
+    """Return a macro of several overloads, each its parameters and its body; the last one takes what no other does."""
+    bodies = [f"\n    ({', '.join(map(str.strip, parameters))}) AS {body}" for parameters, body in overloads]
+    return Macros(f"CREATE OR REPLACE MACRO ldp.{macro}{','.join(bodies)};")

@@ -14,10 +14,9 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.reports import Alphabet, HashReports, PairReports, SetReports
+from ldpsql.reports import Alphabet, MarkedReports
 
 _CONSTRUCTOR = "make the mechanism with its constructor, such as ldp.krr(1, ['a', 'b'])"
-_MARKED = {SetReports.type: "words", HashReports.type: "hashed"}
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
     pa.large_string(): "VARCHAR",
@@ -72,12 +71,9 @@ def _reports(alphabet: Alphabet) -> tuple[Any, Any]:
     """Return the reports, or the mark of reports that are too many to be listed."""
     if isinstance(alphabet, Domain):
         return _column(alphabet.values)
-    if isinstance(alphabet, PairReports):
-        return _column(alphabet.distinct())
-    mark = _MARKED.get(alphabet.type)
-    if mark is None:
-        raise InvalidSpec("the reports of this mechanism have no form in SQL", _CONSTRUCTOR)
-    return {mark: 1}, {mark: "INTEGER"}
+    if isinstance(alphabet, MarkedReports):
+        return {alphabet.mark: 1}, {alphabet.mark: "INTEGER"}
+    return _column(alphabet.distinct())
 
 
 def _column(values: pa.Array) -> tuple[Any, Any]:

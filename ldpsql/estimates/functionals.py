@@ -24,6 +24,8 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import cut, deviations
 
+_ROUNDING = 1e-12  # of the range: shares that sum to one may add up to a little more
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -169,7 +171,10 @@ def _cut(measure: Measure, least: float, most: float) -> Measure:
     known = np.isfinite(measure.std_error)
     low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
     low, high = np.where(known, low, least), np.where(known, high, most)
-    return Measure(measure.estimate, measure.std_error, np.minimum(low, measure.estimate), np.maximum(high, measure.estimate))
+    inside = np.clip(measure.estimate, least, most)
+    rounded = np.abs(measure.estimate - inside) < _ROUNDING * (most - least)  # an inversion may really lie outside
+    estimate = np.where(rounded, inside, measure.estimate)
+    return Measure(estimate, measure.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
 
 
 def _normalised(theta: Floats) -> Floats:
@@ -201,3 +206,16 @@ def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
 def _first(holds: np.ndarray) -> np.ndarray:
     """Return for each group the first position that holds."""
     return np.asarray(holds.argmax(axis=1))
+
+
+def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
+    """Return the share of each of several sets of values, each field of shape (groups, sets).
+
+    Args:
+        estimates: the estimates of several groups.
+        sets: 1 for the values of a set and 0 for others, shape (values, sets).
+
+    """
+    centre, error = _debiased_all(estimates, sets)
+    reach = deviations(estimates.estimator.confidence) * error
+    return _cut(Measure(_normalised(estimates.fit.theta) @ sets, error, centre - reach, centre + reach), 0.0, 1.0)

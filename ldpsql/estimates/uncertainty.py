@@ -14,7 +14,7 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.score_intervals import cut, deviations
 from ldpsql.inference.solver.limits import Limits
-from ldpsql.inference.solver.mle import maximum_likelihood
+from ldpsql.inference.solver.mle import TOLERANCE, maximum_likelihood
 
 FALSE_ALARM = 1e-12  # chance of refusing honest reports
 
@@ -82,9 +82,10 @@ def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
 
 def likeliest(likelihood: Likelihood, fit: Fit) -> Floats:
     """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
-    return fit.theta if all(status is Status.CERTIFIED for status in fit.status) else best_fit(likelihood)
+    certified = all(status is Status.CERTIFIED for status in fit.status)
+    return fit.theta if certified and (likelihood.gap(fit.theta) <= TOLERANCE).all() else best_fit(likelihood)
 
 
 def best_fit(likelihood: Likelihood) -> Floats:
-    """Return the maximum-likelihood distribution of each group."""
+    """Return the distribution that explains the reports best, or close to it; see `maximum_likelihood`, which remembers it."""
     return maximum_likelihood(likelihood, limits=Limits(100)).theta

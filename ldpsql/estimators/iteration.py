@@ -72,7 +72,7 @@ class IterativeEstimator(Estimator):
         """Take steps until the rule says stop; ``status`` is what the outcome is then."""
         theta, limits = self.started(likelihood), self.limits()
         if self.stop == "certified":
-            return maximum_likelihood(likelihood, self.tolerance, limits, theta)
+            return maximum_likelihood(likelihood, self.tolerance, limits, None if self.start is None else theta)
         if self.stop == "paper":
             return self._until_still(likelihood, theta, status, limits)
         if self.stop == "held_out":

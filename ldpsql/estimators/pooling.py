@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, merged
 from ldpsql.inference.operators.tangent import tangent_inverse
-from ldpsql.inference.solver.mle import maximum_likelihood
+from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.solver.mle import TOLERANCE, along_gradients, maximum_likelihood, uniform
+from ldpsql.inference.solver.objective import TiedPoint
 
 Blocks = NDArray[np.int64]
 
@@ -25,6 +27,10 @@ def with_blocks(one: Likelihood, block: Blocks) -> Likelihood:
 
 def block_maximum(one: Likelihood, block: Blocks) -> tuple[Floats, int]:
     """Return the maximum of the likelihood among distributions that are equal within each block: its shares, and its steps."""
+    if one.operator.isotropic:
+        limits = Limits()
+        point = TiedPoint(one, uniform(one)[0], block)
+        return along_gradients(point, TOLERANCE, limits).theta[None], limits.steps
     fitted = maximum_likelihood(with_blocks(one, block))
     weights, steps = fitted.theta, fitted.iterations
     return spread(weights, block), int(steps[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -25,11 +24,10 @@ MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 
 
 def operator_of(mechanism: Mechanism) -> Operator:
-    """Return the operator of a mechanism's certified channel; the last 256 are kept."""
-    return _operator(certify(mechanism))
+    """Return the operator of a mechanism's certified channel; it is kept as long as that is."""
+    return certify(mechanism).derived(_operator)
 
 
-@lru_cache(maxsize=256)
 def _operator(certified: CertifiedMechanism) -> Operator:
     return operator(certified.response)
 

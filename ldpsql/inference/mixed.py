@@ -17,7 +17,7 @@ from ldpsql.inference.counting import likelihoods, operator_of, possible, whole_
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, ProductOperator, SupportOperator, packed, stacked
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
-from ldpsql.reports import ListedHashReports, WordReports, impossible
+from ldpsql.reports import NumberedReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
 _PAIRS = "declare one mechanism, and use ldp.key_value"
@@ -201,7 +201,7 @@ def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray
         raise impossible()
     if isinstance(known.reports, Domain):
         return operator_of(mechanism), known.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
-    if isinstance(known.reports, ListedHashReports):
+    if isinstance(known.reports, NumberedReports):
         return operator_of(mechanism), known.reports.positions(reports)
     if not isinstance(known.response, SetChannel) or not isinstance(known.reports, WordReports):
         raise impossible()

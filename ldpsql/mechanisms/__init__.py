@@ -27,6 +27,7 @@ from ldpsql.channels import (
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import prime_power
 from ldpsql.channels.plane import clamped_plane
+from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.ranges import MAX_VALUES, Whole
 from ldpsql.errors import InvalidParameter, NotPrivate
@@ -99,6 +100,7 @@ __all__ = [
     "exp_below",
     "floor_mixing",
     "from_doubles",
+    "highest_log_ratios",
     "hookimpl",
     "log_ratio",
     "prime_power",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import Annotated, ClassVar
+from functools import cached_property
+from typing import Annotated, ClassVar, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from ldpsql.caches import ByteCache
 from ldpsql.channels import (
     AnyChannel,
     Channel,
@@ -46,6 +48,7 @@ from ldpsql.reports import Alphabet, SetReports, WordReports
 
 _PROTECTS_LITTLE = 8
 _BLOCK = 1 << 15  # values at a time, so that what is computed on the way stays in the cache
+T = TypeVar("T")
 
 
 def _rule(given: object) -> str:
@@ -65,9 +68,7 @@ class Mechanism(Spec):
     """
 
     kind = "mechanism"
-    sql_reports: ClassVar[str] = (
-        'CASE WHEN "domain" IS NULL THEN [] ELSE "domain" END'  # in terms of the parameters; CASE, unlike coalesce, is folded
-    )
+    sql_reports: ClassVar[str] = Domain.sql_given("domain")  # the list of the reports in SQL, in terms of the parameters
     sql_domain: ClassVar[str | None] = None  # the list of `values` in SQL, in terms of the parameters
     nulls: Rule | None = Field(None, description="'as:VALUE': a declared value stands for NULL; else NULL is refused")
     outside: Rule | None = Field(None, description="'as:VALUE': a declared value stands for any value outside the domain")
@@ -125,6 +126,13 @@ class CertifiedMechanism(ABC):
     values: Domain | PairSets
     reports: Alphabet
     layout: tuple[int, ...]
+    _derived: dict[object, object] = field(init=False, default_factory=dict, repr=False)
+
+    def derived(self, make: Callable[[CertifiedMechanism], T]) -> T:
+        """Return what a function makes of this, made once for as long as this is kept."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        return cast("T", self._derived[make])
 
     @property
     def name(self) -> str:
@@ -262,8 +270,12 @@ def certify_values(
     return certified
 
 
+_KEYS: ByteCache[Same, Key] = ByteCache(16 << 20)
+_CERTIFIED: ByteCache[Key, CertifiedMechanism] = ByteCache(128 << 20)
+
+
 def certify(mechanism: Mechanism) -> CertifiedMechanism:
-    """Build the channel of a mechanism and certify it; the last 256 are kept.
+    """Build the channel of a mechanism and certify it; those used last are kept, with what is derived from them.
 
     Raises:
         NotPrivate: where the channel does not keep the claim, or something is not exactly of a type of the core.
@@ -271,16 +283,14 @@ def certify(mechanism: Mechanism) -> CertifiedMechanism:
         PluginError: where the mechanism raises something else.
 
     """
-    return _certified_object(Same(mechanism))
+    return _CERTIFIED.remembered(_KEYS.remembered(Same(mechanism), _key), _certified)
 
 
-@lru_cache(maxsize=256)
-def _certified_object(same: Same) -> CertifiedMechanism:
+def _key(same: Same) -> Key:
     refuse_overrides(type(same.thing))
-    return _certified(Key(same.thing))
+    return Key(same.thing)
 
 
-@lru_cache(maxsize=256)
 def _certified(key: Key) -> CertifiedMechanism:
     """Take over what the mechanism returns, each part once, and certify that: nobody else holds it."""
     mechanism: Mechanism = key.thing

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.grids import cells, sql_cells
 from ldpsql.domains.ranges import Bins, Steps, Whole, steps_to_bins
+from ldpsql.domains.sql_numbers import unless_null
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
@@ -22,13 +24,6 @@ from ldpsql.privacy.metric import Distances, Grid, Line, Metric
 
 MAX_CELLS = 4096
 ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
-
-
-# What SQL computes of an interval: the numbers of `steps_to_bins`, in the same order.
-_LOW, _HIGH, _STEP, _BINS = (f'try_cast("{name}" AS DOUBLE)' for name in ("low", "high", "step", "bins"))
-_COUNT = f"(round(({_HIGH} - {_LOW}) / {_STEP}) + 1::DOUBLE)"
-_EACH = f"ceil({_COUNT} / {_BINS})"
-_STEPPED = f"range(try_cast(ceil({_COUNT} / {_EACH}) AS BIGINT))"
 
 
 class NumberMechanism(Mechanism):
@@ -43,10 +38,7 @@ class NumberMechanism(Mechanism):
 class RangeMechanism(NumberMechanism):
     """Noise on the whole numbers low .. high, private per unit: an implementation adds ``name`` and `channel`."""
 
-    # try_cast, here and below: the error of a failing cast would show the value, and that may be somebody's. So would that of
-    # a sum or a product that overflows: HUGEINT holds those of two BIGINT.
-    sql_domain = 'range(try_cast("low" AS BIGINT), try_cast(try_cast("high" AS BIGINT)::HUGEINT + 1 AS BIGINT))'
-    sql_reports = sql_domain
+    sql_domain = sql_reports = Whole.sql("low", "high")
     epsilon: EpsilonField = Field(description="privacy parameter per unit: numbers d apart keep d * epsilon")
     low: WholeField = Field(description="smallest value")
     high: WholeField = Field(description="largest value")
@@ -63,14 +55,9 @@ class RangeMechanism(NumberMechanism):
 class IntervalMechanism(NumberMechanism):
     """A mechanism over an interval cut into bins, reporting bin numbers: an implementation adds ``name`` and `channel`."""
 
-    sql_domain = (
-        f'CASE WHEN "step" IS NULL THEN list_transform(range(try_cast("bins" AS BIGINT)), '
-        f"lambda i: {_LOW} + (i::DOUBLE + 0.5::DOUBLE) * ({_HIGH} - {_LOW}) / {_BINS}) "
-        f"ELSE list_transform({_STEPPED}, "
-        f"lambda i: {_LOW} + (i::DOUBLE * {_EACH} + ({_EACH} - 1::DOUBLE) / 2::DOUBLE) * {_STEP}) END"
-    )
+    sql_domain = unless_null("step", Steps.sql("low", "high", "step", "bins"), Bins.sql("low", "high", "bins"))
+    sql_reports = unless_null("step", Steps.sql_numbers("low", "high", "step", "bins"), Bins.sql_numbers("bins"))
     added: ClassVar[tuple[str, ...]] = ("step",)
-    sql_reports: ClassVar[str] = f'CASE WHEN "step" IS NULL THEN range(try_cast("bins" AS BIGINT)) ELSE {_STEPPED} END'
     epsilon: EpsilonField = Field(description="privacy parameter: no report is likelier by more than e^epsilon")
     low: NumberField = Field(description="smallest value")
     high: NumberField = Field(description="largest value")
@@ -107,8 +94,7 @@ class GridMechanism(Mechanism):
     Cells are numbered row by row from 0: cell = row * columns + column.
     """
 
-    sql_domain = 'range(try_cast(try_cast("columns" AS BIGINT)::HUGEINT * try_cast("rows" AS BIGINT)::HUGEINT AS BIGINT))'
-    sql_reports = sql_domain
+    sql_domain = sql_reports = sql_cells("columns", "rows")
     epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
     columns: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of columns of the grid")
     rows: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of rows of the grid")
@@ -123,7 +109,7 @@ class GridMechanism(Mechanism):
         """
         if self.columns * self.rows > MAX_CELLS:
             raise InvalidParameter(f"a grid may have at most {MAX_CELLS} cells", "use larger cells")
-        return Domain.of(range(self.columns * self.rows))
+        return cells(self.columns, self.rows)
 
     def claim(self) -> MetricLdp:
         """Return metric privacy for the Euclidean distance between centres."""

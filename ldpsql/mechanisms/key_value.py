@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ldpsql.channels import KeyValue
 from ldpsql.channels.key_value import Response
-from ldpsql.domains.domain import DomainField
+from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism
@@ -30,7 +30,7 @@ class KeyValueMechanism(Mechanism):
     It also sets `alphabet` and ``sql_reports``. The privacy covers the whole set: its keys, their number and their values.
     """
 
-    sql_domain = '"keys"'
+    sql_domain = Domain.sql_given("keys")
     epsilon: EpsilonField = Field(
         description="privacy parameter: no report is likelier by more than e^epsilon, whatever the sets"
     )

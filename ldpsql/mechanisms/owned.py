@@ -47,7 +47,7 @@ def _own_domain(values: Domain) -> Domain:
     kind = core_type(values, Domain, "a domain")
     copy = object.__new__(kind)
     copy._in_type = {}
-    for name, part in vars(values).items():
+    for name, part in vars(values).copy().items():  # another thread may be filling a cache of this domain
         if name != "_in_type" and not hasattr(kind, name):  # what the class has too is a cache, or hides a method
             setattr(copy, name, _own_part(part))
     return copy

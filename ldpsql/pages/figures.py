@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import altair as alt
@@ -14,6 +13,8 @@ import vl_convert
 from numpy.typing import NDArray
 
 from ldpsql.inference.operators import Floats
+from ldpsql.pages.document import code, document, folded
+from ldpsql.pages.markup import Markup, joined, tag
 
 BAR, INTERVAL, TRUTH = "#9ecae1", "#08519c", "#d94801"
 MAX_SIDE = 64  # cells of a heat map along one side; a larger table is averaged in blocks
@@ -157,30 +158,8 @@ def _specification(chart: Any) -> str:
 
 
 def page(title: str, lead: str, sql: str, sections: Sequence[Section]) -> str:
-    """Return one HTML page with everything inside it: no script, no address."""
-    parts = [f"<section><h2>{escape(s.title)}</h2><p>{escape(s.text)}</p>{s.svg}</section>" for s in sections]
-    shown = f"<pre>{escape(sql)}</pre>" if sql else ""
-    return _PAGE.format(title=escape(title), lead=escape(lead), sql=shown, sections="\n".join(parts))
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
-pre {{ background: #f4f4f4; padding: 1rem; overflow-x: auto; }}
-h2 {{ margin: 2rem 0 0; }}
-svg {{ max-width: 100%; height: auto; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-<p>{lead}</p>
-{sql}
-{sections}
-</body>
-</html>
-"""
+    """Return one HTML page with everything inside it, which loads nothing."""
+    parts = [
+        tag("section", tag("h2", s.title), tag("p", s.text), tag("div", Markup(s.svg), class_="picture")) for s in sections
+    ]
+    return document(title, lead, [], joined(folded("The SQL", code(sql)) if sql else None, *parts))

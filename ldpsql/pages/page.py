@@ -1,39 +1,30 @@
-"""Estimates as pages: one page with pictures that works offline, or one picture (extra ``report``)."""
+"""Estimates as pages: one page that works offline, or one picture (extra ``report``)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import TableChannel
 from ldpsql.engine.groups import refuse_pairs
-from ldpsql.errors import InvalidParameter, LdpError, NoReports, UsageError
+from ldpsql.errors import InvalidParameter, NoReports, UsageError
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
-from ldpsql.estimates.planning import MAX_VALUES, compare, over_declared_values
-from ldpsql.estimates.uncertainty import best_fit
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.solver.mle import em_step, uniform
-from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
-from ldpsql.privacy.claims import PureLdp
-from ldpsql.registry.registry import registry
+from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_values
+from ldpsql.mechanisms.region import Region
+from ldpsql.pages.numbers import ordered
+from ldpsql.pages.report import report_page
+from ldpsql.pages.tracing import trace as trace  # noqa: PLC0414  # a public name of 0.1.0
 
-if TYPE_CHECKING:
-    from ldpsql.pages.figures import Section
-
-MAX_GROUPS = 24
+MAX_GROUPS = 400
 MAX_BARS = 200
-STEPS = 200
-EPSILONS = ("0.25", "0.5", "1", "2", "4", "8")
 
 
 def needs_extra() -> None:
@@ -43,9 +34,10 @@ def needs_extra() -> None:
 
 
 def check(path: Path) -> None:
-    """Refuse what could not be written: the extra that draws is missing, or the ending is not one of a page or a picture."""
-    needs_extra()
-    if path.suffix not in (".html", ".svg", ".png"):
+    """Refuse another ending than that of a page or a picture, and pictures if the extra that draws them is missing."""
+    if path.suffix in (".svg", ".png"):
+        needs_extra()
+    elif path.suffix != ".html":
         raise InvalidParameter("pages and pictures are written as .html, .svg or .png", "choose by the ending of the file")
 
 
@@ -91,19 +83,27 @@ def _groups(counted: pa.Table) -> tuple[list[str], NDArray[np.int64]]:
     return titles, np.array([groups.index(row) for row in rows])
 
 
-def trace(found: Estimate, steps: int = STEPS) -> pl.DataFrame:
-    """Return for the first steps of IBU how much log-likelihood is missing to the maximum, and the certified gap."""
-    model = found.likelihood
-    best = float(model.log_likelihood(best_fit(model))[0])
-    theta, rows = uniform(model), []
-    for step in range(1, steps + 1):
-        theta = em_step(model, theta)
-        missing = best - float(model.log_likelihood(theta)[0])
-        rows.append({"step": step, "missing": max(missing, 1e-9), "gap": max(float(model.gap(theta)[0]), 1e-12)})
-    return pl.DataFrame(rows)
+def region_of(mechanism: Mechanism, edges: Sequence[str]) -> Region:
+    """Return the region that the cells of a mechanism cover.
+
+    Args:
+        mechanism: one over the cells of a grid.
+        edges: west, south, east and north.
+
+    Raises:
+        InvalidParameter: if its values are not cells, or the edges are not those of a region.
+
+    """
+    layout = certify(mechanism).layout
+    if len(layout) != 2:
+        raise InvalidParameter("only the cells of a grid lie in a region", "leave out --bounds")
+    names = ("west", "south", "east", "north")
+    return Region(**dict(zip(names, edges, strict=True)), rows=layout[0], columns=layout[1])
 
 
-def write(path: Path, found: Mapping[str, Estimate], truth: Mapping[str, Floats], sql: str = "") -> None:
+def write(
+    path: Path, found: Mapping[str, Estimate], truth: Mapping[str, Floats], sql: str = "", region: Region | None = None
+) -> None:
     """Write a page (.html), or the pictures of the estimates alone (.svg, .png).
 
     Args:
@@ -111,24 +111,26 @@ def write(path: Path, found: Mapping[str, Estimate], truth: Mapping[str, Floats]
         found: estimates by title, all under one mechanism.
         truth: true shares by title, where they are known.
         sql: what was run, shown on the page.
+        region: where the cells of a grid lie, for a page.
 
     Raises:
-        InvalidParameter: for another ending.
+        InvalidParameter: for another ending, or a region that is not that of the mechanism's cells.
 
     """
     check(path)
+    mechanism = _known(next(iter(found.values())))
+    if path.suffix == ".html":
+        path.write_text(report_page(found, truth, mechanism, sql, region), encoding="utf-8")
+        return
     from ldpsql.pages import figures  # noqa: PLC0415  # an extra
 
-    if path.suffix == ".html":
-        sections = [*_estimates(found, truth), *_mechanism(next(iter(found.values())))]
-        path.write_text(figures.page("Estimates from private reports", _lead(found), sql, sections), encoding="utf-8")
-    else:
-        save(path, figures.stacked({name: _rows(one, truth.get(name)) for name, one in found.items()}))
+    save(path, figures.stacked({name: _rows(one, truth.get(name)) for name, one in found.items()}))
 
 
 def save(path: Path, chart: object) -> None:
     """Write one chart as .svg or .png, or alone on a page."""
     check(path)
+    needs_extra()
     from ldpsql.pages import figures  # noqa: PLC0415  # an extra
 
     if path.suffix == ".png":
@@ -147,70 +149,9 @@ def _known(one: Estimate) -> CertifiedValues:
     return one.of.source
 
 
-def _lead(found: Mapping[str, Estimate]) -> str:
-    one = next(iter(found.values()))
-    proof, total = _known(one).certificate, sum(each.diagnosis.reports for each in found.values())
-    return (
-        f"{total:,} reports through the mechanism {_known(one).mechanism.name} ({proof.claim}, realised epsilon "
-        f"{proof.epsilon:.6g}), estimated by {one.of.estimator.name}. Nothing but the reports was used."
-    )
-
-
 def _rows(one: Estimate, truth: Floats | None) -> pl.DataFrame:
-    """Return at most `MAX_BARS` rows of an estimate, the largest shares, in the order of the domain."""
+    """Return at most `MAX_BARS` rows of an estimate: values on a line in their order, the largest shares of others first."""
     columns = {"value": one.values.texts, "estimate": one.estimate, "low": one.low, "high": one.high}
     rows = pl.DataFrame(columns | ({"truth": truth} if truth is not None else {})).with_row_index("place")
-    return rows.sort("estimate", descending=True).head(MAX_BARS).sort("place")
-
-
-def _estimates(found: Mapping[str, Estimate], truth: Mapping[str, Floats]) -> list[Section]:
-    from ldpsql.pages import figures  # noqa: PLC0415  # an extra
-
-    sections = []
-    for title, one in found.items():
-        told, known = one.diagnosis, truth.get(title)
-        text = f"{told.reports:,} reports: {told.status}, gap {told.gap:.2g}. Bars are estimates with their intervals"
-        text += ", diamonds the truth." if known is not None else "."
-        sections.append(figures.Section(title, text, figures.to_svg(figures.estimate_chart(_rows(one, known)))))
-        columns = getattr(_known(one).mechanism, "columns", None)
-        if columns:
-            maps = {"estimate": one.estimate} | ({"truth": known} if known is not None else {})
-            sections.append(
-                figures.Section(f"{title}: map", "One cell a value.", figures.to_svg(figures.grid_chart(maps, columns)))
-            )
-    return sections
-
-
-def _mechanism(one: Estimate) -> list[Section]:
-    """Return what does not depend on the group: convergence, the channel, and what another epsilon would give."""
-    from ldpsql.pages import figures  # noqa: PLC0415  # an extra
-
-    title = "Likelihood and gap, step by step"
-    text = "Of the iterative Bayesian update on the first group, from the uniform distribution."
-    sections = [figures.Section(title, text, figures.to_svg(figures.trace_chart(trace(one))))]
-    channel = _known(one).channel
-    if isinstance(channel, TableChannel):
-        sections.append(
-            figures.Section(
-                "The channel", "Every row is a value.", figures.to_svg(figures.channel_chart(channel.probabilities()))
-            )
-        )
-    curve = _curve(one)
-    if curve is not None:
-        text = f"Expected standard error of a share from {one.diagnosis.reports:,} reports, under even shares."
-        sections.append(figures.Section("Privacy and utility", text, figures.to_svg(figures.plan_chart(curve))))
-    return sections
-
-
-def _curve(one: Estimate) -> pl.DataFrame | None:
-    """Return the expected errors of this mechanism and of those over as many declared values; None where there are none."""
-    mechanism, claim = _known(one).mechanism, _known(one).certificate.claim
-    size = _known(one).channel.inputs
-    # An epsilon per unit of distance is not to be compared with one for all pairs.
-    others = over_declared_values(registry().mechanisms, size) if isinstance(claim, PureLdp) and size <= MAX_VALUES else []
-    others = [other for other in others if other.name != mechanism.name]
-    try:
-        rows = compare(EPSILONS, one.diagnosis.reports, [mechanism, *others])
-    except LdpError:
-        return None
-    return pl.DataFrame([asdict(row) for row in rows])
+    largest = rows.sort("estimate", descending=True, maintain_order=True).head(MAX_BARS)
+    return largest.sort("place") if ordered(one) else largest

@@ -16,6 +16,7 @@ import numpy as np
 
 from ldpsql.channels import TOTAL, ChannelOf, TableChannel, Weights, Witness, structure
 from ldpsql.channels.exact import log_ratio
+from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.errors import NotPrivate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
 from ldpsql.privacy.metric import Line
@@ -106,9 +107,8 @@ def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
         raise _ruled_out()
     logs, distances = np.log(kept.astype(np.float64)), claim.metric.matrix()
     best = (-inf, 0, 1)
-    for x in range(len(kept)):
+    for x, highest in enumerate(highest_log_ratios(logs)):
         others = np.arange(len(kept)) != x  # also at distance 0: such values must not be told apart
-        highest = (logs[x] - logs).max(axis=1)  # over the reports
         steepness = np.divide(highest, distances[x], out=np.full(len(kept), -inf), where=distances[x] > 0)
         for near in np.flatnonzero((highest > float(claim.epsilon) * distances[x] - _LOG_DOUBT) & others):
             limit = claim.limit(x, int(near))

@@ -22,7 +22,7 @@ import pyarrow as pa
 from ldpsql.channels import KeepOrSpread
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry.registry import registry
 
 KEY = "ldpsql.mechanism."
@@ -34,17 +34,21 @@ Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanis
 NONE: Fingerprints = frozenset()
 
 
-@lru_cache(maxsize=256)
 def fingerprint(mechanism: Mechanism) -> str:
     """Return the fingerprint of a mechanism."""
+    return certify(mechanism).derived(_fingerprint)
+
+
+def _fingerprint(certified: CertifiedMechanism) -> str:
+    mechanism = certified.mechanism
     text = str(mechanism)
-    return f"ldpsql:{_digits(mechanism)} {text if len(text) <= _SHORT and text.isprintable() else mechanism.name}"
+    return f"ldpsql:{_digits(certified)} {text if len(text) <= _SHORT and text.isprintable() else mechanism.name}"
 
 
-def _digits(mechanism: Mechanism) -> str:
+def _digits(certified: CertifiedMechanism) -> str:
     """Return the digest of the name and the parameters that decide what is drawn."""
+    mechanism = certified.mechanism
     names = [name for name in mechanism.given() if name not in ("nulls", "outside")]
-    certified = certify(mechanism)
     unordered = isinstance(certified.channel, KeepOrSpread) and certified.named is not None  # all other values are alike
     parameters = {name: _plain(getattr(mechanism, name), unordered=unordered) for name in names}
     canonical = json.dumps([mechanism.name, parameters], sort_keys=True, default=str)

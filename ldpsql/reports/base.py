@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +16,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class FormedReports(ABC):
-    """Reports in another form than a list of values.
-
-    ``counted`` says in SQL how aggregates count a column ``report`` of them, of the type ``sql_type``, where ``keep`` is true:
-    by default equal reports are counted together, in a MAP.
-    """
-
-    sql_type: ClassVar[str | None] = None
-    counted: ClassVar[str] = "ldp.counts(report, keep := keep)"
+    """Reports in another form than a list of values."""
 
     @abstractmethod
     def to_arrow(self, drawn: Drawn) -> pa.Array:
@@ -43,10 +36,29 @@ class FormedReports(ABC):
         """Return one report, given as a number, as text."""
 
 
-class WordReports(FormedReports):
-    """Reports made of unsigned 64-bit words; ``type`` is that of a column of them."""
+class MarkedReports(FormedReports):
+    """Reports that SQL does not list, as they are too many: it knows their form by a mark, and columns of them have one type.
 
+    A form declares ``mark``, ``sql_type``, ``type`` and perhaps ``counted``; forms with one mark have the same of each. What
+    SQL does with the reports follows from that, see `ldpsql.engine.forms`.
+    """
+
+    mark: ClassVar[str]
+    marker: ClassVar[str]  # the constructor's ``reports`` field in SQL: its type alone tells ``ldp.perturb`` what to return
+    sql_type: ClassVar[str]
     type: ClassVar[pa.DataType]
+    # The counts of a column ``report`` where ``keep`` is true, as aggregates take them: here those of equal reports, a MAP.
+    counted: ClassVar[str] = "ldp.counts(report, keep := keep)"
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Derive the marker from the mark."""
+        super().__init_subclass__(**arguments)
+        if hasattr(cls, "mark"):
+            cls.marker = f"{{'{cls.mark}': 1}}"
+
+
+class WordReports(MarkedReports):
+    """Reports made of unsigned 64-bit words."""
 
     @abstractmethod
     def read(self, column: pa.Array) -> Weights:
@@ -69,7 +81,23 @@ class NumberedReports(FormedReports):
     @abstractmethod
     def __len__(self) -> int: ...
 
-    @abstractmethod
+    def told_apart(self, drawn: Drawn) -> Drawn:
+        """Return draws of the channel as positions among the reports that differ: by default all do."""
+        return drawn
+
+    def distinct(self) -> pa.Array:
+        """Return the reports that differ, in the order of those positions: SQL lists them unless they are marked."""
+        return self.to_arrow(np.arange(len(self), dtype=np.int32))
+
+    def positions(self, column: pa.Array) -> NDArray[np.int64]:  # noqa: ARG002  # forms whose reports tell their numbers read it
+        """Return the numbers of the reports of a column.
+
+        Raises:
+            ImpossibleReport: if the column cannot hold such reports, or a report does not tell its number.
+
+        """
+        raise impossible()
+
     def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
         """Count the reports of each group, shape (groups, reports): each row of the column ``numbers`` times.
 
@@ -77,6 +105,7 @@ class NumberedReports(FormedReports):
             ImpossibleReport: where the column cannot hold such reports.
 
         """
+        return counted(group * len(self) + self.positions(column), numbers, groups, len(self))
 
 
 def counted(cells: NDArray[np.int64], numbers: Floats, groups: int, outputs: int) -> Floats:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
-from ldpsql.reports.base import Floats, NumberedReports, WordReports, counted, impossible, unsigned
+from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible, unsigned
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class HashReports(WordReports):
     """A seed of 64 bits and one of ``symbols`` symbols: STRUCT(seed UBIGINT, y UINTEGER) in SQL."""
 
     symbols: int
-    marker: ClassVar[str] = "{'hashed': 1}"
+    mark = "hashed"
     sql_type = "STRUCT(seed UBIGINT, y UINTEGER)"
     type: ClassVar[pa.DataType] = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
 
@@ -53,11 +53,13 @@ class HashReports(WordReports):
 
 
 @dataclass(frozen=True)
-class ListedHashReports(NumberedReports):
+class ListedHashReports(MarkedReports, NumberedReports):
     """One of ``seeds`` seeds, counted from 0, and a symbol: in the form of `HashReports`, numbered seed * symbols + y."""
 
     symbols: int
     seeds: int
+    mark = HashReports.mark
+    sql_type = HashReports.sql_type
     type: ClassVar[pa.DataType] = HashReports.type
 
     def __len__(self) -> int:
@@ -83,10 +85,6 @@ class ListedHashReports(NumberedReports):
             raise impossible()
         seeds, symbols = words.astype(np.int64).T
         return seeds * self.symbols + symbols
-
-    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
-        """Count the reports of each group, shape (groups, reports)."""
-        return counted(group * len(self) + self.positions(column), numbers, groups, len(self))
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
         """Tell which seeds and symbols are in range."""

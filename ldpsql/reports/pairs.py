@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.sql_numbers import whole
+from ldpsql.quoting import quoted
 from ldpsql.reports.base import Floats, NumberedReports, counted, impossible
 
 
@@ -37,6 +39,15 @@ class PairReports(NumberedReports):
     def told_apart(self, drawn: Drawn) -> Drawn:
         """Return draws of the channel as positions among the reports that differ: those of all dummies are the last one."""
         return np.minimum(drawn, np.int32(len(self.keys) * self.cells))
+
+    @staticmethod
+    def sql(keys: str, bins: str | None = None) -> str:
+        """Return the list of `distinct` in SQL, as parameters give the keys and, unless signs are reported, the bins."""
+        told, cells = "sign", "[1::TINYINT, -1::TINYINT]"
+        if bins is not None:
+            told, cells = "bin", f"range({whole(bins)})::SMALLINT[]"
+        pairs = f"list_transform({cells}, lambda c: {{'key': k, '{told}': c}})"
+        return f"list_concat(flatten(list_transform({quoted(keys)}, lambda k: {pairs})), [{{'key': NULL, '{told}': NULL}}])"
 
     def distinct(self) -> pa.Array:
         """Return the reports that differ, in the order of those positions."""

@@ -19,7 +19,7 @@ class SetReports(WordReports):
     """Sets of values, one bit a value, as a list of words: UBIGINT[] in SQL."""
 
     size: int
-    marker: ClassVar[str] = "{'words': 1}"
+    mark = "words"
     sql_type = "UBIGINT[]"
     type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 

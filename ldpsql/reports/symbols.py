@@ -10,16 +10,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
-from ldpsql.reports.base import Floats, NumberedReports, counted, impossible
+from ldpsql.reports.base import MarkedReports, NumberedReports, impossible
 from ldpsql.reports.sets import SetReports
 
 
 @dataclass(frozen=True)
-class SymbolReports(NumberedReports):
+class SymbolReports(MarkedReports, NumberedReports):
     """Reports as numbers, each in a list of one word: for a mechanism that may report words or symbols, UBIGINT[] in SQL."""
 
     symbols: int
-    marker: ClassVar[str] = SetReports.marker
+    mark = SetReports.mark
+    sql_type = SetReports.sql_type
     type: ClassVar[pa.DataType] = SetReports.type
 
     def __len__(self) -> int:
@@ -29,18 +30,16 @@ class SymbolReports(NumberedReports):
         """Return draws of the channel as a column."""
         return pa.ListArray.from_arrays(pa.array(np.arange(len(drawn) + 1, dtype=np.int32)), pa.array(drawn.astype(np.uint64)))
 
-    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
-        """Count the symbols of each group, shape (groups, symbols).
+    def positions(self, column: pa.Array) -> NDArray[np.int64]:
+        """Return the numbers.
 
         Raises:
-            ImpossibleReport: where the column cannot hold such reports.
+            ImpossibleReport: if one is out of range, or the column cannot hold such reports.
 
         """
         if not self.possible(column).all():
             raise impossible()
-        symbol = SetReports(64).read(column)[:, 0]
-        cells = group * self.symbols + symbol.astype(np.int64)
-        return counted(cells, numbers, groups, self.symbols)
+        return SetReports(64).read(column)[:, 0].astype(np.int64)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
         """Tell which rows hold the number of a symbol.

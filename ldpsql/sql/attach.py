@@ -80,7 +80,7 @@ def attach(
         _create_all(cursor, name)
         cursor.execute(named.macros({**registry().named, **(mechanisms or {})}, cursor).statements(name))
     if use:
-        _put_on_search_path(own, quoted(name))
+        _put_on_search_path(own, name)
     lint.warn(own)
     return con
 
@@ -97,9 +97,9 @@ def _guard(ledger: Ledger | str | Path | None, key: Key | str | Path | None) -> 
 def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
     """Put the catalog after DuckDB's own functions: mean, quantile and variance stay what they are, ours are ldp.mean, ..."""
     setting = "SELECT coalesce(nullif(current_setting('search_path'), ''), concat_ws('.', current_catalog(), current_schema()))"
-    (path,) = con.execute(setting).fetchone() or ("",)
-    if not {catalog, f"{catalog}.main"} & set(path.split(",")):
-        con.execute("SET search_path = ?", [f"{path},system.main,{catalog}"])
+    ((path,),) = con.execute(setting).fetchall()  # no result stays open on the user's connection
+    if not {catalog, f"{catalog}.main", quoted(catalog), f"{quoted(catalog)}.main"} & set(path.split(",")):
+        con.execute("SET search_path = ?", [f"{path},system.main,{quoted(catalog)}"])
 
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:

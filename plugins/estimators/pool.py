@@ -34,7 +34,8 @@ class Pool(Estimator):
 
     The maximum of the likelihood is taken again with the pool as one value, and what is small then joins it, until nothing
     is. Where values have neighbours, it is neighbours that are pooled: halves, then quarters of the domain, ... that differ by
-    less than ``cut`` standard errors; ``neighbours := 'ignore'`` pools small values there too.
+    less than ``cut`` standard errors; ``neighbours := 'ignore'`` pools small values there too. Thousands of values under olh
+    are pooled as if they had no neighbours.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
@@ -53,7 +54,7 @@ class Pool(Estimator):
         return self.each(likelihood, self._pooled)
 
     def _pooled(self, one: Likelihood) -> Fit:
-        dyadic = one.layout and self.neighbours == "use"
+        dyadic = one.layout and self.neighbours == "use" and not one.operator.isotropic
         theta, steps = self._halves(one) if dyadic else self._small_values(one)
         return Fit.plain(theta, Status.REGULARISED, np.array([steps]))
 

@@ -26,6 +26,7 @@ from ldpsql.mechanisms import (
     RateDistortion,
     WholeField,
     from_doubles,
+    highest_log_ratios,
     hookimpl,
     rate_distortion,
 )
@@ -63,7 +64,6 @@ class BlahutArimoto(PriorMechanism):
         """Return the declared domain."""
         return self.domain
 
-    @cached_property
     def _logs(self) -> NDArray[np.float64]:
         """The logarithms of the channel (equations 1 and 2); -inf in the columns of rare reports."""
         far = -float(self.beta) * self.metric().matrix()
@@ -81,7 +81,8 @@ class BlahutArimoto(PriorMechanism):
 
     @cached_property
     def _tight(self) -> float:
-        return tight_epsilon(self._logs[:, np.isfinite(self._logs[0])], self.metric().matrix())
+        logs = self._logs()
+        return tight_epsilon(logs[:, np.isfinite(logs[0])], self.metric().matrix())
 
     def tight(self) -> float:
         """Return the epsilon per unit of distance that the channel keeps before it is rounded to whole numbers."""
@@ -96,7 +97,7 @@ class BlahutArimoto(PriorMechanism):
     def channel(self) -> Channel:
         """Return the channel in whole numbers."""
         claim = self.claim()
-        return from_doubles(np.exp(self._logs), claim.epsilon.value * claim.metric.nearest())
+        return from_doubles(np.exp(self._logs()), claim.epsilon.value * claim.metric.nearest())
 
     def bounds(self) -> RateDistortion:
         """Return mutual information, average distortion, and the least information of any channel with that distortion."""
@@ -106,7 +107,7 @@ class BlahutArimoto(PriorMechanism):
 def tight_epsilon(logs: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
     """Return the largest ln(P(y|x)/P(y|x')) per unit of distance of a channel given by its logarithms."""
     apart = np.where(distances > 0, distances, np.inf)
-    return max(float(((row - logs).max(axis=1) / apart[x]).max()) for x, row in enumerate(logs))
+    return float((highest_log_ratios(logs) / apart).max())
 
 
 @hookimpl

@@ -22,10 +22,7 @@ class Geometric(RangeMechanism):
     """
 
     name = "geometric"
-    sql_reports = (
-        'range(try_cast(try_cast("low" AS BIGINT)::HUGEINT - try_cast("margin" AS BIGINT) AS BIGINT), '
-        'try_cast(try_cast("high" AS BIGINT)::HUGEINT + try_cast("margin" AS BIGINT) + 1 AS BIGINT))'
-    )
+    sql_reports = Whole.sql("low", "high", "margin")
     margin: Annotated[WholeField, Field(ge=0, le=MAX_VALUES)] = Field(
         100, description="how far reports reach beyond the values"
     )

@@ -58,7 +58,7 @@ class Matrix(Mechanism):
     """
 
     name = "matrix"
-    sql_reports = 'ldp._first(reports, "domain")'
+    sql_reports = Domain.sql_given("reports", "domain")
     domain: DomainField = Field(description="the values that may occur, in the order of the rows")
     rows: Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])] = (
         Field(description="probabilities, one row for each value, one column for each report")

@@ -19,9 +19,7 @@ class PckvGrr(SignMechanism):
     """
 
     name = "pckv_grr"
-    sql_reports = """list_concat(
-        flatten(list_transform("keys", lambda k: [{'key': k, 'sign': 1::TINYINT}, {'key': k, 'sign': -1::TINYINT}])),
-        [{'key': NULL, 'sign': NULL}])"""
+    sql_reports = PairReports.sql("keys")
 
     def alphabet(self) -> PairReports:
         """Return keys with signs."""

@@ -35,10 +35,7 @@ class PckvPm(KeyValueMechanism):
     """
 
     name = "pckv_pm"
-    sql_reports = """list_concat(
-        flatten(list_transform("keys", lambda k:
-            list_transform(range(try_cast("bins" AS BIGINT)), lambda b: {'key': k, 'bin': b::SMALLINT}))),
-        [{'key': NULL, 'bin': NULL}])"""
+    sql_reports = PairReports.sql("keys", "bins")
     bins: Annotated[WholeField, Field(ge=2, le=1024)] = Field(
         64, description="number of bins of the values, and of the reports"
     )

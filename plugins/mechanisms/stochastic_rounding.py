@@ -8,6 +8,8 @@ import numpy as np
 
 from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced
 
+_REPORTS = [-1, 1]
+
 
 class StochasticRounding(IntervalMechanism):
     """Stochastic rounding: report 1 or -1, the chance of 1 rising linearly with the value.
@@ -22,11 +24,11 @@ class StochasticRounding(IntervalMechanism):
     """
 
     name = "stochastic_rounding"
-    sql_reports = "[-1, 1]"
+    sql_reports = str(_REPORTS)
 
     def alphabet(self) -> Domain:
         """Return -1 and 1."""
-        return Domain.of([-1, 1])
+        return Domain.of(_REPORTS)
 
     def channel(self) -> Channel:
         """Return the two probabilities of every bin."""

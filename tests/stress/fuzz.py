@@ -23,6 +23,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.errors import LdpError
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.registry import registry
+from tests.seeds import SEED
 
 CANARY = "canary-7f3a"
 LONGEST = {signal.ITIMER_PROF: 2.0, signal.ITIMER_REAL: 60.0}  # seconds for one input
@@ -210,9 +211,11 @@ def guided(count: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--atheris", action="store_true")
     chosen = parser.parse_args()
     if chosen.atheris:
         guided(chosen.count)
     else:
-        print(dict(sorted(fuzz(chosen.count).items())))
+        print(f"--seed {chosen.seed}")
+        print(dict(sorted(fuzz(chosen.count, chosen.seed).items())))

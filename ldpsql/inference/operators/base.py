@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, singledispatch
+from hashlib import blake2b
+from secrets import token_bytes
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +29,16 @@ MAX_CONDITION = 1e8
 SCORE_WORK = 2e9  # most multiplications for a score interval
 
 
+def digest(*parts: bytes | NDArray[np.generic]) -> bytes:
+    """Return a digest of these parts, in this order."""
+    made = blake2b(digest_size=16)
+    for part in parts:
+        octets = part if isinstance(part, bytes) else np.ascontiguousarray(part).ravel().view(np.uint8).data
+        made.update(len(octets).to_bytes(8, "little"))
+        made.update(octets)
+    return made.digest()
+
+
 class Operator(ABC):
     """A channel as a linear map, for estimation."""
 
@@ -36,6 +48,12 @@ class Operator(ABC):
     exchangeable: bool = False  # whether each report names one value and all values are treated alike
     injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
+    isotropic: bool = False  # whether curvatures are too large to be made, and not far from a multiple of the identity
+
+    @cached_property
+    def key(self) -> bytes:
+        """What tells this operator from others: equal keys mean equal columns."""
+        return token_bytes(16)
 
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:

@@ -7,7 +7,7 @@ from functools import cached_property, singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.base import DenseOperator, Floats, Operator
+from ldpsql.inference.operators.base import DenseOperator, Floats, Operator, digest
 
 
 class MergedOperator(Operator):
@@ -18,6 +18,12 @@ class MergedOperator(Operator):
         self.sizes = np.bincount(block)
         self.inputs, self.outputs, self.complete = len(self.sizes), base.outputs, base.complete
         self.injective = base.injective
+
+    @cached_property
+    def key(self) -> bytes:
+        """The blocks of the channel; that of the channel itself where every value is a block."""
+        single = np.array_equal(self.block, np.arange(self.base.inputs))
+        return self.base.key if single else digest(b"merged", self.base.key, self.block)
 
     @cached_property
     def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

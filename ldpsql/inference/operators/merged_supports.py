@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Floats
 from ldpsql.inference.operators.merged import MergedOperator, merged
-from ldpsql.inference.operators.supports import SupportOperator
+from ldpsql.inference.operators.supports import SetOperator
 
 _KEPT = 1 << 22  # cells
 
@@ -19,7 +19,7 @@ _KEPT = 1 << 22  # cells
 class MergedSupportOperator(MergedOperator):
     """Blocks of values: a report gives a block the mean of what it gives to its values."""
 
-    def __init__(self, base: SupportOperator, block: NDArray[np.int64]) -> None:
+    def __init__(self, base: SetOperator, block: NDArray[np.int64]) -> None:
         super().__init__(base, block)
         self._columns = base.columns
 
@@ -45,5 +45,5 @@ class MergedSupportOperator(MergedOperator):
 
 
 @merged.register
-def _(op: SupportOperator, block: NDArray[np.int64]) -> MergedOperator:
+def _(op: SetOperator, block: NDArray[np.int64]) -> MergedOperator:
     return MergedSupportOperator(op, block)

@@ -7,30 +7,45 @@ is a product over the m coordinates, T takes m g^(m+1) steps, where look-ups in 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
+from ldpsql.channels.hashed import mixed
+from ldpsql.errors import NotApplicable
 from ldpsql.inference.operators.base import Floats, Operator, operator
-from ldpsql.inference.operators.supports import CELLS, SupportOperator, packed
+from ldpsql.inference.operators.supports import CELLS, Octets, SetOperator, packed
 
+MOST_PAIRS = 2048  # values of which all pairs are looked at
 Characters = NDArray[np.float64] | NDArray[np.complex128]
 
 
-class ListedOperator(SupportOperator):
+class ListedOperator(SetOperator):
     """All reports of an orthogonal array, with their probabilities."""
 
     def __init__(self, channel: OrthogonalHash) -> None:
-        everything = np.arange(channel.outputs, dtype=np.int32)
-        super().__init__(channel, packed(channel, everything), channel.response.spread / TOTAL / channel.seeds)
+        super().__init__(channel, channel.outputs, channel.response.spread / TOTAL / channel.seeds)
+        self._channel = channel
+
+    @cached_property
+    def _octets(self) -> Octets:  # type: ignore[override]  # packed when they are first needed
+        return packed(self._channel, np.arange(self.outputs, dtype=np.int32))
 
 
 class CharacterOperator(ListedOperator):
-    """The same, where sums over many sets go through characters; groups of counts are transformed together."""
+    """The same, where sums over many sets go through characters; groups of counts are transformed together.
+
+    Of more than `MOST_PAIRS` values nothing is made for each pair of them, nor for each value and report. Errors are then those
+    of the inversion, to which the array, under which all pairs of values are alike, leaves little to add.
+    """
 
     def __init__(self, channel: OrthogonalHash) -> None:
         super().__init__(channel)
+        self.isotropic = self.inputs > MOST_PAIRS
         self._size, self._coordinates = channel.response.size, channel.dimension
         self._characters = characters(self._size)
         self._points = self._places(channel.points)
@@ -51,6 +66,44 @@ class CharacterOperator(ListedOperator):
         spread[..., self._multiples[:, 1:]] = by_function[..., 1:]  # every vector but 0 is one multiple of one function
         spread[..., 0] = by_function[..., 0].sum(axis=-1)
         return np.asarray(self._transformed(spread)[..., self._points].real / self._size)
+
+    def _few(self, n: Floats) -> bool:
+        return self.isotropic or super()._few(n)
+
+    def _unpacked(
+        self, among: NDArray[np.int64] | slice = slice(None), chosen: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+        if not self.isotropic:
+            yield from super()._unpacked(among, chosen)
+            return
+        values = np.arange(self.inputs)[among]
+        reports = np.arange(self.outputs) if chosen is None else chosen
+        step = max(1, CELLS // len(values))
+        for start in range(0, len(reports), step):
+            part = slice(start, start + step)
+            yield part, self._channel.supports(reports[part], values).T
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the curvature; where it is large, from some of the observed reports, a few times as many as values."""
+        if not self.isotropic:
+            return super().rough_curvature(w, among)
+        seen = np.flatnonzero(w)
+        chosen = seen[np.argsort(mixed(seen.astype(np.uint64)))[: max(5_000, 4 * len(np.arange(self.inputs)[among]))]]
+        roots = np.sqrt(w[chosen] * (w.sum() / w[chosen].sum())).astype(np.float32)
+        return self._lifted(float(w.sum()), self._pairs(roots, among, chosen))
+
+    def information(self, theta: Floats, shares: Floats) -> Floats:
+        """Return the expected information of a report of one group, shape (inputs, inputs).
+
+        Raises:
+            NotApplicable: of more than `MOST_PAIRS` values.
+
+        """
+        if self.isotropic:
+            raise NotApplicable(
+                f"the covariance of {self.inputs} shares is too large", f"it is there for at most {MOST_PAIRS} values"
+            )
+        return super().information(theta, shares)
 
     def _transformed(self, cells: Characters) -> Characters:
         """Return sum_x cells_x chi(<b, x>) for every vector b."""

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.base import DenseOperator, Ends, Floats, Operator
+from ldpsql.inference.operators.base import DenseOperator, Ends, Floats, Operator, digest
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 
@@ -33,6 +33,11 @@ class ProductOperator(DenseOperator):
             table[first:last] = np.add.reduceat(logs[here], ends[first:last] - ends[first], axis=0)
         table -= np.maximum(table.max(axis=1, keepdims=True), -np.finfo(np.float64).max)
         super().__init__(np.exp(table).T)
+
+    @cached_property
+    def key(self) -> bytes:
+        """The single reports of each list."""
+        return digest(b"product", self._single.key, self._positions, self._lengths)
 
     @cached_property
     def condition(self) -> float:

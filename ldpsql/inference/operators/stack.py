@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.base import Ends, Floats, Operator
+from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 
 
 class StackOperator(Operator):
@@ -29,6 +29,11 @@ class StackOperator(Operator):
         """Yield each part with its weight and where its reports are."""
         for m, part in enumerate(self.parts):
             yield part, float(self.weights[m]), slice(self._ends[m], self._ends[m + 1])
+
+    @cached_property
+    def key(self) -> bytes:
+        """The parts and their weights."""
+        return digest(type(self).__name__.encode(), self.weights, *(part.key for part in self.parts))
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(channel, report) under theta."""

@@ -17,7 +17,7 @@ from ldpsql.channels import Drawn, SetChannel
 from ldpsql.channels.hashed import mixed
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
-from ldpsql.inference.operators.base import Ends, Floats, Operator
+from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 
 Octets: TypeAlias = NDArray[np.uint8]
 
@@ -51,19 +51,20 @@ def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
     return ((seen >> 8 * np.arange(len(octets))[:, None]) & 255).astype(np.uint8), added[seen]
 
 
-class SupportOperator(Operator):
+class SetOperator(Operator):
     """One column for each of some distinct reports, up to a factor that no estimate depends on.
 
-    ``octets`` are the sets as `packed` returns them. With ``scale`` the columns are the probabilities of all reports there
-    are; without, they are those of the observed ones only, and likelihoods hold up to a constant.
+    With ``scale`` the columns are the probabilities of all reports there are; without, they are those of the observed ones
+    only, and likelihoods hold up to a constant. An implementation adds ``_octets``, the sets as `packed` returns them.
     """
 
-    def __init__(self, channel: SetChannel, octets: Octets, scale: float | None = None) -> None:
-        self.inputs, self.outputs = channel.inputs, octets.shape[1]
+    _octets: Octets
+
+    def __init__(self, channel: SetChannel, outputs: int, scale: float | None = None) -> None:
+        self.inputs, self.outputs = channel.inputs, outputs
         self.complete = scale is not None
         self.sampled = self.outputs > _MANY_REPORTS
         self._hit, self._miss = float(channel.hit), float(channel.miss)
-        self._octets = octets
         self._scale = 1.0 if scale is None else scale
         self._lift = float(channel.ratio - 1)
         self._size_law = channel.size_law
@@ -251,6 +252,20 @@ class SupportOperator(Operator):
     def _contributions(self, c: Floats) -> Floats:
         """Return what every report adds to c'v: (the sum of c over its set - miss times the sum of c)/(hit - miss)."""
         return (self._inside(c.T) - self._miss * c.sum(axis=0)[:, None]).T / (self._hit - self._miss)
+
+
+class SupportOperator(SetOperator):
+    """One column for each of some observed sets, given as `packed` returns them."""
+
+    def __init__(self, channel: SetChannel, octets: Octets) -> None:
+        super().__init__(channel, octets.shape[1])
+        self._octets = octets
+
+    @cached_property
+    def key(self) -> bytes:
+        """The sets and the probabilities that make the columns."""
+        numbers = np.array([self.inputs, self.complete, self._hit, self._miss, self._lift, self._scale], dtype=np.float64)
+        return digest(type(self).__name__.encode(), numbers, self._octets)
 
 
 @singledispatch

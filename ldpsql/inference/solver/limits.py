@@ -23,7 +23,7 @@ class Limits:
     _ending: ClassVar[set[object]] = set()  # what was stopped and has not ended
 
     def __init__(self, steps: int = 10_000, seconds: float | None = None) -> None:
-        self._most, self.steps, self._interrupts_before = steps, 0, Limits._interrupts
+        self.most, self.steps, self._interrupts_before = steps, 0, Limits._interrupts
         self._end = soonest(seconds)
 
     @classmethod
@@ -59,7 +59,7 @@ class Limits:
 
     def take(self) -> bool:
         """Take one more step, unless there is none left or the deadline has passed."""
-        if self.steps >= self._most or self.late:
+        if self.steps >= self.most or self.late:
             return False
         self.steps += 1
         return True
@@ -69,4 +69,4 @@ class Limits:
         """Why a group that is not certified ended where it did."""
         if self.late:
             return Status.OUT_OF_TIME
-        return Status.OUT_OF_STEPS if self.steps >= self._most else Status.ROUNDED
+        return Status.OUT_OF_STEPS if self.steps >= self.most else Status.ROUNDED

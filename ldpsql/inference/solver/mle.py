@@ -21,6 +21,8 @@ from ldpsql.inference.solver.interior import SMALL, interior_maximum
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.newton import MAX_VALUES, NewtonStep, thinned
 from ldpsql.inference.solver.objective import Point, nearer
+from ldpsql.inference.solver.projected import ProjectedStep, inverted
+from ldpsql.inference.solver.remembered import joined, keys_of, remember, remembered
 from ldpsql.inference.solver.squarem import squarem_step
 from ldpsql.inference.solver.uniqueness import centred, from_inside
 
@@ -52,6 +54,29 @@ def maximum_likelihood(
     likelihood: Likelihood, tolerance: float = TOLERANCE, limits: Limits | None = None, start: Floats | None = None
 ) -> Fit:
     """Return the maximum for each group, with its steps and its status; ``start`` is uniform unless told.
+
+    A maximum that is remembered is not solved again.
+    """
+    limits = limits or Limits()
+    keys = keys_of(likelihood, tolerance, start)
+    maxima = remembered(keys, limits.most)
+    missing = [i for i, one in enumerate(maxima) if one is None]
+    if len(missing) == len(keys):
+        fit = solve(likelihood, tolerance, limits, start)
+        remember(keys, fit, limits.most)
+        return fit
+    if missing:
+        part = likelihood.with_counts(likelihood.counts[missing])
+        fit = solve(part, tolerance, limits, None if start is None else start[missing])
+        rest = iter(remember([keys[i] for i in missing], fit, limits.most))
+        maxima = [next(rest) if one is None else one for one in maxima]
+    return joined([one for one in maxima if one is not None])
+
+
+def solve(
+    likelihood: Likelihood, tolerance: float = TOLERANCE, limits: Limits | None = None, start: Floats | None = None
+) -> Fit:
+    """Return the same, solved from scratch.
 
     Groups of up to 32 values are solved together; closed forms and those take no counted steps.
     """
@@ -112,6 +137,8 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
     limits = limits or Limits()
     limits.renew()
     target = float(_targets(likelihood, tolerance)[0])
+    if likelihood.operator.isotropic:
+        return along_gradients(Point(likelihood, start[0]), target, limits).theta[None], limits.steps
     best = _begun(likelihood, start[0])
     if (size := likelihood.operator.inputs) > MAX_VALUES:
         best = thinned(best, limits)
@@ -123,6 +150,11 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
     if best.gap <= tolerance and not likelihood.operator.injective and not limits.late:
         best = centred(best, target)
     return best.theta[None], limits.steps
+
+
+def along_gradients(point: Point, target: float, limits: Limits) -> Point:
+    """Return the maximum of the likelihood of very many values, found from the inversion by projected gradient steps."""
+    return _run(ProjectedStep(), inverted(point), target, limits)
 
 
 def _begun(likelihood: Likelihood, start: Floats) -> Point:

@@ -70,9 +70,35 @@ class Point:
         """Return the second derivatives of phi by the values ``among``, for steps: of many reports from a sample."""
         return self.operator.rough_curvature(self._ratios / self._divisor, among)
 
+    def bent(self, direction: Floats) -> Floats:
+        """Return the second derivatives of phi times a direction."""
+        return self.operator.adjoint(self._ratios / self._divisor * self.operator.forward(direction))
+
     def em(self) -> Point:
         """Return the point after one step of IBU."""
         return self.at(self.theta * self.gradient)
+
+
+class TiedPoint(Point):
+    """A distribution that is equal within each block of values; its gradient is that of moves that keep it so."""
+
+    def __init__(self, likelihood: Likelihood, theta: Floats, block: NDArray[np.int64]) -> None:
+        super().__init__(likelihood, block_means(theta, block))
+        self._block = block
+
+    def at(self, theta: Floats) -> TiedPoint:
+        """Return another point of the same problem: the nearest that is equal within blocks, scaled to sum to one."""
+        return TiedPoint(self._likelihood, theta / theta.sum(), self._block)
+
+    @cached_property
+    def gradient(self) -> Floats:
+        """The mean of g over each block."""
+        return block_means(self.operator.adjoint(self._ratios), self._block)
+
+
+def block_means(v: Floats, block: NDArray[np.int64]) -> Floats:
+    """Return v with each number replaced by the mean of its block."""
+    return np.asarray((np.bincount(block, weights=v) / np.bincount(block))[block], dtype=np.float64)
 
 
 def nearer(one: Point, other: Point) -> Point:

@@ -1,0 +1,21 @@
+"""How far apart the rows of a channel are."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_CELLS = 1 << 16  # cells at a time, so that what is subtracted stays in the cache
+
+
+def highest_log_ratios(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest of logs[x, y] - logs[x', y] over the reports y, for all pairs of rows: shape (rows, rows)."""
+    logs = np.ascontiguousarray(logs)  # a choice of columns is not
+    size, step = len(logs), max(1, _CELLS // logs.shape[1])
+    out = np.empty((size, size))
+    room = np.empty((step, logs.shape[1]))
+    for start in range(0, size, step):
+        others = logs[start : start + step]
+        for x, row in enumerate(logs):
+            np.subtract(row, others, out=room[: len(others)]).max(axis=1, out=out[x, start : start + step])
+    return out

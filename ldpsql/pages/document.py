@@ -1,0 +1,62 @@
+"""The document around every page: one file with its style and script inside, which loads nothing and needs no script."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from string import Template
+
+from ldpsql.pages.markup import Markup, joined, name, tag
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing to know: what it is, its value, and a sentence about it."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+def document(title: str, lead: str, facts: Sequence[Fact], body: str) -> str:
+    """Return a whole page: title, lead and facts first, then the body."""
+    style, script = (_HERE.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    return Template(_HERE.joinpath("page.html").read_text("utf-8")).substitute(
+        title=joined(title),
+        lead=joined(lead),
+        facts=cards(facts, "facts") if facts else "",
+        body=joined(body),
+        style=style,
+        script=script,
+        policy=f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}",
+    )
+
+
+def _hash(text: str) -> str:
+    """Return the source expression that allows this text inside the page and nothing else."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def cards(facts: Sequence[Fact], class_: str) -> Markup:
+    """Return facts next to each other."""
+    return tag("dl", *(_card(fact) for fact in facts), class_=class_)
+
+
+def _card(fact: Fact) -> Markup:
+    note = tag("dd", fact.note, class_="note") if fact.note else None
+    return tag("div", tag("dt", fact.name), tag("dd", name(fact.value)), note)
+
+
+def folded(title: str, *children: str) -> Markup:
+    """Return a part that opens when its title is clicked."""
+    return tag("details", tag("summary", title), *children)
+
+
+def code(sql: str) -> Markup:
+    """Return SQL as it is written; long lines wrap."""
+    return tag("pre", tag("code", sql))

@@ -1,0 +1,131 @@
+"""One group of a report: what its reports say, as facts, charts, a map, and a table of every value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from ldpsql.estimates.estimate import Diagnosis, Estimate
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import Status
+from ldpsql.pages.document import Fact, cards
+from ldpsql.pages.grids import Places, maps
+from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.numbers import FEW, Numbers, bin_names, number_charts, number_facts
+from ldpsql.pages.tables import share_table
+from ldpsql.pages.wording import counted, determined, interval, percent, points
+
+DOUBTFUL = 1e-6  # honest reports have a smaller p-value once in a million groups
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """An estimate under its title; ``numbers`` is there if its values lie on a line, ``places`` if they are cells."""
+
+    title: str
+    one: Estimate
+    truth: Floats | None = None
+    numbers: Numbers | None = None
+    places: Places | None = None
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """How far the estimate can be trusted."""
+        return self.one.diagnosis
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """The estimates of all values: those on a line in their order, others by size."""
+        values = self.one.values
+        called = self.places.names() if self.places else bin_names(values) if self.numbers else values.texts
+        columns = {"value": values.texts, "name": called, "estimate": self.one.estimate, "std_error": self.one.std_error}
+        columns |= {"low": self.one.low, "high": self.one.high}
+        rows = pl.DataFrame(columns | ({} if self.truth is None else {"truth": self.truth}))
+        return rows if self.numbers else rows.sort("estimate", descending=True, maintain_order=True)
+
+    @property
+    def error(self) -> float:
+        """The typical standard error of a share: the middle one of all values."""
+        return float(np.median(self.one.std_error))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the estimate explains the reports, and there is nothing to do about it."""
+        done = self.diagnosis.status not in (Status.OUT_OF_STEPS.value, Status.OUT_OF_TIME.value, Status.BASELINE.value)
+        return done and self.diagnosis.fit_p_value >= DOUBTFUL and bool(np.isfinite(self.one.std_error).all())
+
+
+def result_facts(group: Group) -> list[Fact]:
+    """Return the two or three facts about the values of a group."""
+    if group.numbers:
+        return number_facts(group.numbers, group.one.group)
+    first = group.rows.row(int(group.rows["estimate"].arg_max() or 0), named=True)
+    ends = interval(first["low"], first["high"]) if determined(first["std_error"]) else "unknown"
+    return [Fact("Largest share", f"{first['name']}: {percent(first['estimate'])}", f"interval {ends}")]
+
+
+def trust_facts(group: Group) -> list[Fact]:
+    """Return how precise the estimate of a group is, and whether the reports agree with it."""
+    diagnosis = group.diagnosis
+    facts = [] if group.numbers else [Fact("Typical error", points(group.error), _worth(group))]
+    if group.truth is not None:
+        distance = float(np.abs(group.one.estimate - group.truth).sum()) / 2
+        facts.append(Fact("Distance to the truth", percent(distance), "total variation: the share that is in the wrong place"))
+    verdict = "agree" if group.fits else "look closer"
+    note = f"{diagnosis.status}, p-value {diagnosis.fit_p_value:.2g}" if group.fits else diagnosis.remedy
+    return [*facts, Fact("Reports and estimate", verdict, note)]
+
+
+def _worth(group: Group) -> str:
+    """Return what the reports are worth."""
+    worth = round(group.diagnosis.effective_reports)
+    if not determined(group.error) or not worth:
+        return "the reports do not determine these shares"
+    return f"as from {counted(worth, 'value')} without noise"
+
+
+def section(group: Group, number: int, most: int, *, alone: bool) -> Markup:
+    """Return a group as a part of the page.
+
+    Args:
+        group: what to show.
+        number: which group of the page this is, for links to it.
+        most: how many values its table may have.
+        alone: whether it is the only one, and its facts stand in the summary.
+
+    """
+    facts = [Fact("Reports", f"{group.diagnosis.reports:,}"), *result_facts(group), *trust_facts(group)]
+    inside = joined(None if alone else cards(facts, "facts small"), _pictures(group), _table(group, most))
+    return tag("section", tag("h2", group.title), inside, **marked(number, group.title))
+
+
+def marked(number: int, title: str) -> dict[str, str]:
+    """Return the attributes of a section that makes it one of the groups of the page, to be chosen by its title."""
+    return {"class_": "group", "id": f"group-{number}", "data_title": title}
+
+
+def _pictures(group: Group) -> Markup | None:
+    if group.places:
+        shares = {"Estimate": group.one.estimate} | ({} if group.truth is None else {"Truth": group.truth})
+        return maps(group.places, shares)
+    if group.numbers and len(group.rows) > FEW:
+        return number_charts(group.numbers, group.one.group, group.truth)
+    return None
+
+
+def _table(group: Group, most: int) -> Markup:
+    rows, estimator = group.rows, group.one.of.estimator
+    kept = rows if len(rows) <= most else rows.filter(pl.col("estimate").rank("ordinal", descending=True) <= most)
+    left = len(rows) - len(kept)
+    more = f"{counted(left, 'more value')} with smaller shares: ldpsql estimate lists them all." if left else None
+    table = share_table(group.title, kept, estimator.pointwise(len(rows)), group.places.title if group.places else "Value")
+    bars = tag("p", _key(group), class_="hint")
+    return joined(bars, table, tag("p", more, class_="hint") if more else None)
+
+
+def _key(group: Group) -> str:
+    truth = ", the upright mark the truth" if group.truth is not None else ""
+    return f"Bars are estimates, the line on each its interval{truth}."

@@ -1,0 +1,100 @@
+"""The page of a plan: expected error against epsilon, for the mechanisms that fit the question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ldpsql.estimates.planning import Expected
+from ldpsql.pages.axes import Axis
+from ldpsql.pages.document import Fact, document
+from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.plots import COLOURS, Line, figure, legend, lines
+from ldpsql.pages.tables import Cell, Column, table
+from ldpsql.pages.wording import counted, margin, number, percent
+
+GOOD = 0.01  # the error that people ask for first
+
+COLUMNS = [
+    Column("Mechanism", ("mechanism",)),
+    Column("Epsilon", ("epsilon",)),
+    Column("Expected error", ("std_error",)),
+    Column("Distance to the truth", ("total_variation",), wide=True),
+    Column("Reports for ± 1 point", ("reports_needed",)),
+]
+
+
+def plan_page(expected: Sequence[Expected], reports: int) -> str:
+    """Return the page for the errors to expect from this many reports, by mechanism and epsilon."""
+    lead = (
+        f"What to expect from {counted(reports, 'report')}, before anything is collected, if all values are equally frequent."
+    )
+    body = joined(
+        tag("section", tag("h2", "Expected error of a share"), curves(expected)),
+        tag("section", tag("h2", "All figures"), _table(expected)),
+    )
+    facts = [Fact("Reports", f"{reports:,}"), *_best(expected)]
+    return document("Privacy and precision", lead, facts, body)
+
+
+def _best(expected: Sequence[Expected]) -> list[Fact]:
+    """Return the best mechanism at the smallest and the largest epsilon, and the epsilon that a good estimate needs."""
+    known = [one for one in expected if one.std_error is not None]
+    if not known:
+        return [Fact("Expected error", "unknown", "these reports would not determine the shares")]
+    epsilons = sorted({one.epsilon for one in known})
+    best = [min((one for one in known if one.epsilon == epsilon), key=_error) for epsilon in epsilons]
+    facts = [
+        Fact(f"Best at epsilon {number(one.epsilon)}", one.mechanism, f"expected error {margin(_error(one))} points")
+        for one in dict.fromkeys([best[0], best[len(best) // 2], best[-1]])
+    ]
+    enough = next((one for one in best if _error(one) <= GOOD), None)
+    if enough is None:
+        return [*facts, Fact("For ± 1 point", "more reports", f"{best[-1].reports_needed:,} at epsilon {number(epsilons[-1])}")]
+    return [*facts, Fact("For ± 1 point", f"epsilon {number(enough.epsilon)}", f"with {enough.mechanism}, of those compared")]
+
+
+def _error(one: Expected) -> float:
+    return float("inf") if one.std_error is None else one.std_error
+
+
+def curves(expected: Sequence[Expected], marked: str = "") -> Markup:
+    """Return the errors as lines over epsilon, one for each mechanism; ``marked`` comes first and is drawn stronger."""
+    known = [one for one in expected if one.std_error is not None]
+    if not known:
+        return tag("p", "The reports do not determine the shares at any of these epsilons.")
+    names = sorted({one.mechanism for one in known}, key=lambda name: (name != marked, name))
+    drawn = [_line(name, i, marked, [one for one in known if one.mechanism == name]) for i, name in enumerate(names)]
+    plot = lines(drawn[::-1], *_axes(known), "expected error by epsilon and mechanism")
+    return figure("Standard error, in percentage points", plot, "epsilon", legend([(line.kind, line.name) for line in drawn]))
+
+
+def _line(name: str, at: int, marked: str, points: Sequence[Expected]) -> Line:
+    points = sorted(points, key=lambda one: one.epsilon)
+    kind = f"line l{at % COLOURS}" + (" dashed" if at >= COLOURS else "") + (" marked" if name == marked else "")
+    tips = [f"{name} at epsilon {number(one.epsilon)}: {margin(_error(one))} points" for one in points]
+    return Line(name, np.array([one.epsilon for one in points]), np.array([_error(one) for one in points]), tips, kind)
+
+
+def _axes(known: Sequence[Expected]) -> tuple[Axis, Axis]:
+    epsilons, errors = [one.epsilon for one in known], [_error(one) for one in known]
+    wide, tall = (0.8, 1.25) if min(epsilons) == max(epsilons) else (1.0, 1.0), (0.8, 1.25)
+    marks = tuple(sorted(set(epsilons)))
+    across = Axis(min(epsilons) * wide[0], max(epsilons) * wide[1], number, log=True, marks=marks if len(marks) <= 7 else ())
+    return across, Axis(min(errors) * tall[0], max(errors) * tall[1], lambda share, _: number(100 * share), log=True)
+
+
+def _table(expected: Sequence[Expected]) -> Markup:
+    return table("plan", COLUMNS, [(one.mechanism, _cells(one)) for one in expected])
+
+
+def _cells(one: Expected) -> list[Cell | Markup]:
+    epsilon = Cell(number(one.epsilon), (one.epsilon,))
+    distance = Cell("unknown", ("",), wide=True)
+    if one.total_variation is not None:
+        distance = Cell(percent(one.total_variation), (one.total_variation,), wide=True)
+    if one.std_error is None or one.reports_needed is None:
+        return [epsilon, Cell("unknown", ("",)), distance, Cell("unknown", ("",))]
+    needed = Cell(f"{one.reports_needed:,}", (one.reports_needed,))
+    return [epsilon, Cell(margin(one.std_error), (one.std_error,)), distance, needed]

@@ -1,0 +1,222 @@
+"""The page of a report: the summary, every group, what another epsilon would give, and how the estimate came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp
+
+import numpy as np
+import polars as pl
+
+from ldpsql.channels import TableChannel
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import LdpError
+from ldpsql.estimates.estimate import Estimate
+from ldpsql.estimates.planning import MAX_VALUES, Expected, compare, over_declared_values
+from ldpsql.inference.operators import Floats
+from ldpsql.mechanisms.base import CertifiedValues
+from ldpsql.mechanisms.region import Region
+from ldpsql.pages.axes import Axis
+from ldpsql.pages.document import Fact, code, document, folded
+from ldpsql.pages.grids import Places
+from ldpsql.pages.groups import Group, result_facts, section, trust_facts
+from ldpsql.pages.maps import Heat, Side, blocks, heat, scale_of_colours
+from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.numbers import Numbers, axis_names, ordered
+from ldpsql.pages.plan import curves
+from ldpsql.pages.plots import Line, figure, lines
+from ldpsql.pages.tables import Cell, Column, table
+from ldpsql.pages.tracing import trace
+from ldpsql.pages.wording import counted, margin, number, percent, points
+from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
+from ldpsql.registry.registry import registry
+
+MOST_ROWS = 20_000  # rows of all tables of a page together: more make it slow to open
+MAX_SIDE = 32  # cells along one side of the map of a channel; a larger table is averaged in blocks
+EPSILONS = ("0.25", "0.5", "1", "2", "4", "8")
+
+
+def report_page(
+    found: Mapping[str, Estimate],
+    truth: Mapping[str, Floats],
+    mechanism: CertifiedValues,
+    sql: str = "",
+    region: Region | None = None,
+) -> str:
+    """Return the page for estimates by title, all under one mechanism."""
+    groups = _groups(found, truth, region)
+    body = joined(
+        _overview(groups) if len(groups) > 1 else None,
+        *(
+            section(group, number, max(1, MOST_ROWS // len(groups)), alone=len(groups) == 1)
+            for number, group in enumerate(groups)
+        ),
+        _alternatives(mechanism, groups),
+        tag("h2", "How the estimate came about"),
+        folded("The SQL", code(sql)) if sql else None,
+        folded("Step by step to the maximum of the likelihood", _steps(groups[0])),
+        _channel(mechanism),
+    )
+    reports = sum(group.diagnosis.reports for group in groups)
+    lead = (
+        f"Estimated from {counted(reports, 'report')} by {groups[0].one.of.estimator.name}. Nothing but the reports was used."
+    )
+    return document("Estimates from private reports", lead, _facts(groups, mechanism), body)
+
+
+def _groups(found: Mapping[str, Estimate], truth: Mapping[str, Floats], region: Region | None) -> list[Group]:
+    together = {id(one.of): Numbers(one.of) for one in found.values() if ordered(one)}
+    return [
+        Group(title, one, truth.get(title), together.get(id(one.of)), Places.of(one, region)) for title, one in found.items()
+    ]
+
+
+def _facts(groups: Sequence[Group], mechanism: CertifiedValues) -> list[Fact]:
+    """Return the summary: reports, privacy and mechanism, then what matters most about the estimates."""
+    sizes = [group.diagnosis.reports for group in groups]
+    facts = [
+        Fact("Reports", f"{sum(sizes):,}", "" if len(groups) == 1 else f"in {len(groups):,} groups of {_range(sizes)}"),
+        Fact("Privacy", f"epsilon {_shown(mechanism)}", promise(mechanism.certificate.claim)),
+        Fact("Mechanism", mechanism.name, _first_words(mechanism)),
+    ]
+    return facts + ([*result_facts(groups[0]), *trust_facts(groups[0])] if len(groups) == 1 else _common(groups))
+
+
+def _shown(mechanism: CertifiedValues) -> str:
+    return number(float(mechanism.certificate.claim.epsilon))
+
+
+def _range(sizes: Sequence[int]) -> str:
+    return f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+
+
+def _common(groups: Sequence[Group]) -> list[Fact]:
+    """Return what is to be known about many groups at once."""
+    errors, wrong = sorted(group.error for group in groups), [group for group in groups if not group.fits]
+    facts = [
+        Fact("Typical error", points(errors[len(errors) // 2]), f"from {margin(errors[0])} to {margin(errors[-1])} by group")
+    ]
+    if any(group.truth is not None for group in groups):
+        known = [float(np.abs(group.one.estimate - group.truth).sum()) / 2 for group in groups if group.truth is not None]
+        facts.append(Fact("Distance to the truth", percent(max(known)), "total variation in the worst group"))
+    note = ", ".join(group.title for group in wrong[:3]) + ("…" if len(wrong) > 3 else "")
+    verdict = f"look closer at {counted(len(wrong), 'group')}" if wrong else "fit in every group"
+    return [*facts, Fact("Reports and estimates", verdict, note or "no sign of another mechanism or epsilon")]
+
+
+def promise(claim: Claim) -> str:
+    """Return what a claim promises to a person, in one sentence."""
+    epsilon = float(claim.epsilon)
+    if isinstance(claim, MetricLdp):
+        return f"values at distance d give any report with chances at most e^({number(epsilon)} d) times as large as each other"
+    ratio = number(exp(epsilon), exp(epsilon) / 100) if epsilon < 20 else f"e^{number(epsilon)}"
+    rest = f", except with probability {float(claim.delta):g}" if isinstance(claim, ApproximateLdp) else ""
+    return f"any two values give the same report with chances that differ at most by a factor of {ratio}{rest}"
+
+
+def _first_words(mechanism: CertifiedValues) -> str:
+    """Return what the mechanism is called in words: the start of its documentation."""
+    first = (type(mechanism.mechanism).__doc__ or "").strip().split("\n")[0]
+    return first.partition(":")[0].rstrip(".")
+
+
+def _overview(groups: Sequence[Group]) -> Markup:
+    """Return all groups as a table that leads to each."""
+    result = result_facts(groups[0])[0].name
+    columns = [
+        Column("Group", ("group",)),
+        Column("Reports", ("reports",)),
+        Column(result, (result.lower().replace(" ", "_"),)),
+        Column("Typical error", ("error",), wide=True),
+        Column("Steps", ("steps",), wide=True),
+        Column("Gap", ("gap",), wide=True),
+        Column("p-value", ("p_value",), wide=True),
+        Column("Status", ("status",), wide=True),
+    ]
+    rows = [(tag("a", group.title, href=f"#group-{i}"), _overview_cells(group)) for i, group in enumerate(groups)]
+    return tag("section", tag("h2", "Groups"), table("groups", columns, rows), class_="overview")
+
+
+def _overview_cells(group: Group) -> list[Cell | Markup]:
+    diagnosis, (result, *_) = group.diagnosis, result_facts(group)
+    return [
+        Cell(f"{diagnosis.reports:,}", (diagnosis.reports,)),
+        Cell(result.value, (result.value,)),
+        Cell(margin(group.error), (group.error,), wide=True),
+        Cell(f"{diagnosis.iterations:,}", (diagnosis.iterations,), wide=True),
+        Cell(f"{diagnosis.gap:.2g}", (diagnosis.gap,), wide=True),
+        Cell(f"{diagnosis.fit_p_value:.2g}", (diagnosis.fit_p_value,), wide=True),
+        Cell(diagnosis.status, (diagnosis.status,), wide=True),
+    ]
+
+
+def _alternatives(mechanism: CertifiedValues, groups: Sequence[Group]) -> Markup | None:
+    """Return what other epsilons and mechanisms would give for the reports of the first group."""
+    reports = groups[0].diagnosis.reports
+    expected = curve(mechanism, reports)
+    if not expected:
+        return None
+    text = f"Expected standard error of a share from {counted(reports, 'report')}, if all values are equally frequent."
+    return tag("section", tag("h2", "What another epsilon would give"), tag("p", text), curves(expected, mechanism.name))
+
+
+def curve(mechanism: CertifiedValues, reports: int) -> list[Expected]:
+    """Return the expected errors of this mechanism and of those over as many declared values; none if there are none."""
+    claim, size = mechanism.certificate.claim, mechanism.channel.inputs
+    # An epsilon per unit of distance is not to be compared with one for all pairs.
+    others = over_declared_values(registry().mechanisms, size) if isinstance(claim, PureLdp) and size <= MAX_VALUES else []
+    others = [other for other in others if other.name != mechanism.name]
+    try:
+        return compare(EPSILONS, reports, [mechanism.mechanism, *others])
+    except LdpError:
+        return []
+
+
+def _steps(group: Group) -> Markup:
+    """Return how fast the iterative Bayesian update comes close to the maximum."""
+    steps = trace(group.one)
+    text = f"The iterative Bayesian update on {group.title}, from the uniform distribution."
+    missing = _trace("Log-likelihood missing to the maximum", steps, "missing")
+    return joined(tag("p", text), tag("div", missing, _trace("Certified gap", steps, "gap"), class_="pair"))
+
+
+def _trace(title: str, steps: pl.DataFrame, name: str) -> Markup:
+    x, y = (steps[column].cast(pl.Float64).to_numpy() for column in ("step", name))
+    tips = [f"step {i:.0f}: {value:.3g}" for i, value in zip(x, y, strict=True)]
+    line = Line(title, x, y, tips, "line fine")
+    up = Axis(float(y.min()), float(y.max()), _power, log=True)
+    return figure(title, lines([line], Axis(0.0, float(x.max())), up, title), "step")
+
+
+def _power(value: float, _: float) -> str:
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e") if not 0.001 <= value < 10_000 else f"{value:g}"
+
+
+def _channel(mechanism: CertifiedValues) -> Markup | None:
+    """Return the chance of every report for every value, if these can be listed."""
+    if not isinstance(mechanism.channel, TableChannel):
+        return None
+    chances = mechanism.channel.probabilities()
+    rows, columns = (blocks(size, MAX_SIDE) for size in chances.shape)
+    means = np.array([[chances[row, column].mean() for column in columns] for row in rows])
+    values, reports = (
+        _block_names(axis_names(mechanism.values), rows),
+        _block_names(report_names(mechanism, chances.shape[1]), columns),
+    )
+
+    def tip(i: int, j: int) -> str:
+        return f"value {values[i]}, report {reports[j]}: {percent(float(means[i, j]), 1e-5)}"
+
+    across, up, top = Side.of_names("report", reports), Side.of_names("value", values[::-1]), float(means.max())
+    drawn = heat(Heat(means, top, across, up, tip, "chance of each report for each value"))
+    return folded("The channel: the chance of each report for each value", drawn, scale_of_colours(top))
+
+
+def report_names(mechanism: CertifiedValues, count: int) -> list[str]:
+    """Return the reports of a mechanism in words: their values, else their numbers."""
+    reports = mechanism.reports
+    return axis_names(reports) if isinstance(reports, Domain) else [str(i) for i in range(count)]
+
+
+def _block_names(names: Sequence[str], parts: Sequence[slice]) -> list[str]:
+    return [names[part.start] for part in parts]

@@ -1,0 +1,131 @@
+"""The lists of values and reports that SQL computes are those of the domains and forms in Python, value by value."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+
+from ldpsql import LdpError, Mechanism
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.grids import cells
+from ldpsql.registry.handles import read_mechanism
+from ldpsql.registry.registry import registry
+from ldpsql.reports import FORMS, MarkedReports
+
+PLAIN = Mechanism.sql_reports
+
+RANGES = [(0, 1), (-1, 1), (5, 5), (7, 3), (-100, -3), (-3, 250), (0, 19_999), (0, 20_000)]
+RANGES += [(2**53 - 9, 2**53 - 1), (-(2**53) + 1, -(2**53) + 9), (-(2**53), -(2**53) + 9)]
+MARGINS = [0, 1, 700]
+INTERVALS = ["0,1", "-1,1", "0.1,0.7", "-3.3,1000000", "0,1e-9", "1e15,2e15", "-0.3,-0.1"]
+INTERVALS += ["2,2", "2,1", "1e16,1.0000000000000002e16"]
+BINS = [2, 3, 7, 511]
+STEPS = ["0,1,0.1", "0,100,1", "-2.5,7.5,0.25", "0,100000,1", "0.1,0.7,0.2", "-9,-1,2", "0,1,0.3", "0,1,1"]
+STEPS += ["3,3,1", "1,0,1", "0,3e9,1"]
+MOST = [2, 3, 50, 101, 256]
+GRIDS = [(2, 2), (2, 3), (64, 64), (2048, 2), (2049, 2), (1, 5)]
+KEYS = ["['a', 'b']", "[3, 1, 2]", "['x', 'y']::VARCHAR[]", "[true, false]", "[DATE '2024-02-29', DATE '1970-01-01']", "['a']"]
+
+
+WHOLE = [f"{low}, {high}" for low, high in RANGES]
+WIDER = [f"{low}, {high}, margin := {margin}" for (low, high), margin in itertools.product(RANGES, MARGINS)]
+CUT = [f"{ends}, bins := {bins}" for ends, bins in itertools.product(INTERVALS, BINS)]
+STEPPED = [
+    f"{low}, {high}, step := {step}, bins := {bins}"
+    for (low, high, step), bins in itertools.product((text.split(",") for text in STEPS), MOST)
+]
+SIGNED = [f"{keys}, padding := {padding}" for keys, padding in itertools.product(KEYS, [1, 5])]
+BINNED = [f"{keys}, bins := {bins}" for keys, bins in itertools.product(KEYS, [2, 5, 64])]
+EVERY = {
+    "truncated_geometric": WHOLE,
+    "geometric": WIDER,
+    "laplace": CUT + STEPPED,
+    "square_wave": CUT[:8] + STEPPED[:8],
+    "stochastic_rounding": CUT[:8] + STEPPED[:8],
+    "planar_laplace": [f"{columns}, {rows}" for columns, rows in GRIDS],
+    "krr": KEYS,
+    "pckv_grr": SIGNED,
+    "pckv_ue": SIGNED,
+    "pckv_pm": BINNED,
+}
+
+
+def from_struct(spec: pa.Scalar) -> Mechanism | None:
+    """Return the mechanism that a constructor's STRUCT stands for; None if Python refuses it, its values or its reports."""
+    try:
+        mechanism = read_mechanism(spec)
+        mechanism.values()
+        mechanism.alphabet()
+    except LdpError:
+        return None
+    return mechanism
+
+
+def listed(mechanism: Mechanism) -> pa.Array | None:
+    """Return the reports that SQL lists; None if it knows their form by a mark."""
+    reports = mechanism.alphabet()
+    if isinstance(reports, Domain):
+        return reports.values
+    return None if isinstance(reports, MarkedReports) else reports.distinct()
+
+
+def check(con: DuckDBPyConnection, call: str) -> bool:
+    """Compare one call; return whether Python accepts it."""
+    spec = con.sql(f"SELECT ldp.{call} AS m").to_arrow_table()["m"].combine_chunks()[0]
+    mechanism = from_struct(spec)
+    if mechanism is None:
+        with pytest.raises(duckdb.Error, match=r"\[LDP\d"):
+            con.execute(f"SELECT ldp.describe(ldp.{call})")
+        return False
+    same(spec["domain"] if "domain" in spec.type.names else spec["keys"], mechanism.values().listed.values, call)
+    if (reports := listed(mechanism)) is not None:
+        same(spec["reports"], reports, call)
+    return True
+
+
+def same(computed: pa.Scalar, values: pa.Array, call: str) -> None:
+    assert computed.values.type == values.type or call.startswith("stochastic_rounding"), call  # whose -1 and 1 are INTEGER
+    assert computed.values.to_pylist() == values.to_pylist(), call
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_sql_computes_the_values_and_reports_of_python(con: DuckDBPyConnection, name: str) -> None:
+    accepted = [check(con, f"{name}(1, {arguments})") for arguments in EVERY[name]]
+    assert any(accepted)
+
+
+def test_every_mechanism_whose_lists_sql_computes_is_compared() -> None:
+    own = {name for name, kind in registry().mechanisms.items() if (kind.sql_domain, kind.sql_reports) != (None, PLAIN)}
+    computed = {(kind.sql_domain, kind.sql_reports) for name, kind in registry().mechanisms.items() if name in EVERY}
+    marked = {form.marker for form in FORMS.values()}
+    for name in own - EVERY.keys() - {"matrix"}:
+        kind = registry().mechanisms[name]
+        assert (kind.sql_domain, kind.sql_reports) in computed or kind.sql_reports in marked, name
+
+
+@pytest.mark.parametrize("reports", ["NULL", "['x', 'y']", "[1.5, 2.5]"])
+def test_a_matrix_lists_its_reports_or_its_domain(con: DuckDBPyConnection, reports: str) -> None:
+    assert check(con, f"matrix(['a', 'b'], [['3/4', '1/4'], ['1/4', '3/4']], reports := {reports})")
+
+
+@pytest.mark.parametrize(("columns", "rows"), GRIDS)
+def test_the_cells_of_a_grid_are_the_values_of_a_mechanism_on_it(con: DuckDBPyConnection, columns: int, rows: int) -> None:
+    (computed,) = con.execute(f"SELECT ldp.cells(ldp.grid(0, 0, 1, 1, {columns}, {rows}))").fetchone() or ()
+    assert computed == cells(columns, rows).values.to_pylist()
+
+
+@pytest.mark.parametrize("file", sorted((Path(__file__).parents[1] / "plugins").rglob("*.py")), ids=lambda file: file.stem)
+def test_files_of_mechanisms_hold_no_sql(file: Path) -> None:
+    texts = [node.value for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)]
+    words = ("CASE WHEN", "try_cast", "range(", "list_transform", "ldp._", "::")
+    docstrings = re.compile(r"\n|^[A-Z].*\.$")
+    assert not [
+        text for text in texts if isinstance(text, str) and not docstrings.search(text) and any(w in text for w in words)
+    ]

@@ -1,0 +1,198 @@
+"""Pages hold all that they show: one file that loads nothing, escapes every name, and needs no script to be read."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import ldpsql
+from ldpsql.cli.app import app
+from ldpsql.errors import InvalidParameter
+from ldpsql.pages import demo
+from ldpsql.pages import page as pages
+from ldpsql.pages.axes import Axis, shares
+from ldpsql.pages.maps import blocks
+from ldpsql.pages.markup import tag
+from ldpsql.registry.registry import registry
+
+HOSTILE = "</script><script>alert(1)</script>"
+QUOTES = "\"'><img src=x onerror=alert(2)>"
+
+
+class Parsed(HTMLParser):
+    """The elements of a page with their attributes, and the rows of its tables as text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.policy = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("th", "td") and self.rows:
+            self.rows[-1].append("")
+        if ("http-equiv", "Content-Security-Policy") in attrs:
+            self.policy = str(dict(attrs)["content"])
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+
+def written(folder: Path, text: str, values: list[Any], **options: Any) -> str:
+    mechanism = registry().mechanism(text)
+    one = ldpsql.estimate(ldpsql.perturb(values, mechanism), mechanism)
+    pages.write(folder / "page.html", {"All reports": one}, options.pop("truth", {}), **options)
+    return (folder / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_page_loads_nothing_and_allows_only_the_style_and_the_script_inside_it(tmp_path: Path) -> None:
+    html = written(tmp_path, "krr(1, ['a', 'b'])", ["a", "b"] * 50, sql="FROM 'https://example.org/reports.parquet'")
+    page = Parsed(html)
+    loading = {"src", "srcset", "data", "action", "poster", "background"}
+    for name, attributes in page.elements:
+        assert not loading & attributes.keys(), name
+        assert name not in ("link", "img", "iframe", "object", "embed", "base", "form"), name
+        assert (attributes.get("href") or "#").startswith("#")
+        assert not [key for key in attributes if key.startswith("on") or key == "style"], name
+    (style,), (script,) = (
+        re.findall("<style>(.*?)</style>", html, re.DOTALL),
+        re.findall("<script>(.*?)</script>", html, re.DOTALL),
+    )
+    assert not re.search(r"url\(|@import|https?:", style)
+    assert not re.search(r"fetch|XMLHttpRequest|WebSocket|import\(|https?:|innerHTML|eval", script)
+    assert "default-src 'none'" in page.policy
+    for text in (style, script):
+        assert f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" in page.policy
+
+
+def test_every_name_is_escaped(tmp_path: Path) -> None:
+    domain = [HOSTILE, QUOTES, "b & c"]
+    mechanism = registry().mechanism({"mechanism": "krr", "epsilon": 4, "domain": domain})
+    table = pa.table({"report": domain * 2, "n": [90, 5, 5] * 2, HOSTILE: ["x"] * 3 + [QUOTES] * 3})
+    found = pages.estimates(table, mechanism, registry().estimator("ibu"))
+    pages.write(tmp_path / "page.html", found, {}, sql=f"SELECT '{HOSTILE}'")
+    page = Parsed((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert [name for name, _ in page.elements].count("script") == 1
+    assert not [name for name, attributes in page.elements if name == "img" or "onerror" in attributes]
+    assert [row[0] for row in page.rows if row[0] in domain][:3] == [HOSTILE, QUOTES, "b & c"]
+    assert tag("p", HOSTILE, data_x=QUOTES).count("<") == 2
+
+
+def test_without_a_script_every_value_is_there_the_largest_share_first(tmp_path: Path) -> None:
+    names = [f"city {i}" for i in range(300)]
+    html = written(tmp_path, f"krr(8, {names})", [name for i, name in enumerate(names) for _ in range(1 + 9 * (i % 2))])
+    rows = [row for row in Parsed(html).rows if row[0].startswith("city")]
+    assert sorted(row[0] for row in rows) == sorted(names)
+    estimates = [float(row[2].split()[0]) for row in rows]
+    assert estimates == sorted(estimates, reverse=True)
+    assert int(rows[0][0].split()[1]) % 2 == 1
+
+
+def test_numbers_stay_in_order_and_have_mean_quartiles_and_curves(tmp_path: Path) -> None:
+    html = written(tmp_path, "square_wave(4, 0, 100, bins := 50)", [i / 10 for i in range(1000)])
+    rows = [row for row in Parsed(html).rows if " to " in row[0]]
+    assert [row[0] for row in rows][:2] == ["0.0 to 2.0", "2.0 to 4.0"]
+    for part in ("Mean", "Median", "Middle half", "histogram of the values", "cumulative curve"):
+        assert part in html
+
+
+def test_the_true_mean_lies_in_the_interval_of_the_page(tmp_path: Path) -> None:
+    html = written(tmp_path, "truncated_geometric(1, 0, 30)", [10] * 20_000)
+    found = re.search(r"<dt>Mean</dt><dd>(.*?)</dd><dd class=\"note\">interval (.*?) to (.*?)</dd>", html)
+    assert found
+    mean, low, high = (float(text) for text in found.groups())
+    assert low <= mean <= high
+    assert mean == pytest.approx(10, abs=0.5)  # thirty standard errors
+
+
+def test_a_map_has_longitudes_and_latitudes_with_north_above(tmp_path: Path) -> None:
+    mechanism = "planar_geometric(4, columns := 3, rows := 2)"
+    region = pages.region_of(registry().mechanism(mechanism), ["-122.5", "37.7", "-122.2", "37.9"])
+    html = written(tmp_path, mechanism, [5] * 900 + [0] * 100, region=region)
+    cells = re.findall(r"<rect class=\"s(\d)\"[^>]*><title>(.*?): ", html)[:6]
+    assert [name for _, name in cells[:3]] == ["-122.45, 37.85", "-122.35, 37.85", "-122.25, 37.85"]
+    assert cells[2][0] == "9"  # cell 5, in the north-east, is the darkest
+    assert ">longitude<" in html
+    assert ">latitude<" in html
+    with pytest.raises(InvalidParameter, match="only the cells of a grid"):
+        pages.region_of(registry().mechanism("krr(1, ['a', 'b'])"), ["0", "0", "1", "1"])
+
+
+def test_shares_that_the_reports_do_not_determine_are_unknown(tmp_path: Path) -> None:
+    html = written(tmp_path, "square_wave(0.1, 0, 100, bins := 64)", [50] * 20)
+    rows = [row for row in Parsed(html).rows if " to " in row[0]]
+    assert {row[3] for row in rows} == {"unknown"}
+    assert "inf" not in " ".join(cell for row in rows for cell in row)
+    assert "nan" not in " ".join(cell for row in rows for cell in row)
+
+
+def test_one_report_makes_a_page(tmp_path: Path) -> None:
+    rows = Parsed(written(tmp_path, "krr(1, ['a', 'b'])", ["a"])).rows
+    assert sorted(row[0] for row in rows)[:3] == ["Value", "a", "b"]
+
+
+def test_many_groups_share_the_rows_of_a_page_and_the_largest_shares_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldpsql.pages.report.MOST_ROWS", 12)
+    mechanism = registry().mechanism("krr(4, ['a', 'b', 'c', 'd', 'e'])")
+    counts = pa.table({"report": list("abcde") * 4, "n": [9, 8, 7, 60, 50] * 4, "day": np.repeat(range(4), 5)})
+    pages.write(tmp_path / "page.html", pages.estimates(counts, mechanism, registry().estimator("ibu")), {})
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    values = [row[0] for row in Parsed(html).rows if len(row[0]) == 1]
+    assert len(values) == 12
+    assert values[:2] == ["d", "e"]
+    assert html.count("2 more values with smaller shares") == 4
+    assert html.count('class="group"') == 4
+
+
+def test_the_plan_has_a_page_with_every_mechanism(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    run = CliRunner().invoke(app, ["plan", "-n", "5000", "-k", "20", "--epsilon", "1", "--page", str(page)])
+    assert run.exit_code == 0, run.output
+    rows = [row for row in Parsed(page.read_text(encoding="utf-8")).rows if len(row) == 5]
+    assert {"krr", "olh", "oue"} <= {row[0] for row in rows}
+    refused = CliRunner().invoke(app, ["plan", "-n", "5000", "-k", "20", "--page", str(tmp_path / "plan.png")])
+    assert refused.exit_code != 0
+
+
+def test_the_demonstration_needs_no_extra_and_compares_with_the_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "altair", None)
+    demo.write_page(demo.run("2"), tmp_path / "demo.html")
+    page = Parsed((tmp_path / "demo.html").read_text(encoding="utf-8"))
+    assert {row[0] for row in page.rows} >= {"EWR", "JFK", "LGA", "UA"}
+    assert (tmp_path / "demo.html").stat().st_size < 100_000
+
+
+def test_ticks_are_round_and_few_and_an_axis_of_shares_holds_all_of_them() -> None:
+    for low, high in [(0, 1), (0, 0.037), (-0.2, 0.9), (1e-6, 3e-6), (0, 1e6), (-5, -4.9)]:
+        ticks = Axis(low, high).ticks()
+        assert 2 <= len(ticks) <= 6
+        assert all(0 <= at <= 100 for at, _ in ticks)
+        assert len({label for _, label in ticks}) == len(ticks)
+    axis = shares(-0.013, 0.274)
+    assert axis.low <= -0.013
+    assert axis.high >= 0.274
+    assert [text for _, text in Axis(0.25, 8, log=True).ticks()] == ["0.5", "1", "2", "5"]
+
+
+def test_blocks_are_of_equal_width_and_cover_every_place() -> None:
+    for size, most in [(1, 64), (64, 64), (65, 64), (1000, 64)]:
+        parts = blocks(size, most)
+        assert len(parts) <= most
+        assert [i for part in parts for i in range(size)[part]] == list(range(size))
+        assert len({part.stop - part.start for part in parts[:-1]}) <= 1
