@@ -117,7 +117,7 @@ def test_the_plugin_shown_in_the_guide_is_the_one_in_the_examples() -> None:
     coin = ROOT / "examples" / "ldpsql-coin"
     there = (coin / "ldpsql_coin.py").read_text(encoding="utf-8") + (coin / "pyproject.toml").read_text(encoding="utf-8")
     shown = [block for block in blocks("text", PLUGIN_GUIDE) if "coin" in block.lower()]
-    assert len(shown) == 2
+    assert len(shown) == 4
     for line in "".join(shown).splitlines():
         assert line in there.splitlines(), line
 

@@ -17,13 +17,14 @@ from ldpsql.cli.options import (
     edges_of,
     in_a_folder,
 )
+from ldpsql.names import IBU
 
 
 def report(
     source: SourceArgument,
     column: ColumnOption,
     mechanism: MechanismOption,
-    estimator: EstimatorOption = "ibu",
+    estimator: EstimatorOption = IBU,
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     truth: Annotated[str, typer.Option(help="A file or table whose same column holds the true values, to compare.")] = "",

@@ -27,6 +27,7 @@ from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.names import INV
 from ldpsql.pairs.shown import Shown, channel_of, over_pairs, shown
 from ldpsql.pairs.sizes import lost_if_geometric
 
@@ -257,7 +258,7 @@ def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: 
 
 def of_symbols(given: Estimator | str) -> Estimator | str:
     """Return the estimator of the symbols that is meant: 'unbiased' is the plain inversion."""
-    return "inv" if given == "unbiased" else given
+    return INV if given == "unbiased" else given
 
 
 def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Floats:
