@@ -6,6 +6,7 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
+from ldpsql.bulk.fingerprints import compare_comments
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
@@ -92,6 +93,7 @@ __all__ = [
     "bound_of",
     "changing",
     "check_ordered",
+    "compare_comments",
     "counted_by_form",
     "distances",
     "distinct",
