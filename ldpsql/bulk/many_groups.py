@@ -22,7 +22,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import ESTIMATES, IBU
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.registry import registry
-from ldpsql.sql.named import sql_call
+from ldpsql.sql.named import mechanism_of, sql_call
 
 CELLS_AT_ONCE = 2_000_000
 _REPORT, _N, _STEP, _COUNTS = map(quoted, ("ldp report", "ldp n", "ldp step", "ldp counts"))  # keys may have any name
@@ -49,7 +49,7 @@ def estimate_groups(
         into: the name of the table to make, ``name`` or ``schema.name``.
         report: the column of the reports; NULL reports are left out, and so are groups without any other.
         keys: the columns that make a group.
-        mechanism: what drew the reports.
+        mechanism: what drew the reports; a name may be one that the connection was attached with.
         estimator: any estimator, with its options.
         replace: make it anew where it is.
 
@@ -64,7 +64,7 @@ def estimate_groups(
     """
     if not keys:
         raise InvalidParameter("there must be at least one column that makes a group", "for one estimate use ldp.estimate")
-    drew = registry().mechanism(mechanism)
+    drew = mechanism_of(mechanism, con)
     compare(of_source(con, reports, report), drew)
     with cursor_of(con) as cursor:
         made = sql_call(drew, cursor)

@@ -59,7 +59,8 @@ def attach(
             instance see the functions too.
         name: the catalog, by default ``ldp``.
         use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works unqualified.
-        mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``.
+        mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``
+            in SQL, and 'city' in functions that take this connection, such as `ldpsql.perturb_table`.
         ledger: from now on only what a release was charged for is drawn here, see `ldpsql.release`; attach restores it.
         key: the key of permanent reports, for ``ldp.perturb_once``; `ldpsql.Key.create` makes one.
 
