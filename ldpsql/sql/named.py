@@ -13,6 +13,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import MARK, Macros
 from ldpsql.errors import BadSettings, LdpError
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
@@ -66,7 +67,7 @@ def mechanism_of(given: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
         if not catalogs:
             return registry().mechanism(given)
         call = f"{quoted(catalogs[0][0])}.m.{quoted(name)}()"
-        ((number,),) = cursor.execute(f"SELECT system.main.__ldp_mechanism({call})").fetchall()
+        ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
     return MECHANISMS.thing(number)
 
 
