@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
 from ldpsql.errors import ImpossibleReport
+from ldpsql.names import COUNTS
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -48,7 +49,7 @@ class MarkedReports(FormedReports):
     sql_type: ClassVar[str]
     type: ClassVar[pa.DataType]
     # The counts of a column ``report`` where ``keep`` is true, as aggregates take them: here those of equal reports, a MAP.
-    counted: ClassVar[str] = "ldp.counts(report, keep := keep)"
+    counted: ClassVar[str] = f"{COUNTS}(report, keep := keep)"
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Derive the marker from the mark."""
