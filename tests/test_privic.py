@@ -268,6 +268,13 @@ def test_a_run_goes_on_after_its_last_cycle(tmp_path: Path) -> None:
         privic.collect(frame, state, privic.start(1, range(6), columns=3), cycles=5)
 
 
+def test_the_mechanism_of_a_run_is_an_argument() -> None:
+    named = privic.start(1.5, range(6), columns=3, mechanism="blahut_arimoto")
+    assert named == privic.start(1.5, range(6), columns=3)
+    with pytest.raises(LdpError):
+        privic.start(1.5, range(6), mechanism="krr")
+
+
 def test_a_cycle_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     mechanism, state = privic.start(1.5, range(6), columns=3), tmp_path / "run.duckdb"
     good, bad = pl.DataFrame({"cell": [0, 1, 2] * 100}), pl.DataFrame({"cell": [0, 1, 6]})

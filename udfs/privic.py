@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from ldpsql.functions import (
     Counts,
     Macros,
     Scalar,
-    Step,
     Summary,
     aggregates,
     aligned,
@@ -59,7 +57,7 @@ def _advanced(maps: pa.ListScalar, handles: list[int] | None, stop: str | None) 
         return None
     mechanisms = [MECHANISMS.thing(handle) for handle in handles]
     cycles = [(mechanism, _counts(mechanism, counted)) for mechanism, counted in zip(mechanisms, maps.values, strict=True)]
-    return _row(step(cycles, stop or ""))
+    return step(cycles, stop or "").row()
 
 
 def _counts(mechanism: Mechanism, counted: pa.MapScalar) -> Floats:
@@ -70,10 +68,6 @@ def _counts(mechanism: Mechanism, counted: pa.MapScalar) -> Floats:
         return np.zeros(len(reports))
     entries = counted.values
     return aligned(Counts.of(entries.field(0), entries.field(1)), mechanism)[0]
-
-
-def _row(found: Step) -> dict[str, Any]:
-    return {"theta": found.theta.tolist(), **asdict(found.summary), "certificate": asdict(found.certificate)}
 
 
 _STEP = Aggregate(

@@ -3,7 +3,8 @@
 Source: Biswas, Palamidessi, "PRIVIC: a privacy-preserving method for incremental collection of location data", PETS 2024.
 """
 
-from ldpsql.privic.run import Cycle, collect, start
+from ldpsql.privic.beginning import start
+from ldpsql.privic.run import Cycle, collect
 from ldpsql.privic.step import STEPS, Step, Summary, full_prior, step
 
 __all__ = ["STEPS", "Cycle", "Step", "Summary", "collect", "full_prior", "start", "step"]

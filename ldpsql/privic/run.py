@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -18,16 +18,20 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.fingerprints import add_comment
 from ldpsql.bulk.sources import sql_of
+from ldpsql.domains.columns import plain
 from ldpsql.engine.interrupting import interruptible
+from ldpsql.engine.threads import one_thread
 from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports
+from ldpsql.inference.counting import aligned
+from ldpsql.inference.counts import Counts
 from ldpsql.inference.operators import Floats
 from ldpsql.ledger import Release
 from ldpsql.ledger.datasets import dataset_of
-from ldpsql.mechanisms.families import MAX_CELLS, PriorMechanism
-from ldpsql.privic.step import STEPS, Summary, full_prior
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.families import PriorMechanism
+from ldpsql.privic.step import STEPS, Summary, step
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import read_mechanism
-from ldpsql.registry.registry import registry
 from ldpsql.sql.attach import connect
 from ldpsql.sql.named import sql_call
 
@@ -45,12 +49,14 @@ FROM {state}.reports LIMIT 0"""
 _REPORT = """
 INSERT INTO {state}.reports SELECT {cycle}, ldp.perturb({column}, getvariable('mechanism')) FROM {source}"""
 
+_COUNTS = """
+SELECT cycle, counts FROM {state}.cycles WHERE {pool}
+UNION ALL SELECT {cycle}, ldp.counts(report) FROM {state}.reports WHERE cycle = {cycle} ORDER BY cycle"""
+
 _STEP = """
 INSERT INTO {state}.cycles
-SELECT max(cycle), arg_max(mechanism, cycle), arg_max(counts, cycle),
-       ldp.privic_step_pooled(counts, mechanism, cycle, stop := {stop})
-FROM (SELECT cycle, mechanism, counts FROM {state}.cycles WHERE {pool}
-      UNION ALL SELECT {cycle}, getvariable('mechanism'), ldp.counts(report) FROM {state}.reports WHERE cycle = {cycle})"""
+SELECT {cycle}, getvariable('mechanism'), ldp.counts(report), ldp._step(getvariable('mechanism'), $1)
+FROM {state}.reports WHERE cycle = {cycle}"""
 
 T = TypeVar("T")
 _TAKEN = "temp.main.__ldpsql_source"
@@ -66,38 +72,6 @@ class Cycle:
     theta: Floats
     next: PriorMechanism
     summary: Summary
-
-
-def start(
-    beta: object,
-    domain: Sequence[object],
-    *,
-    columns: int | None = None,
-    prior: Sequence[float] | None = None,
-    iterations: int = STEPS,
-    **options: object,
-) -> PriorMechanism:
-    """Return the mechanism of the first cycle: Blahut-Arimoto for the uniform prior or the one given.
-
-    Args:
-        beta: loss parameter per unit of distance.
-        domain: the values; on a grid its cells, row by row.
-        columns: number of columns of the grid; without a grid pass ``distances``.
-        prior: positive shares of the values that sum to 1, public.
-        iterations: steps of Blahut-Arimoto.
-        options: ``mixing``, ``side``, ``distances`` and others of the mechanism ``blahut_arimoto``.
-
-    Raises:
-        InvalidParameter, InvalidEpsilon: where they are not what they must be.
-
-    """
-    if len(domain) > MAX_CELLS:
-        raise InvalidParameter(f"a metric space may have at most {MAX_CELLS} values", "use larger cells")
-    told = {"beta": beta, "domain": domain, "columns": columns, "iterations": iterations, **options}
-    made = registry().mechanism({"mechanism": "blahut_arimoto", "prior": full_prior(prior, len(domain)), **told})
-    if not isinstance(made, PriorMechanism):
-        raise InvalidParameter(f"{made.name} is not made for a prior", "allow the plugin that comes with ldpsql")
-    return made
 
 
 def collect(
@@ -153,7 +127,7 @@ def collect(
                 con, charge, done[-1].next if done else mechanism, taken, f"{Path(state).absolute()} cycle {len(done) + 1}"
             )
             then = partial(charge.ledger.drawn, release.token) if charge and release else lambda: None
-            done.append(_unquoted(partial(_run_cycle, con, len(done) + 1, taken, then)))
+            done.append(_unquoted(partial(_run_cycle, con, done, taken, pool=pool, stop=str(stop), then=then)))
             if charge and release:
                 charge.ledger.publish(release)
             if finished:
@@ -184,21 +158,31 @@ def _charged(
     if release.stored:
         raise DestinationExists(
             "the reports of this cycle were published, and this state lacks them",
-            "find the state that has them; in a file of another name cycles are charged and drawn anew",
+            "find the state that has them; in a file of another name cycles are charged and drawn again",
         )
     return release
 
 
-def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str], then: Callable[[], None]) -> Cycle:
+def _run_cycle(
+    con: DuckDBPyConnection,
+    earlier: list[Cycle],
+    words: dict[str, str],
+    *,
+    pool: bool,
+    stop: str,
+    then: Callable[[], None],
+) -> Cycle:
     """Draw and step in one transaction; call ``then`` before its end."""
-    if number > 1:
+    number = len(earlier) + 1
+    if earlier:
         con.execute(f"SET VARIABLE mechanism = (SELECT step.next {_LATEST.format(**words)})")
     con.execute("BEGIN")
     try:
         con.execute(_REPORT.format(cycle=number, **words))
-        con.execute(_STEP.format(cycle=number, **words))
-        if con.execute(f"SELECT step IS NULL {_LATEST.format(**words)}").fetchall() == [(True,)]:
-            raise NoReports("there is not a single value to report", "is the source empty?")
+        counts = con.sql(_COUNTS.format(cycle=number, **words)).to_arrow_table()["counts"]
+        mechanisms = [cycle.mechanism for cycle in earlier if pool]
+        row = _stepped(plain(counts), [*mechanisms, _mechanism_of(con)], stop)
+        con.execute(_STEP.format(cycle=number, **words), [row])
         (cycle,) = _read(con, number)
         ((database,),) = con.execute("SELECT current_database()").fetchall()
         add_comment(con, (database.lower(), "privic", "reports"), "report", cycle.mechanism)
@@ -208,6 +192,26 @@ def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str], then
         con.execute("ROLLBACK")
         raise
     return cycle
+
+
+def _mechanism_of(con: DuckDBPyConnection) -> PriorMechanism:
+    """Return the mechanism that draws, with its prior as it is stored."""
+    stored = con.sql("SELECT getvariable('mechanism') AS mechanism").to_arrow_table()["mechanism"][0]
+    return _for_prior(read_mechanism(stored))
+
+
+@one_thread
+def _stepped(counts: pa.MapArray, mechanisms: list[PriorMechanism], stop: str) -> dict[str, Any]:
+    """Return the step from the counts of each cycle, oldest first.
+
+    Raises:
+        NoReports: if the last cycle has none.
+
+    """
+    if not counts[len(counts) - 1].is_valid:
+        raise NoReports("there is not a single value to report", "is the source empty?")
+    cells = aligned(Counts.of_maps(counts, np.arange(len(counts))), mechanisms[-1])
+    return step(list(zip(mechanisms, cells, strict=True)), stop).row()
 
 
 def _unquoted(read: Callable[[], T]) -> T:
@@ -285,10 +289,14 @@ def _read(con: DuckDBPyConnection, first: int = 1) -> list[Cycle]:
     return [_cycle(*row) for row in zip(*table.columns, strict=True)]
 
 
-def _cycle(number: pa.Scalar, mechanism: pa.Scalar, step: pa.Scalar) -> Cycle:
-    drew, following = read_mechanism(mechanism), read_mechanism(step["next"])
-    if not isinstance(drew, PriorMechanism) or not isinstance(following, PriorMechanism):
-        raise InternalError("the state holds a mechanism that is not made for a prior", "use another file")
-    theta = np.array([share["estimate"] for share in step["theta"].as_py()])
-    summary = Summary(**{f.name: step[f.name].as_py() for f in fields(Summary)})
+def _cycle(number: pa.Scalar, mechanism: pa.Scalar, gave: pa.Scalar) -> Cycle:
+    drew, following = _for_prior(read_mechanism(mechanism)), _for_prior(read_mechanism(gave["next"]))
+    theta = np.array([share["estimate"] for share in gave["theta"].as_py()])
+    summary = Summary(**{f.name: gave[f.name].as_py() for f in fields(Summary)})
     return Cycle(number.as_py(), drew, theta, following, summary)
+
+
+def _for_prior(mechanism: Mechanism) -> PriorMechanism:
+    if not isinstance(mechanism, PriorMechanism):
+        raise InternalError("the state holds a mechanism that is not made for a prior", "use another file")
+    return mechanism

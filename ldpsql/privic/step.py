@@ -2,13 +2,14 @@
 
 Source: Biswas, Palamidessi, "PRIVIC: a privacy-preserving method for incremental collection of location data", PETS 2024,
 algorithm 1. A cycle draws everybody's report with a mechanism that is made for a prior, updates the prior from them by the
-iterative Bayesian update, and makes the mechanism anew.
+iterative Bayesian update, and makes the mechanism again for that prior.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,10 @@ class Step:
     summary: Summary
     certificate: AnalyticAudit
 
+    def row(self) -> dict[str, Any]:
+        """Return the estimate, the summary and the certificate as SQL takes them."""
+        return {"theta": self.theta.tolist(), **asdict(self.summary), "certificate": asdict(self.certificate)}
+
 
 def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> Step:
     """Update the estimate from the reports of a cycle, or of several together, and make the next mechanism.
@@ -107,7 +112,7 @@ def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> 
 
 def _made_for_prior(mechanism: Mechanism) -> PriorMechanism:
     if not isinstance(mechanism, PriorMechanism):
-        raise InvalidParameter(f"{mechanism.name} is not made for a prior", "start with ldp.privic_start or blahut_arimoto")
+        raise InvalidParameter(f"{mechanism.name} is not made for a prior", "start with ldp.privic_start")
     return mechanism
 
 
