@@ -19,7 +19,8 @@ from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
-from ldpsql.estimates.estimate import Diagnosis, Estimate, Estimates
+from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.hooks import API_VERSION, hookimpl

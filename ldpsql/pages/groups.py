@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ldpsql.estimates.estimate import Diagnosis, Estimate
+from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.estimate import Estimate
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
 from ldpsql.pages.document import Fact, cards

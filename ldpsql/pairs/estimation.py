@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from ldpsql.channels import Bins, Cells, Signs
 from ldpsql.errors import InvalidParameter, NotApplicable
-from ldpsql.estimates.estimate import Diagnosis, Estimates, estimate_likelihood
+from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.uncertainty import error_text
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import late, soonest, until
