@@ -1,4 +1,4 @@
-"""One group of a report: what its reports say, as facts, charts, a map, and a table of every value."""
+"""One group of a report: its estimate as facts, charts, a map, and a table of every value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOUBTFUL = 1e-6  # honest reports have a smaller p-value once in a million group
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """An estimate under its title; ``numbers`` is there if its values lie on a line, ``places`` if they are cells."""
+    """An estimate under its title, with ``numbers`` if its values lie on a line and ``places`` if they are cells."""
 
     title: str
     one: Estimate
@@ -54,7 +54,7 @@ class Group:
 
     @property
     def fits(self) -> bool:
-        """Whether the estimate explains the reports, and there is nothing to do about it."""
+        """Whether the estimate explains the reports, and nothing needs to be done about it."""
         done = self.diagnosis.status not in (Status.OUT_OF_STEPS.value, Status.OUT_OF_TIME.value, Status.BASELINE.value)
         return done and self.diagnosis.fit_p_value >= DOUBTFUL and bool(np.isfinite(self.one.std_error).all())
 
