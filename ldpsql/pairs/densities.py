@@ -8,6 +8,7 @@ import numpy as np
 
 from ldpsql.channels import Bins
 from ldpsql.errors import InvalidParameter, NotApplicable
+from ldpsql.estimates.estimate import named
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
@@ -51,7 +52,8 @@ def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Fl
         table = operator.anything + operator.kept * drawn[group, key] * operator.window
         conditional = DenseOperator(table / table.sum(axis=1, keepdims=True))
         one = Likelihood(conditional, counts[group, key][None], (bins,))
-        out[group, key] = estimator.each(one, estimator.fit).theta[0]
+        with named(estimator):
+            out[group, key] = estimator.each(one, estimator.fit).theta[0]
     if not np.isfinite(out).all():
         raise NotApplicable(f"{estimator.name} finds no distribution of values this noisy", "use ibu or em_mr")
     return out

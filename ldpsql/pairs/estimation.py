@@ -13,6 +13,7 @@ from functools import singledispatch
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.channels import Bins, Cells, Signs
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -26,6 +27,7 @@ from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.names import INV
 from ldpsql.pairs.densities import by_key, centres, densities
 from ldpsql.pairs.shown import Shown, channel_of, over_pairs, shown
 from ldpsql.pairs.sizes import lost_if_geometric
@@ -62,6 +64,14 @@ class KeyValueEstimates:
         ends = np.minimum(mean_low, self.means) - off, np.maximum(mean_high, self.means) + off
         values = [middle + half * self.means, half * error, *(middle + half * np.clip(end, -1.0, 1.0) for end in ends)]
         return np.stack([*shares, *values], axis=-1)[:, : len(self.mechanism.keys)]
+
+    def present(self) -> NDArray[np.bool_]:
+        """Return which keys somebody has, with the confidence of the estimator for all keys of a group together."""
+        keys = len(self.mechanism.keys)
+        least, _ = self.shown.drawn_interval(
+            self.symbols.likelihood.n[:, None], deviations(self.symbols.estimator.confidence ** (1 / keys))
+        )
+        return np.asarray(least[:, :keys] > 0)
 
     def __getitem__(self, group: int) -> KeyValueEstimate:
         return KeyValueEstimate(self, group)
@@ -226,4 +236,9 @@ def _result(
 
 def of_symbols(estimator: Estimator | str) -> Estimator | str:
     """Return the estimator to use for the symbols: 'unbiased' means the plain inversion."""
-    return "inv" if estimator == "unbiased" else estimator
+    return INV if estimator == "unbiased" else estimator
+
+
+def default_estimator(mechanism: Mechanism) -> str:
+    """Return the estimator of reports of a mechanism if nobody names one."""
+    return "unbiased" if isinstance(mechanism, KeyValueMechanism) else "ibu"
