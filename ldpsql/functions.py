@@ -20,7 +20,8 @@ from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
-from ldpsql.estimates.estimate import Diagnosis, Estimate, Estimates
+from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.hooks import API_VERSION, hookimpl
@@ -34,7 +35,8 @@ from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import Spec, sql_literal
-from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value, of_symbols
+from ldpsql.pairs.densities import estimate_densities
+from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted

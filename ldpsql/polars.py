@@ -1,4 +1,4 @@
-"""Perturbation inside Polars, after ``import ldpsql.polars``: of a frame, shuffled, or by an expression, in its order.
+"""Perturbation inside Polars, after ``import ldpsql.polars``: of a frame, shuffled, or by an expression, in row order.
 
 ``frame.ldp.perturb({"city": m})`` draws once and shuffles the rows. ``pl.col("city").ldp.perturb(m)`` works in eager, lazy and
 streaming queries and cannot shuffle. Write what it draws once, into a file or a frame: a lazy frame that perturbs draws again
@@ -27,7 +27,7 @@ from ldpsql.reports import type_of
 
 @pl.api.register_dataframe_namespace("ldp")
 class LdpFrame:
-    """What ldpsql does with a frame."""
+    """The methods of ldpsql on a frame."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self._frame = frame
@@ -42,7 +42,7 @@ class LdpFrame:
             columns: the mechanism of each column; its reports take its place and name.
             keep: columns whose values pass through. All others are left out.
             order: ``"random"`` puts the rows in a uniformly random order, with the randomness that the reports are drawn with.
-                ``"keep"`` leaves them as they are: choose it only if where a row stands says nothing about the values.
+                ``"keep"`` keeps their order: choose it only if the position of a row reveals nothing about the values.
 
         Raises:
             UnknownName, SourceRefused: if a column is missing.
@@ -65,7 +65,7 @@ class LdpNamespace:
         """Draw one report for each value, in the engine's own batches.
 
         Raises:
-            ComputeError: at collection, with ldpsql's words, where a value cannot be perturbed.
+            ComputeError: at collection, with ldpsql's message, if a value cannot be perturbed.
 
         """
         read = registry().mechanism(mechanism)

@@ -21,6 +21,7 @@ from ldpsql.inference.operators import (
     packed,
     stacked,
 )
+from ldpsql.inference.solver import mle, newton
 from ldpsql.inference.solver.interior import interior_maximum
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import maximise, solve, uniform
@@ -247,13 +248,21 @@ def test_equal_sets_are_counted_together_and_the_estimate_stays() -> None:
     assert solve(whole).theta == pytest.approx(solve(small).theta, abs=1e-6)
 
 
-def test_a_maximum_with_more_values_than_a_first_model_takes_is_reached() -> None:
-    channel = sets_of({"mechanism": "oue", "epsilon": 8, "domain": list(range(1501))})
-    drawn = channel.draw((np.arange(2800) % 560).astype(np.int32))
-    likelihood = Likelihood(SupportOperator(channel, packed(channel, drawn)), np.ones((1, 2800)))
-    found = solve(likelihood)
-    assert found.status == (Status.CERTIFIED,)
-    assert (found.theta > 0).sum() > 500
+def test_a_maximum_with_more_values_than_a_first_model_takes_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name, size in (
+        (mle, "MAX_VALUES", 150),
+        (mle, "MAX_INTERIOR_CELLS", 0),  # Newton steps have to find it themselves
+        (newton, "MAX_VALUES", 150),
+        (newton, "MIN_WORKING", 40),
+        (newton, "FIRST_VALUES", 30),
+    ):
+        monkeypatch.setattr(module, name, size)
+    channel = sets_of({"mechanism": "oue", "epsilon": 8, "domain": list(range(151))})
+    drawn = channel.draw((np.arange(560) % 56).astype(np.int32))
+    likelihood = Likelihood(SupportOperator(channel, packed(channel, drawn)), np.ones((1, 560)))
+    fit = solve(likelihood)
+    assert fit.status == (Status.CERTIFIED,)
+    assert (fit.theta > 0).sum() > 40
 
 
 def test_a_sampled_curvature_changes_the_way_and_not_the_certificate() -> None:

@@ -1,7 +1,7 @@
 """The plugin for dbt-duckdb (extra ``dbt``): the functions on dbt's connections, and no draw that is not stored and charged.
 
-In the profile, below ``plugins``, stands ``module: ldpsql.dbt``. Its ``config`` may hold ``mechanisms``, by name, beside those
-of ``ldpsql.toml`` (``city`` is then ``ldp.m.city()``), ``ledger``, a path that goes before that in ``ldpsql.toml``, and
+The profile lists ``module: ldpsql.dbt`` below ``plugins``. Its ``config`` may hold ``mechanisms``, by name, in addition to
+those of ``ldpsql.toml`` (``city`` is then ``ldp.m.city()``), ``ledger``, a path that overrides that of ``ldpsql.toml``, and
 ``catalog``.
 """
 
@@ -53,7 +53,7 @@ class Plugin(BasePlugin):
         add_callback_to_manager(self._heard)
 
     def configure_connection(self, conn: DuckDBPyConnection) -> None:
-        """Put the functions on the connection, with the ledger where there is one."""
+        """Attach the functions to the connection, with the ledger if there is one."""
         with _shown():
             attach(conn, name=self._catalog, mechanisms=self._mechanisms, ledger=self._ledger, key=configured_key())
             self._guard, self._con = guard_of(conn, self._catalog), conn

@@ -1,4 +1,4 @@
-"""What in a dbt project perturbs, and whether its reports are drawn once and kept."""
+"""The nodes of a dbt project that perturb, and whether their reports are drawn once and kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refuse_redrawn(nodes: Iterable[Any], drawing: Drawing) -> None:
 
     Args:
         nodes: nodes of dbt's manifest that perturb.
-        drawing: the functions that draw, to tell the hooks that do.
+        drawing: the functions that draw, to find the hooks that do.
 
     Raises:
         Redrawn: naming the nodes.
@@ -60,7 +60,7 @@ def refuse_uncharged(models: Iterable[Any]) -> None:
         NotReleased: naming the models.
 
     """
-    silent = [model.name for model in models if not _complete(told(model))]
+    silent = [model.name for model in models if not _complete(ldp_meta(model))]
     if silent:
         raise NotReleased(
             f"these models perturb, and do not say what their ledger is to charge: {', '.join(sorted(silent))}",
@@ -68,8 +68,8 @@ def refuse_uncharged(models: Iterable[Any]) -> None:
         )
 
 
-def told(model: Any) -> Any:
-    """Return what a model says below ``meta.ldp``."""
+def ldp_meta(model: Any) -> Any:
+    """Return the entry ``meta.ldp`` of a model, None if there is none."""
     return (getattr(model.config, "meta", None) or {}).get("ldp")
 
 
@@ -81,13 +81,13 @@ def _complete(release: Any) -> bool:
 
 
 def redraws_on_purpose(node: Any) -> bool:
-    """Return whether a node says that it draws again: ``meta={'ldp': {'redraw': true}}``."""
-    release = told(node)
+    """Return whether a node declares that it draws again: ``meta={'ldp': {'redraw': true}}``."""
+    release = ldp_meta(node)
     return isinstance(release, dict) and release.get("redraw") is True
 
 
 def _why_redrawn(node: Any, drawing: Drawing) -> str:
-    """Return what makes dbt draw the reports of a node again, or nothing."""
+    """Return what makes dbt draw the reports of a node again, or the empty string."""
     materialized = str(node.config.materialized)
     if node.resource_type == "model" and materialized in _NOT_STORED:
         return materialized
@@ -101,7 +101,7 @@ def _why_redrawn(node: Any, drawing: Drawing) -> str:
 
 
 def _why_repeated(config: Any) -> str:
-    """Return what makes dbt draw rows of an incremental model again, or nothing."""
+    """Return what makes dbt draw rows of an incremental model again, or the empty string."""
     if config.incremental_strategy == "microbatch":
         return "incremental by microbatch"
     if not config.unique_key:
@@ -114,7 +114,7 @@ def _list(redrawn: list[tuple[str, str]]) -> str:
 
 
 def _draws(node: Any, macros: Mapping[str, Any], drawing: Drawing) -> Draws:
-    """Return what a node draws: its text, its hooks and the macros that it calls, at whatever distance."""
+    """Return what a node draws: in its text, its hooks and the macros that it calls, directly or through others."""
     called = _called(node, macros, {})
     texts = [*_hooks(node), *(_text(macro) for macro in called.values())]
     python = getattr(node, "language", "sql") == "python"

@@ -17,7 +17,7 @@ _IN_PYTHON = {name for name in ldpsql.__all__ if name.startswith("perturb")}
 
 
 def draws_of(text: str, drawing: Drawing, *, python: bool = False) -> Draws:
-    """Return what a text draws; what Jinja puts in is read again when dbt runs it."""
+    """Return what a text draws; what Jinja inserts is read when dbt runs it."""
     if python:
         return _draws_of_python(text, drawing)
     if not text:
@@ -28,7 +28,7 @@ def draws_of(text: str, drawing: Drawing, *, python: bool = False) -> Draws:
 
 
 def macros_in(text: str) -> str:
-    """Return the SQL of a text if it creates macros in the database, or else nothing."""
+    """Return the SQL of a text if it creates macros in the database, otherwise the empty string."""
     return _without_jinja(text) if _MAKES_A_MACRO.search(text) else ""
 
 

@@ -1,7 +1,7 @@
 """A charge to the ledger for every materialisation that perturbs.
 
-dbt opens a connection for each model before it runs, and says when the model is finished: the first is where the ledger is
-charged, the second where the release is published, or left charged where the model failed.
+dbt opens a connection for each model before it runs, and emits an event when the model is finished. The ledger is charged at
+the first; at the second the release is published, or stays charged if the model failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.releases import people, refuse_others
-from ldpsql.dbt.models import told
+from ldpsql.dbt.models import ldp_meta
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import dataset_of
@@ -40,19 +40,19 @@ class Releases:
         Args:
             model: the node of dbt's manifest.
             dataset: its dataset, as SQL names it: the rows that this run perturbs.
-            run: what tells this run from others; where rows are charged, its rows are those of nobody else.
+            run: the id of this run; if rows are charged, its rows are distinct from those of other runs.
             con: the connection whose cursors dbt works with; it is open when they are closed.
             guard: what lets the connection draw.
 
         Raises:
-            BudgetExceeded, LedgerError: where it may not be drawn.
-            NotReleased: where it was published before.
+            BudgetExceeded, LedgerError: if it may not be drawn.
+            NotReleased: if it was published before.
 
         """
         with self._lock:
             if model.unique_id in self._open:
                 return
-            release = told(model)
+            release = ldp_meta(model)
             columns = {column: registry().mechanism(self._mechanisms.get(m, m)) for column, m in release["columns"].items()}
             by_row = self._ledger.policy.privacy_unit == "row"
             unit = self._ledger.policy.privacy_unit
@@ -71,7 +71,7 @@ class Releases:
                 guard.grant(Counter({mechanism: rows}))
 
     def finish(self, unique_id: str, guard: Guard, *, succeeded: bool) -> None:
-        """End the release of a model, and publish it where its reports are stored and are of the people who were charged."""
+        """End the release of a model, and publish it if its reports are stored and are of the people who were charged."""
         with self._lock:
             opened = self._open.pop(unique_id, None)
             if not self._open:
@@ -80,7 +80,7 @@ class Releases:
                 release, check = opened
                 try:
                     check()
-                except NotReleased as error:  # dbt has finished the model: it can only be said
+                except NotReleased as error:  # dbt has finished the model: the error can only be logged
                     _LOG.error("%s: %s", unique_id, error)
                 else:
                     self._ledger.publish(release)
@@ -95,10 +95,10 @@ def relation_of(model: Any, manifest: Any) -> str:
     """Return the relation of the dataset that a model names: one of those it refers to.
 
     Raises:
-        InvalidParameter: where it refers to none of this name.
+        InvalidParameter: if it refers to none of this name.
 
     """
-    name = told(model)["dataset"]
+    name = ldp_meta(model)["dataset"]
     for upstream in model.depends_on.nodes:
         node = manifest.nodes.get(upstream) or manifest.sources.get(upstream)
         if node is not None and node.name == name and node.relation_name:

@@ -15,18 +15,18 @@ from ldpsql.sql.scripts import IN_ORDER, SHUFFLE
 from ldpsql.sql.structure import keeps_order
 from ldpsql.sql.tokens import Statement, statements
 
-_ASKED_FOR = "run-operation"  # a person asks for each of its runs
-_FIXTURES = "unit_test."  # whose rows are nobody's
+_ASKED_FOR = "run-operation"  # a person starts each of its runs
+_FIXTURES = "unit_test."  # their rows are not of people
 
 
 class Statements:
-    """What dbt was warned of in this run."""
+    """The checks of one run's statements; each node is warned about once."""
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
     def check(self, sql: str, connection: str, drawing: Drawing) -> None:
-        """Refuse a statement that perturbs where nothing keeps what it draws; warn if reports keep the order of the rows.
+        """Refuse a statement that perturbs and does not store what it draws; warn if reports keep the order of the rows.
 
         Args:
             sql: the statement.

@@ -1,1 +1,1 @@
-"""What is known after estimating: shares with errors, means and quantiles, distances; and the error to expect beforehand."""
+"""Estimates: shares with errors, means and quantiles, distances; and the error to expect before anything is collected."""

@@ -13,7 +13,7 @@ TOLERANCE = 1e-6  # by which shares may miss 0 and their sum 1
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:
-    """Return the largest difference of the probabilities of any event: half the sum of |p - q|.
+    """Return the largest difference between the probabilities of any event: half the sum of |p - q|.
 
     Raises:
         InvalidParameter: unless both are distributions over equally many values.
@@ -38,8 +38,8 @@ def js_divergence(p: ArrayLike, q: ArrayLike) -> float:
 def emd(p: ArrayLike, q: ArrayLike, metric: Metric | None = None) -> float:
     """Return the earth mover's distance: the least mean distance that mass must be moved to turn p into q.
 
-    Values are one unit apart on a line unless a metric says how far. On a line it is a sum; elsewhere a linear programme over
-    the values where p is larger and those where q is, solved by HiGHS: .2 s for a grid of 400 cells.
+    By default values are one unit apart on a line. On a line the distance is a sum; under another metric it is a linear
+    programme over the values where p is larger and those where q is, solved by HiGHS: .2 s for a grid of 400 cells.
 
     Raises:
         InvalidParameter: unless both are distributions over the values of the metric.
@@ -57,7 +57,7 @@ def emd(p: ArrayLike, q: ArrayLike, metric: Metric | None = None) -> float:
 def wasserstein(p: ArrayLike, q: ArrayLike, power: float = 1.0, at: ArrayLike | None = None) -> float:
     """Return the Wasserstein distance on the line, (least mean of distance^power)^(1/power); with power 1 it is the EMD there.
 
-    ``at`` says where the values lie, by default one unit apart. Mass moves in order, quantile to quantile.
+    ``at`` holds the positions of the values, by default one unit apart. Mass moves in order, quantile to quantile.
 
     Raises:
         InvalidParameter: unless both are distributions over the values, and power is at least 1 and finite.
@@ -116,7 +116,7 @@ def _transport(excess: Floats, distances: Floats) -> float:
     rows = np.concatenate([pairs // len(sinks), len(sources) + pairs % len(sinks)])
     table = csr_matrix((np.ones(len(rows)), (rows, np.tile(pairs, 2))))
     cost = distances[np.ix_(sources, sinks)].ravel()
-    total = supply.sum()  # scaled, so that the tolerances of the solver are small beside the mass
+    total = supply.sum()  # scaled, so that the tolerances of the solver are small compared with the mass
     moved = np.concatenate([supply, demand])[:-1] / total
     exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
     solved = linprog(cost, A_eq=table[:-1], b_eq=moved, bounds=(0, None), method="highs-ds", options=exact)
@@ -136,7 +136,7 @@ def _distributions(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
         if (shares < -TOLERANCE).any() or abs(shares.sum() - 1.0) > TOLERANCE:
             raise InvalidParameter(
                 "this distance is between distributions: shares that are not negative and sum to 1",
-                "ibu, inv_n and inv_p give such; inv does not",
+                "ibu, inv_n and inv_p return distributions; inv does not",
             )
     return np.maximum(a, 0.0), np.maximum(b, 0.0)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidParameter, LdpError, NoReports, NotReports, OutOfTime, raised_by
+from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, unknown_shares
 from ldpsql.estimates.uncertainty import (
     FALSE_ALARM,
     Intervals,
@@ -34,34 +35,6 @@ from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.privacy.owned import of_core
 from ldpsql.reports import impossible
 
-_MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
-_UNKNOWN = (
-    "{remedy}; but the reports do not tell {unknown} of {values} values from others, so the errors of their shares, and of "
-    "means, quantiles and ranges that depend on these, are infinite: use fewer bins or a larger epsilon"
-)
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What can be said about one estimate; see `Estimate.diagnosis`."""
-
-    reports: int
-    iterations: int
-    log_likelihood: float
-    gap: float
-    status: str
-    remedy: str
-    chosen: str
-    reason: str
-    unique: bool
-    fit_statistic: float
-    fit_p_value: float
-    influence: float
-    effective_reports: float
-    condition_number: float
-    realised_epsilon: float
-    impossible: int = 0
-
 
 @dataclass(frozen=True)
 class Estimates:
@@ -78,7 +51,7 @@ class Estimates:
         """The values of the domain, in order.
 
         Raises:
-            InvalidParameter: if the shares are those of symbols, of reports of sets of pairs.
+            InvalidParameter: if the shares are those of symbols, because the reports are of sets of pairs.
 
         """
         values = self.source.values
@@ -88,7 +61,7 @@ class Estimates:
 
     @cached_property
     def intervals(self) -> Intervals:
-        """Standard errors and intervals of all shares; infinite where there was no time for them."""
+        """Standard errors and intervals of all shares; infinite if there was no time for them."""
         with until(self.end), suppress(OutOfTime):
             return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
         return no_intervals(self.fit.theta)
@@ -140,24 +113,14 @@ class Estimate:
 
     @cached_property
     def identified(self) -> tuple[Floats, Floats]:
-        """Smallest and largest share of every value among all maxima of the likelihood: equal where it is unique."""
+        """Smallest and largest share of every value among all maxima of the likelihood: equal if the maximum is unique."""
         if self.diagnosis.unique:
             return self.estimate, self.estimate
         return identified(self.likelihood, self._theta)
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """Steps, likelihood, certified gap, status with its remedy, uniqueness, fit and influence.
-
-        ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap); an inversion that is no
-        distribution is judged by the nearest one. ``fit_p_value`` is an upper bound of the chance that honest reports are as
-        far from any distribution. Where nearly all reports differ it compares how many values they support, and how often each
-        value is supported, with what the mechanism allows. ``influence`` is how far one replaced report can move a share.
-        ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
-        theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism,
-        where these were left out. ``chosen`` is the estimator
-        that was used, ``reason`` why.
-        """
+        """How the estimate came about, and how far it can be trusted."""
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
@@ -170,7 +133,7 @@ class Estimate:
             log_likelihood=float(model.log_likelihood(theta)[0]),
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
-            remedy=_MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy,
+            remedy=MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy,
             chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
             reason=fit.reasons[self.group] if fit.reasons else "asked for",
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
@@ -188,8 +151,8 @@ class Estimate:
         return pa.table([self.values.values, *columns], ["value", "estimate", "std_error", "low", "high"])
 
     def __repr__(self) -> str:
-        told = self.diagnosis
-        head = f"{self.of.estimator.name} of {told.reports} reports under {self.of.source.name}: {told.status}"
+        diagnosis = self.diagnosis
+        head = f"{self.of.estimator.name} of {diagnosis.reports} reports under {self.of.source.name}: {diagnosis.status}"
         rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
         return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error_text(error)}" for value, share, error in rows)])
 
@@ -213,7 +176,7 @@ class Estimate:
         unknown = int(np.isinf(self.std_error).sum())
         if not unknown or self._status is Status.OUT_OF_TIME:
             return self._status.remedy
-        return _UNKNOWN.format(unknown=unknown, values=len(self.std_error), remedy=self._status.remedy)
+        return unknown_shares(self._status.remedy, unknown, len(self.std_error))
 
     @property
     def _status(self) -> Status:
@@ -222,17 +185,18 @@ class Estimate:
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
     """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
-    known = certify(mechanism)
-    return estimate_likelihood(mechanism, Likelihood(operator_of(mechanism), counts, known.layout, known.named), estimator)
+    certified = certify(mechanism)
+    likelihood = Likelihood(operator_of(mechanism), counts, certified.layout, certified.named)
+    return estimate_likelihood(mechanism, likelihood, estimator)
 
 
 def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
     """Estimate every group from its likelihood.
 
     Raises:
-        NoReports: where a group is empty.
-        ImpossibleReport: where a report has no chance under the mechanism.
-        NotReports: where a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
+        NoReports: if a group is empty.
+        ImpossibleReport: if a report has probability zero under the mechanism.
+        NotReports: if a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
     check_possible(likelihood)
@@ -243,13 +207,13 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
     if misfit:
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
-            "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates all the same",
+            "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates anyway",
         )
     return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit, end)
 
 
 def _fit(estimator: Estimator, likelihood: Likelihood) -> Fit:
-    """Return the fit, equal shares if there is no time for one."""
+    """Return the fit, or equal shares if there is no time for one."""
     try:
         with named(estimator):
             return estimator.fit(likelihood)
@@ -274,16 +238,17 @@ def named(estimator: Estimator) -> Iterator[None]:
 
 
 def check_possible(likelihood: Likelihood) -> None:
-    """Refuse a group without a report, and a report without a chance.
+    """Refuse an empty group, and a report that has probability zero.
 
     Raises:
-        NoReports, ImpossibleReport: where there is one.
+        NoReports: if a group is empty.
+        ImpossibleReport: if a report has probability zero whatever the true value is.
 
     """
     if not len(likelihood.counts) or not (likelihood.n > 0).all():
         raise NoReports()
-    everywhere = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
-    if (likelihood.counts[:, everywhere[0] <= 0] > 0).any():  # in the alphabet, but without a chance from any value
+    from_any_value = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
+    if (likelihood.counts[:, from_any_value[0] <= 0] > 0).any():  # in the alphabet, but no value can give it
         raise impossible()
 
 

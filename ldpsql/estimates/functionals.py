@@ -1,10 +1,10 @@
 """Numbers about a distribution, with errors: mean, variance, quantile, share of a range.
 
-Each is c'theta for some numbers c of the values, at least in its first derivative, so that its error follows from the errors of
+Each is c'theta for some vector c over the values, at least in its first derivative, so its error follows from the errors of
 the shares (the delta method). As for the shares, the estimate is that of the estimator, the interval that of the debiased one.
 
-A bin counts as its centre. What that can cost is `Domain.rounding` for each number, and every interval is wider by what it
-makes of the mean, the variance, the quantile or the share; it is nothing for values that are bins of their own.
+A bin counts as its centre, which is at most `Domain.rounding` away from each number in it. Every interval is wider by what this
+does to the mean, the variance, the quantile or the share. Values that are not bins have rounding 0.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Functional(ABC):
     """A number about a distribution over ordered values."""
 
     @abstractmethod
-    def measure(self, found: Estimates) -> Measure:
+    def measure(self, estimates: Estimates) -> Measure:
         """Return the number for every group.
 
         Raises:
-            InvalidDomain: where the values have no order.
+            InvalidDomain: if the values have no order.
 
         """
 
@@ -63,20 +63,20 @@ class Functional(ABC):
 class Mean(Functional):
     """The mean of the values: for dates in days, for times in seconds since 1970."""
 
-    def measure(self, found: Estimates) -> Measure:
+    def measure(self, estimates: Estimates) -> Measure:
         """Return the mean of every group."""
-        scale = scale_of(found.values)
+        scale = scale_of(estimates.values)
         least, width = float(scale.min()), float(np.ptp(scale))
-        mean, off = _linear(found, (scale - least) / width).scaled(width, least), found.values.rounding
+        mean, off = _linear(estimates, (scale - least) / width).scaled(width, least), estimates.values.rounding
         return replace(mean, low=mean.low - off, high=mean.high + off)
 
 
 @dataclass(frozen=True)
 class RangeShare(Functional):
-    """The share of the values from ``low`` to ``high``, both included, on the scale of `scale_of`; None is without end.
+    """The share of the values from ``low`` to ``high``, both included, on the scale of `scale_of`; None means no bound.
 
     Raises:
-        InvalidParameter: where low is above high.
+        InvalidParameter: if low is above high.
 
     """
 
@@ -87,15 +87,15 @@ class RangeShare(Functional):
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InvalidParameter("a range must not end before it begins", "range_share(report, m, low, high)")
 
-    def measure(self, found: Estimates) -> Measure:
-        """Return the share of the range in every group; of a bin that an end cuts, all or nothing may lie in the range."""
-        values = found.values
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the share of the range in every group; all or nothing of a bin that an end cuts may lie in the range."""
+        values = estimates.values
         certain, possible = between(values, self.low, self.high)
         centred = certain | possible & within(scale_of(values), self.low, self.high)
-        share = _linear(found, centred.astype(np.float64))
+        share = _linear(estimates, centred.astype(np.float64))
         if (certain == possible).all():
             return share
-        least, most = (_linear(found, inside.astype(np.float64)) for inside in (certain, possible))
+        least, most = (_linear(estimates, inside.astype(np.float64)) for inside in (certain, possible))
         return replace(share, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
@@ -103,19 +103,19 @@ class RangeShare(Functional):
 class Variance(Functional):
     """The variance of the values, in their unit squared (days for dates, seconds for times)."""
 
-    def measure(self, found: Estimates) -> Measure:
+    def measure(self, estimates: Estimates) -> Measure:
         """Return the variance of every group: its derivative is (x - mean)^2, up to a constant."""
-        scale = scale_of(found.values)
+        scale = scale_of(estimates.values)
         unit = float(np.ptp(scale))
         x = (scale - scale.min()) / unit
-        theta = _normalised(found.fit.theta)
-        mean, _ = _debiased(found, x)
+        theta = _normalised(estimates.fit.theta)
+        mean, _ = _debiased(estimates, x)
         mean = np.clip(mean, x.min(), x.max())[:, None]
-        centre, error = _debiased(found, (x - mean) ** 2)
-        reach = deviations(found.estimator.confidence) * error
-        told = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
-        spread = _cut(told, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
-        off = found.values.rounding  # standard deviations are at most as far apart as the numbers
+        centre, error = _debiased(estimates, (x - mean) ** 2)
+        reach = deviations(estimates.estimator.confidence) * error
+        uncut = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
+        spread = _cut(uncut, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
+        off = estimates.values.rounding  # standard deviations are at most as far apart as the numbers
         low, high = np.sqrt(np.maximum(spread.low, 0.0)), np.sqrt(spread.high)
         return replace(spread, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else spread
 
@@ -138,39 +138,39 @@ class Quantile(Functional):
         if not 0 < self.q < 1:
             raise InvalidParameter("a quantile must be asked for a share between 0 and 1", "for example 0.5 for the median")
 
-    def measure(self, found: Estimates) -> Measure:
+    def measure(self, estimates: Estimates) -> Measure:
         """Return positions in the domain, and the error in the unit of the values, for every group."""
-        scale = scale_of(found.values)
+        scale = scale_of(estimates.values)
         rising = np.argsort(scale, kind="stable")
         below = (scale[:, None] <= scale[rising]).astype(np.float64)  # below[x, j]: value x counts up to the j-th
-        centre, error = _debiased_all(found, below[:, :-1])
-        z = deviations(found.estimator.confidence)
+        centre, error = _debiased_all(estimates, below[:, :-1])
+        z = deviations(estimates.estimator.confidence)
         upper, lower = centre + z * error, centre - z * error
         sure = np.ones((len(centre), 1))
-        estimate = _first(np.hstack([_normalised(found.fit.theta) @ below[:, :-1], sure]) >= self.q - 1e-12)
+        estimate = _first(np.hstack([_normalised(estimates.fit.theta) @ below[:, :-1], sure]) >= self.q - 1e-12)
         low = np.minimum(_first(np.hstack([upper, sure]) >= self.q), estimate)
-        # The j-th value is too high where already the one before it certainly reaches q.
+        # The j-th value is too high if the one before it certainly reaches q.
         not_reached = np.hstack([sure, np.where(np.isfinite(lower), lower, -1.0)]) < self.q
         not_reached[:, 0] = True
         high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
         half = (scale[rising[high]] - scale[rising[low]]) / (2 * z)
         value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
-        return Measure(value, half, least, most, found.values.rounding)
+        return Measure(value, half, least, most, estimates.values.rounding)
 
 
-def _linear(found: Estimates, c: Floats) -> Measure:
+def _linear(estimates: Estimates, c: Floats) -> Measure:
     """Return c'theta with its error, and its interval cut to what c'theta can be."""
-    centre, error = _debiased(found, c)
-    reach = deviations(found.estimator.confidence) * error
-    measure = Measure(_normalised(found.fit.theta) @ c, error, centre - reach, centre + reach)
+    centre, error = _debiased(estimates, c)
+    reach = deviations(estimates.estimator.confidence) * error
+    measure = Measure(_normalised(estimates.fit.theta) @ c, error, centre - reach, centre + reach)
     return _cut(measure, float(c.min()), float(c.max()))
 
 
 def _cut(measure: Measure, least: float, most: float) -> Measure:
-    """Cut intervals to what the number can be, all of it where the error is infinite, and widen them to hold the estimate."""
-    known = np.isfinite(measure.std_error)
+    """Cut intervals to [least, most], widen them to hold the estimate, and make them all of it if the error is infinite."""
+    finite = np.isfinite(measure.std_error)
     low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
-    low, high = np.where(known, low, least), np.where(known, high, most)
+    low, high = np.where(finite, low, least), np.where(finite, high, most)
     inside = np.clip(measure.estimate, least, most)
     rounded = np.abs(measure.estimate - inside) < _ROUNDING * (most - least)  # an inversion may really lie outside
     estimate = np.where(rounded, inside, measure.estimate)
@@ -178,28 +178,28 @@ def _cut(measure: Measure, least: float, most: float) -> Measure:
 
 
 def _normalised(theta: Floats) -> Floats:
-    """Return shares that sum to one: an inversion of set reports does so only in expectation.
+    """Return shares that sum to one: those of an inversion of set-valued reports do so only in expectation.
 
-    Where all of its shares together are not above zero, they are those of the nearest distribution.
+    If the sum of the shares is not positive, they are those of the nearest distribution.
     """
     total = theta.sum(axis=-1, keepdims=True)
     return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))
 
 
-def _debiased(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
+def _debiased(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
     """Return the debiased c'theta and its standard error for every group; c has shape (values,) or (groups, values)."""
-    centre, error = _debiased_all(found, c[..., None])
+    centre, error = _debiased_all(estimates, c[..., None])
     return centre[:, 0], error[:, 0]
 
 
-def _debiased_all(found: Estimates, c: Floats) -> tuple[Floats, Floats]:
+def _debiased_all(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
     """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
-    likelihood = found.likelihood
-    with until(found.end), suppress(OutOfTime):
-        theta = likeliest(likelihood, found.fit)
+    likelihood, fit = estimates.likelihood, estimates.fit
+    with until(estimates.end), suppress(OutOfTime):
+        theta = likeliest(likelihood, fit)
         centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
         return centre, np.sqrt(np.maximum(variance, 0.0))
-    centre = np.einsum("gx,gxm->gm", found.fit.theta, np.broadcast_to(c, (len(found.fit.theta), *c.shape[-2:])))
+    centre = np.einsum("gx,gxm->gm", fit.theta, np.broadcast_to(c, (len(fit.theta), *c.shape[-2:])))
     return centre, np.full_like(centre, np.inf)  # there was no time for more
 
 

@@ -1,32 +1,33 @@
-"""How an estimate shows itself in a notebook: a table, with a chart in its last column, and nothing to install or to fetch."""
+"""The display of an estimate in a notebook: a table with a chart in its last column, self-contained."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING
 
+from ldpsql.estimates.uncertainty import error_text
+
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimate
-from ldpsql.estimates.uncertainty import error_text
 
 MAX_ROWS = 200
 _WIDTH = 240
 
 
-def html(found: Estimate) -> str:
+def html(one: Estimate) -> str:
     """Return rows of value, estimate, standard error and interval, each with a bar; the values are escaped."""
-    told = found.diagnosis
-    scale = _WIDTH / max(float(found.high.max()), 1e-12)
-    cells = zip(found.values.texts[:MAX_ROWS], found.estimate, found.std_error, found.low, found.high, strict=False)
+    diagnosis = one.diagnosis
+    scale = _WIDTH / max(float(one.high.max()), 1e-12)
+    cells = zip(one.values.texts[:MAX_ROWS], one.estimate, one.std_error, one.low, one.high, strict=False)
     rows = "".join(
         f"<tr><td>{escape(value)}</td><td>{share:.4f}</td><td>{error_text(error)}</td><td>{low:.4f}</td><td>{high:.4f}</td>"
         f"<td>{_bar(share * scale, low * scale, high * scale)}</td></tr>"
         for value, share, error, low, high in cells
     )
-    left = len(found.values) - MAX_ROWS
+    left = len(one.values) - MAX_ROWS
     more = f"<p>{left} more values</p>" if left > 0 else ""
     head = "".join(f"<th>{name}</th>" for name in ("value", "estimate", "std_error", "low", "high", ""))
-    caption = f"{found.of.estimator.name} of {told.reports:,} reports under {found.of.source.name}: {told.status}"
+    caption = f"{one.of.estimator.name} of {diagnosis.reports:,} reports under {one.of.source.name}: {diagnosis.status}"
     return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{rows}</table>{more}"
 
 

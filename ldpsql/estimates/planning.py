@@ -1,7 +1,7 @@
-"""What error to expect before anything is collected: by mechanism and epsilon, for a number of reports and of values.
+"""The error to expect before anything is collected: by mechanism and epsilon, for a number of reports and of values.
 
-The error is that of the unbiased inversion under the uniform distribution, in which no share is near the border; the maximum
-likelihood estimate has the same error there and a smaller one where shares are near zero. For key-value mechanisms it is the
+The error is that of the unbiased inversion under the uniform distribution, in which no share is near the border. The maximum
+likelihood estimate has the same error there and a smaller one for shares near zero. For key-value mechanisms it is the
 error of a key's frequency, if all keys are equally frequent and everybody has as many pairs as the padding.
 """
 
@@ -27,7 +27,7 @@ class Expected:
     """The expected error of one mechanism at one epsilon.
 
     ``std_error`` is the root mean square over the values of a share's standard error, or over the keys of a frequency's;
-    ``total_variation`` is the expected distance to the truth, None for frequencies, which are no distribution;
+    ``total_variation`` is the expected distance to the truth, None for frequencies, which do not form a distribution;
     ``reports_needed`` is how many reports make the standard error one percent. All are None if the reports do not determine
     the shares.
     """
@@ -43,7 +43,7 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
     """Return the error to expect from this many reports of a mechanism.
 
     Raises:
-        InvalidParameter: for less than one report.
+        InvalidParameter: if there is less than one report.
 
     """
     if reports < 1:
@@ -90,12 +90,13 @@ def _frequency_errors(channel: KeyValue) -> np.ndarray:
 
 
 def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanism]) -> list[Expected]:
-    """Return the expected errors of every mechanism at every epsilon (texts, so that they stay exact), the smallest first.
+    """Return the expected errors of every mechanism at every epsilon (strings, so that they stay exact), the smallest first.
 
-    A mechanism that cannot be had at an epsilon is left out there.
+    A mechanism that does not exist at an epsilon is left out there.
 
     Raises:
-        InvalidParameter, InvalidEpsilon: where nothing can be compared.
+        InvalidParameter: if no mechanism exists at any epsilon.
+        InvalidEpsilon: if a string is not an epsilon.
 
     """
     plans: list[Expected] = []
@@ -103,17 +104,18 @@ def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanis
     for epsilon in [Epsilon.parse(text) for text in epsilons]:
         plans += sorted(_at(mechanisms, epsilon, reports, refusals), key=_by_error)
     if not plans:
-        raise InvalidParameter("none of these mechanisms can be had at any of these epsilons", next(iter(refusals), "name one"))
+        hint = next(iter(refusals), "name a mechanism")
+        raise InvalidParameter("none of these mechanisms exists at any of these epsilons", hint)
     return plans
 
 
 def over_declared_values(classes: Mapping[str, type[Mechanism]], values: int, only: Sequence[str] = ()) -> list[Mechanism]:
-    """Return the mechanisms that need nothing but an epsilon and a domain on this many values, or those named.
+    """Return the mechanisms ``only``, or all that need only an epsilon and a domain, on this many values.
 
-    A mechanism over sets of pairs, if it is named, has this many keys.
+    A mechanism over sets of pairs has this many keys.
 
     Raises:
-        InvalidParameter: for a number of values that cannot be planned for, and if a mechanism that is named needs more.
+        InvalidParameter: if there are too few or too many values, or a mechanism of ``only`` needs other parameters.
 
     """
     if not 2 <= values <= MAX_VALUES:
@@ -134,13 +136,13 @@ def _on_values(cls: type[Mechanism], values: int) -> Mechanism:
 
 
 def _list_of(cls: type[Mechanism]) -> str | None:
-    """Return the parameter that lists the values or the keys; None if the mechanism needs more than that and an epsilon."""
+    """Return the parameter that lists the values or the keys; None if the mechanism needs others besides it and epsilon."""
     needed = {p.name for p in cls.parameters() if p.required} - {"epsilon"}
     return next(iter(needed)) if needed in ({"domain"}, {"keys"}) else None
 
 
 def _at(mechanisms: Sequence[Mechanism], epsilon: Epsilon, reports: int, refusals: list[str]) -> Iterator[Expected]:
-    """Yield the expected errors at an epsilon; some are too small for some mechanisms, and the refusals say so."""
+    """Yield the expected errors at an epsilon; add a line to the refusals for each mechanism that rejects it."""
     for mechanism in mechanisms:
         try:
             yield expected_error(type(mechanism)(**{**mechanism.given(), "epsilon": str(epsilon)}), reports)

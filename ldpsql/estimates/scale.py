@@ -1,4 +1,4 @@
-"""Where values lie on a line: numbers as they are, dates in days and times in seconds."""
+"""Positions of values on a line: numbers as they are, dates in days and times in seconds."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _DAY = 86_400.0
 
 
 def scale_of(values: Domain) -> Floats:
-    """Return where the values lie: numbers as they are, dates in days and times in seconds since 1970.
+    """Return the positions of the values: numbers as they are, dates in days and times in seconds since 1970.
 
     Raises:
-        InvalidDomain: where the values have no order.
+        InvalidDomain: if the values have no order.
 
     """
     kind = family(values.values.type)
@@ -31,18 +31,18 @@ def scale_of(values: Domain) -> Floats:
     if kind == "date":
         return np.asarray(values.values.cast(pa.timestamp("s")).cast(pa.int64()).to_numpy() / _DAY)
     if kind in ("timestamp", "timestamp with time zone"):
-        there = pa.timestamp("us", tz=values.values.type.tz)
-        return np.asarray(values.values.cast(there, safe=False).cast(pa.int64()).to_numpy() / 1e6)
+        microseconds = pa.timestamp("us", tz=values.values.type.tz)
+        return np.asarray(values.values.cast(microseconds, safe=False).cast(pa.int64()).to_numpy() / 1e6)
     raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
 
 
 def between(values: Domain, low: float | None, high: float | None) -> Bounds:
     """Return which values stand only for numbers from ``low`` to ``high``, and which may stand for one of these.
 
-    They are the same values, except for bins that an end cuts. Ends are on the scale of `scale_of`; None is without end.
+    They are the same values, except for bins that an end cuts. Ends are on the scale of `scale_of`; None means no bound.
 
     Raises:
-        InvalidDomain: where the values have no order.
+        InvalidDomain: if the values have no order.
 
     """
     if isinstance(values, Bins | Steps):
@@ -52,7 +52,7 @@ def between(values: Domain, low: float | None, high: float | None) -> Bounds:
 
 
 def within(scale: Floats, low: float | None, high: float | None) -> NDArray[np.bool_]:
-    """Return which numbers lie from ``low`` to ``high``, both included; None is without end."""
+    """Return which numbers lie from ``low`` to ``high``, both included; None means no bound."""
     return (scale >= (-np.inf if low is None else low)) & (scale <= (np.inf if high is None else high))
 
 
@@ -60,7 +60,7 @@ def check_ordered(mechanism: Mechanism) -> None:
     """Refuse the cells of a grid, which are numbered but not ordered.
 
     Raises:
-        InvalidDomain: for these, and for values without an order.
+        InvalidDomain: if the values are such cells, or have no order.
 
     """
     certified = certify_values(mechanism)
@@ -75,7 +75,7 @@ def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
     """Return the end of a range on the scale of the values; None for NULL.
 
     Raises:
-        WrongType: where it cannot be compared with them.
+        WrongType: if it cannot be compared with them.
 
     """
     if not bound.is_valid:
@@ -87,9 +87,9 @@ def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
         if family(kind) == "date" and pa.types.is_timestamp(bound.type):
             return float(bound.cast(pa.timestamp("us"), safe=False).value / 1e6 / _DAY)
         if family(bound.type) == family(kind) and family(kind) is not None:
-            found = float(scale_of(Domain(pa.array([bound.as_py()], bound.type)))[0])
-            if not np.isnan(found):
-                return found
+            position = float(scale_of(Domain(pa.array([bound.as_py()], bound.type)))[0])
+            if not np.isnan(position):
+                return position
     except (pa.ArrowException, ValueError, OverflowError):
         pass
     raise WrongType(f"the ends of the range must be like the values, of type {shown_type(kind)}", "cast them")

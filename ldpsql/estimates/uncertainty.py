@@ -1,4 +1,4 @@
-"""Standard errors, intervals, and goodness of fit: what can be said about an estimate from the reports alone."""
+"""Standard errors, intervals, and goodness of fit: what the reports alone say about an estimate."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Intervals:
 def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
     """Return the errors and intervals of every share, intervals `cut` to [0, 1] and widened to hold the estimate.
 
-    Of an inversion they are its own, `Operator.inverted_interval`. Otherwise they are those of the debiased estimate one step
-    from the maximum of the likelihood, `Operator.interval`, whatever the estimate is: see `Estimator`.
+    An inversion has its own, `Operator.inverted_interval`. All other estimates have those of the debiased estimate one step
+    from the maximum of the likelihood, `Operator.interval`: see `Estimator`.
     """
     check()
     z = deviations(confidence)
@@ -56,14 +56,14 @@ def no_intervals(theta: Floats) -> Intervals:
 
 
 def error_text(error: float, form: str = ".4f") -> str:
-    """Return a standard error as pages show it: 'unknown' where the reports do not tell, which is infinite in numbers."""
+    """Return a standard error as pages show it: an infinite one is 'unknown'."""
     return format(error, form) if np.isfinite(error) else "unknown"
 
 
 def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
     """Return for one group a statistic of misfit, and the logarithm of a bound of its p-value.
 
-    Where all reports can be listed it is G^2 against the best distribution; else what `Operator.law_fit` says.
+    If all reports can be listed it is G^2 against the best distribution, otherwise the result of `Operator.law_fit`.
     """
     op = likelihood.operator
     if not op.complete:
@@ -73,9 +73,9 @@ def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
 
 
 def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
-    """Tell for each group whether its values cannot be reports of the channel, whatever the true distribution is."""
+    """Return for each group whether its values cannot be reports of the channel, whatever the true distribution is."""
     if not likelihood.operator.complete:
-        return np.zeros(len(theta), dtype=np.bool_)  # nearly all reports differ: there is nothing to compare frequencies with
+        return np.zeros(len(theta), dtype=np.bool_)  # nearly all reports differ: frequencies cannot be compared
     limit, outputs = np.log(FALSE_ALARM), likelihood.operator.outputs
     inside = simplex_projection(theta)
     flagged = log_fit_p_value(likelihood.misfit(inside), outputs) < limit
@@ -86,7 +86,7 @@ def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
 
 
 def likeliest(likelihood: Likelihood, fit: Fit) -> Floats:
-    """Return the maximum of the likelihood of every group, whatever the estimator made of it."""
+    """Return the maximum of the likelihood of every group, whatever the estimator is."""
     certified = all(status is Status.CERTIFIED for status in fit.status)
     return fit.theta if certified and (likelihood.gap(fit.theta) <= TOLERANCE).all() else best_fit(likelihood)
 

@@ -1,7 +1,7 @@
-"""What an estimator is made of: the base class, the likelihood, the solver, steps, pooling and resampling.
+"""The parts of an estimator: the base class, the likelihood, the solver, steps, pooling and resampling.
 
-A plugin that offers estimators imports from here only; the names are stable within one `API_VERSION`. An estimator sees
-counts under a channel and knows no mechanism.
+A plugin that offers estimators imports only from here; the names are stable within one `API_VERSION`. An estimator sees
+counts under a channel and does not depend on a mechanism.
 """
 
 from __future__ import annotations

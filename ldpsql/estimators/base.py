@@ -1,4 +1,4 @@
-"""The base class of estimators. An estimator turns a likelihood into a distribution; it knows no mechanism."""
+"""The base class of estimators. An estimator turns a likelihood into a distribution; it does not depend on a mechanism."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from ldpsql.mechanisms.spec import Spec
 class Estimator(Spec):
     """Counts under a channel -> a distribution over the values: an implementation sets ``name`` and `fit`.
 
-    It is a function of the counts: one that draws takes its generator from `ldpsql.estimators.resampling`. ``distribution``
-    tells whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any domain.
+    It is a function of the counts: an estimator that draws takes its generator from `ldpsql.estimators.resampling`.
+    ``distribution`` is whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any
+    domain.
 
-    What the errors mean is the same for all estimators: ``std_error`` and the interval say how far the reports tell the true
-    share. Of a maximum of the likelihood and of an inversion they are its own sampling error. Of a regularised estimate they
-    are those of the unbiased estimate behind it: shrinking makes an estimate steadier, and its bias unknown, so the estimate
-    is usually closer to the truth than they say, and an interval around it alone would not cover.
+    Errors mean the same for all estimators: ``std_error`` and the interval state how precisely the reports determine the true
+    share. For a maximum of the likelihood and for an inversion they are its own sampling error. For a regularised estimate they
+    are those of the unbiased estimate behind it. Shrinking lowers the variance of an estimate and gives it an unknown bias: it
+    is usually closer to the truth than the errors state, but an interval around it alone would not cover.
     """
 
     kind = "estimator"
@@ -33,7 +34,7 @@ class Estimator(Spec):
     ordered: ClassVar[bool] = False
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
     intervals: Annotated[str, Field(pattern="^(each|simultaneous)$")] = Field(
-        "each", description="what `confidence` is for: 'each' interval, or all of a group being right together ('simultaneous')"
+        "each", description="what `confidence` refers to: 'each' interval, or all of a group together ('simultaneous')"
     )
     misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
@@ -41,7 +42,7 @@ class Estimator(Spec):
     deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
 
     def pointwise(self, count: int) -> float:
-        """Return the confidence of each of ``count`` intervals: Sidak's, where all are to be right together.
+        """Return the confidence of each of ``count`` intervals: Sidak's, if `confidence` refers to all of them together.
 
         Source: Sidak, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 1967; it holds
         for normal estimates however they are correlated.
@@ -53,7 +54,7 @@ class Estimator(Spec):
         """Estimate every group of the likelihood."""
 
     def each(self, likelihood: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
-        """Estimate group by group; those that there is no time for get equal shares, and say so."""
+        """Estimate group by group; groups for which there is no time get equal shares and the status 'out of time'."""
         return Fit.joined([self._in_time(likelihood.group(i), fit) for i in range(len(likelihood.counts))])
 
     def _in_time(self, one: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
@@ -65,7 +66,7 @@ class Estimator(Spec):
         return outcome.out_of_time() if late() else outcome
 
     def unfitted(self, likelihood: Likelihood) -> Fit:
-        """Return equal shares for every group, as there was no time for more."""
+        """Return equal shares for every group, with the status 'out of time'."""
         groups, inputs = len(likelihood.counts), likelihood.operator.inputs
         even = np.full((groups, inputs), 1.0 / inputs)
         status, steps = (Status.OUT_OF_TIME,) * groups, np.zeros(groups, dtype=np.int64)

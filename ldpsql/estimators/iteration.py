@@ -1,4 +1,4 @@
-"""Estimators that take steps: the loop is written here once, a subclass states one step."""
+"""Estimators that take steps: the loop is here, and a subclass defines one step."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
 
 RULES = ("certified", "paper", "held_out")
-PATIENCE = 100  # steps that held-out reports are given to speak for more
+PATIENCE = 100  # steps without a better prediction of held-out reports, at first
 
 
-def _stop(given: object) -> str:
-    text = str(given)
+def _stop(argument: object) -> str:
+    text = str(argument)
     if text not in RULES and not (text.isdecimal() and text.isascii() and len(text) <= 7):
         raise InvalidParameter("stop must be 'certified', 'paper', 'held_out' or a number of steps", "for example stop := 100")
     return text
@@ -35,26 +35,26 @@ Start = tuple[Annotated[float, Field(gt=0, lt=1)], ...]
 class IterativeEstimator(Estimator):
     """An estimator that repeats a step from ``start``: an implementation sets ``name`` and its default of ``stop``.
 
-    ``stop`` is 'certified': the maximum of the likelihood; or a number of steps; or 'paper': steps until the log-likelihood
-    moves by less than ``tolerance``; or 'held_out': as many steps as best predict held-out reports, see `held_out_steps`.
+    ``stop`` is 'certified' for the maximum of the likelihood; a number of steps; 'paper' for steps until the log-likelihood
+    changes by less than ``tolerance``; or 'held_out' for as many steps as best predict held-out reports, see `held_out_steps`.
     """
 
     stop: StopField = Field("certified", description="'certified', 'held_out', 'paper' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-9, description="largest gap, or change of the log-likelihood")
     max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps")
-    # Again here, so that what was written by position keeps its meaning.
+    # Declared again here, so that arguments by position keep their meaning.
     deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
     start: Start | None = Field(None, description="the shares to start from, all above 0; by default all are equal")
 
     def step(self, likelihood: Likelihood, theta: Floats) -> Floats:
-        """Return the next theta of every group: one step of IBU, theta * g, unless a subclass says otherwise."""
+        """Return the next theta of every group: one step of IBU, theta * g, unless a subclass overrides it."""
         return em_step(likelihood, theta)
 
     def started(self, likelihood: Likelihood) -> Floats:
         """Return the start of every group.
 
         Raises:
-            InvalidParameter: where ``start`` does not have one share for each value.
+            InvalidParameter: if ``start`` does not have one share for each value.
 
         """
         theta = uniform(likelihood)
@@ -69,7 +69,7 @@ class IterativeEstimator(Estimator):
         return Limits(self.max_iterations, self.deadline)
 
     def stepped(self, likelihood: Likelihood, status: Status) -> Fit:
-        """Take steps until the rule says stop; ``status`` is what the outcome is then."""
+        """Take steps until the rule ``stop`` holds; ``status`` is that of the outcome then."""
         theta, limits = self.started(likelihood), self.limits()
         if self.stop == "certified":
             return maximum_likelihood(likelihood, self.tolerance, limits, None if self.start is None else theta)
@@ -89,7 +89,7 @@ class IterativeEstimator(Estimator):
     def _after(
         self, likelihood: Likelihood, theta: Floats, steps: NDArray[np.int64], limits: Limits
     ) -> tuple[Floats, NDArray[np.int64]]:
-        """Return theta after so many steps of each group, or as many as there is time for, and their numbers."""
+        """Return theta after this many steps of each group, or as many as there is time for, and the numbers of steps."""
         theta, taken = theta.copy(), np.zeros_like(steps)
         for target in np.unique(steps):
             going = np.flatnonzero(steps >= target)
@@ -125,7 +125,7 @@ class IterativeEstimator(Estimator):
     def held_out_steps(self, learnt: Likelihood, held_out: Likelihood, start: Floats, limits: Limits) -> tuple[int, Floats]:
         """Return how many steps on the other folds best predict each fold, and the log-likelihood of each fold there.
 
-        The number is looked for among 0, 1, 2, ... and, from 20 on, about every twentieth more. Splitting counts at random
+        The candidates are 0, 1, 2, ... and, from 20 on, numbers about a twentieth apart. Splitting counts at random
         keeps the folds independent (Neufeld, Gao, Popp, Battle, Witten, "Inference after latent variable estimation for
         single-cell RNA sequencing data", Biostatistics 2024).
         """
@@ -136,7 +136,7 @@ class IterativeEstimator(Estimator):
             for _ in range(ahead):
                 theta = self.step(learnt, theta)
             taken += ahead
-            found = held_out.log_likelihood(theta)
-            if found.sum() > scores.sum():
-                best, scores = taken, found
+            here = held_out.log_likelihood(theta)
+            if here.sum() > scores.sum():
+                best, scores = taken, here
         return best, scores

@@ -1,4 +1,4 @@
-"""Taking values together that the reports cannot tell apart: what pooling and mixture reduction share."""
+"""Merging values that the reports do not distinguish: what pooling and mixture reduction share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_blocks(one: Likelihood, block: Blocks) -> Likelihood:
 
 
 def block_maximum(one: Likelihood, block: Blocks) -> tuple[Floats, int]:
-    """Return the maximum of the likelihood among distributions that are equal within each block: its shares, and its steps."""
+    """Return the maximum of the likelihood among distributions that are equal within each block, and the number of steps."""
     if one.operator.isotropic:
         limits = Limits()
         point = TiedPoint(one, uniform(one)[0], block)
@@ -42,10 +42,10 @@ def spread(weights: Floats, block: Blocks) -> Floats:
 
 
 def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) -> Floats:
-    """Return how many standard errors the mean shares of pairs of blocks, shape (pairs, 2), differ by.
+    """Return by how many standard errors the mean shares of pairs of blocks, shape (pairs, 2), differ.
 
-    They are read off the debiased weights of the blocks; ``weights``, shape (1, blocks), maximise the likelihood. A difference
-    that the reports say nothing about counts as none.
+    They are computed from the debiased weights of the blocks; ``weights``, shape (1, blocks), maximise the likelihood. A
+    difference that the reports do not determine counts as 0.
     """
     part, sizes = with_blocks(one, block), np.bincount(block)
     op, (first, second) = part.operator, pairs.T
@@ -53,15 +53,15 @@ def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) ->
     centre = (weights[0] + inverse @ (part.gradient(weights)[0] - 1.0)) / sizes
     scaled = inverse / sizes[:, None] / sizes
     variance = scaled[first, first] + scaled[second, second] - 2 * scaled[first, second]
-    known = ~(unknown[first] | unknown[second]) & (variance > 0)
-    error = np.sqrt(np.where(known, variance, np.inf) / part.n[0])
+    determined = ~(unknown[first] | unknown[second]) & (variance > 0)
+    error = np.sqrt(np.where(determined, variance, np.inf) / part.n[0])
     return np.asarray(np.abs(centre[first] - centre[second]) / error)
 
 
 def absent_error(likelihood: Likelihood, theta: Floats) -> Floats:
     """Return the standard error of the inverted share of an absent value: (groups, inputs).
 
-    Where that depends on the other values it is the error of the value as it is under theta.
+    If that depends on the other values, it is the error of the value under theta instead.
     """
     op = likelihood.operator
     if op.votes:

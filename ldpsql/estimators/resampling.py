@@ -1,7 +1,7 @@
-"""Draws that estimators make to choose how much to smooth: splits of counts, and counts simulated anew.
+"""Random numbers with which estimators choose how much to smooth: splits of counts, and simulated counts.
 
-They are functions of the counts: the generator is keyed by them, so the same reports give the same estimate. Nothing here
-protects anybody; the noise of mechanisms comes from `ldpsql.channels.randomness`.
+They are functions of the counts: the generator is keyed by them, so the same reports give the same estimate. They do not
+protect anybody; the noise of mechanisms comes from `ldpsql.channels.randomness`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FOLDS = 10
 
 
 def generator(counts: Floats) -> np.random.Generator:
-    """Return a generator keyed by counts, in whatever order they are."""
+    """Return a generator keyed by counts, independent of their order."""
     key = blake2b(np.sort(counts, axis=None).tobytes(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
 
@@ -25,8 +25,8 @@ def generator(counts: Floats) -> np.random.Generator:
 def folds(one: Likelihood, number: int = FOLDS) -> tuple[Likelihood, Likelihood]:
     """Split the reports of one group into folds, each report by a fair draw; return the other folds' reports, and the folds.
 
-    Both have one group for each fold; those that would leave no reports to learn from are left out. Drawn from the smallest
-    count to the largest, so that the order of reports does not matter where their counts differ.
+    Both have one group for each fold; those that would leave no reports to learn from are left out. Counts are split from the
+    smallest to the largest, so that the order of reports does not matter if their counts differ.
     """
     counts = one.counts[0]
     order = np.argsort(counts, kind="stable")
@@ -37,9 +37,10 @@ def folds(one: Likelihood, number: int = FOLDS) -> tuple[Likelihood, Likelihood]
 
 
 def redrawn(one: Likelihood, theta: Floats, draw: np.random.Generator) -> Likelihood:
-    """Simulate the reports of one group anew, as if theta, shape (1, inputs), were the truth.
+    """Return simulated reports of one group, as if theta, shape (1, inputs), were the truth.
 
-    Where only observed reports are known, ``theta`` has to be the maximum of their likelihood: reports are drawn from those.
+    If the operator holds only observed reports, ``theta`` has to be the maximum of their likelihood: reports are drawn from
+    those.
     """
     chance = one.operator.forward(theta)[0] if one.operator.complete else one.shares[0]
     return one.with_counts(draw.multinomial(int(one.n[0]), chance / chance.sum())[None].astype(np.float64))

@@ -1,4 +1,4 @@
-"""When the work on an estimate must end, in whichever function it is: operators, solvers and errors ask here."""
+"""The time at which the work on an estimate must end: operators, solvers and errors check it here."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _END: ContextVar[float | None] = ContextVar("end", default=None)
 
 
 def soonest(seconds: float | None = None) -> float | None:
-    """Return the time at which the work ends: so many seconds from now, or earlier where that holds already; None for never."""
+    """Return the time at which the work ends: this many seconds from now, or an earlier end already set; None means never."""
     ends = [end for end in (_END.get(), None if seconds is None else monotonic() + seconds) if end is not None]
     return min(ends, default=None)
 
 
 @contextmanager
 def until(end: float | None) -> Iterator[None]:
-    """Let `check` refuse to go on after this time."""
+    """Make `check` raise after this time, within a ``with`` block."""
     token = _END.set(end)
     try:
         yield
@@ -32,7 +32,7 @@ def check() -> None:
     """Return if there is time left.
 
     Raises:
-        OutOfTime: where there is none.
+        OutOfTime: if there is none.
 
     """
     if late():

@@ -1,7 +1,7 @@
-"""Goodness of fit: bounds of the chance that honest reports look like this. They hold at every sample size.
+"""Goodness of fit: bounds of the probability that honest reports look like this. They hold at every sample size.
 
-All are logarithms of upper bounds of a p-value: they never call honest reports dishonest more often than they say. They find
-crude manipulation, wrong parameters and raw columns; whoever imitates the mechanism passes them.
+All are logarithms of upper bounds of a p-value: they never refuse honest reports more often than they state. They find crude
+manipulation, wrong parameters and raw columns; manipulation that imitates the mechanism passes them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def log_fit_p_value(statistic: Floats, outputs: int) -> Floats:
 
 
 def known_law(counts: Floats, law: Floats) -> tuple[float, float]:
-    """Return G^2 of counts against a law that is known in full, and the logarithm of its p-value's bound.
+    """Return G^2 of counts against a fully known law, and the logarithm of its p-value's bound.
 
     Cells with less than one expected report are pooled, which depends on the number of reports only: the bound stays a bound.
     """

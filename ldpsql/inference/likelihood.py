@@ -1,7 +1,7 @@
 """The likelihood of counts of reports under a channel.
 
 The log-likelihood per report is f(theta) = sum_z q_z log(theta . a_z) with report shares q and columns a_z of the channel.
-Everything takes groups along the first axis, so one call serves a GROUP BY.
+All methods take groups along the first axis, so one call serves a GROUP BY.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ldpsql.inference.operators import Floats, Operator
 class Likelihood:
     """Counts of reports, shape (groups, outputs), under a channel; every group holds at least one report.
 
-    ``layout`` tells which values are neighbours: (inputs,) where they lie on a line, (rows, columns) on a grid row by row, ()
-    where there is no order. ``named`` is the value that each report is the name of, where all reports are values.
+    ``layout`` defines which values are neighbours: (inputs,) if they lie on a line, (rows, columns) on a grid row by row, () if
+    they have no order. ``named`` is the value that each report names, if all reports are values.
     """
 
     operator: Operator
@@ -40,7 +40,7 @@ class Likelihood:
         return self.counts / self.n[:, None]
 
     def log_likelihood(self, theta: Floats) -> Floats:
-        """Return L(theta) = n f(theta) for each group; NaN where theta gives an observed report no chance."""
+        """Return L(theta) = n f(theta) for each group; NaN if theta gives an observed report probability zero."""
         expected = self.operator.forward(theta)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(self.counts > 0, np.log(np.where(expected > 0, expected, np.nan)), 0.0)
@@ -67,7 +67,7 @@ class Likelihood:
         return 2.0 * np.nan_to_num(own.sum(axis=-1) - self.log_likelihood(theta), nan=np.inf)
 
     def named_shares(self) -> Floats | None:
-        """Return the share of the reports that name each value, where reports are values: (groups, inputs)."""
+        """Return the share of the reports that name each value, (groups, inputs); None if reports are not values."""
         if self.named is None:
             return None
         size = self.operator.inputs

@@ -26,7 +26,7 @@ class Status(Enum):
 
     @property
     def remedy(self) -> str:
-        """What to do where this status is not what was wanted."""
+        """What to do if this status is not the wanted one."""
         return _REMEDIES[self]
 
 
@@ -35,7 +35,7 @@ _REMEDIES = {
     Status.OUT_OF_STEPS: "raise max_iterations, or accept the gap",
     Status.OUT_OF_TIME: "raise deadline, or accept the gap",
     Status.ROUNDED: "nothing: rounding ends all progress here, and the gap is what double precision can certify",
-    Status.STOPPED: "stopped as asked; use stop := 'certified' for the maximum of the likelihood",
+    Status.STOPPED: "stopped as requested; use stop := 'certified' for the maximum of the likelihood",
     Status.INVERSION: "an unbiased inversion, not a maximum of the likelihood; use ibu for that",
     Status.REGULARISED: "smoothed or shrunk on purpose: the gap is the price; use ibu for the maximum of the likelihood",
     Status.BASELINE: "a baseline to compare with, not an estimate; use best or ibu",
@@ -44,9 +44,9 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Fit:
-    """What an estimator found for each group: theta (groups, values), its steps and how it ended.
+    """The result of an estimator for each group: theta (groups, values), its steps and how it ended.
 
-    ``chosen`` and ``reasons`` tell for each group which estimator was used and why, where an estimator chooses.
+    ``chosen`` and ``reasons`` are the estimator used for each group, and why, if the estimator chooses among others.
     """
 
     theta: Floats
@@ -68,7 +68,7 @@ class Fit:
 
     @classmethod
     def joined(cls, parts: Sequence[Fit]) -> Fit:
-        """Put the outcomes of single groups together."""
+        """Return the outcomes of single groups as one."""
         counts = [len(part.theta) for part in parts]
         return cls(
             np.concatenate([part.theta for part in parts]),

@@ -1,4 +1,4 @@
-"""Score intervals: the truths within z of their own standard errors of what was seen. They are right for few reports too."""
+"""Score intervals: the values within z of their own standard errors of the estimate. They are right for few reports, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def deviations(confidence: float) -> float:
-    """Return by how many standard errors an interval of this confidence reaches to either side."""
+    """Return how many standard errors an interval of this confidence reaches to either side."""
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
@@ -29,7 +29,7 @@ def wilson(shares: Floats, n: Floats | float, z: float) -> tuple[Floats, Floats]
 def of_votes(
     v: Floats, theta: Floats, votes: tuple[float, float], n: Floats | float, z: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Return standard errors, and the ends of Wilson's intervals, of shares v that were read off votes.
+    """Return standard errors, and the ends of Wilson's intervals, of shares v that were computed from votes.
 
     A report of the value x votes for x with the second of the chances ``votes``, for another value with the first. The errors
     are exact if theta is the truth.
@@ -40,7 +40,7 @@ def of_votes(
 
 
 def vote_scatter(theta: Floats, votes: tuple[float, float]) -> Floats:
-    """Return n times the variance of the shares that are read off the votes of n reports, if theta is the truth."""
+    """Return n times the variance of the shares computed from the votes of n reports, if theta is the truth."""
     low, high = votes
     chance = low + (high - low) * theta
     return np.asarray(chance * (1.0 - chance) / (high - low) ** 2)
@@ -60,10 +60,10 @@ def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrin
 
 
 def cut(low: Floats, high: Floats, reach: Floats, least: float = 0.0, most: float = 1.0) -> tuple[Floats, Floats]:
-    """Return the ends of intervals cut to what a number can be; ``reach`` is how far they go to either side, or infinite.
+    """Return the ends of intervals cut to [least, most]; ``reach`` is how far they go to either side, or infinite.
 
-    Unlucky noise may take all of an interval beyond the bounds. Cut to a point it would seem certain, so half of its reach
-    stays within them: what remains of an interval around a number that lies half a reach beyond.
+    Unlucky noise may move a whole interval beyond the bounds. Cut to a point it would seem certain, so half of its reach stays
+    within them: as much as of an interval around a number that is half a reach outside.
     """
     kept = np.maximum(high - low, 2 * np.where(np.isfinite(reach), reach, 0.0)) / 4
     return np.clip(np.minimum(low, most - kept), least, most), np.clip(np.maximum(high, least + kept), least, most)

@@ -52,7 +52,7 @@ ORDER BY b.origin, truth DESC, b.value"""
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Estimates beside the truth, one row for each airport and carrier, and how they came about."""
+    """Estimates next to the truth, one row for each airport and carrier, and how they came about."""
 
     rows: pl.DataFrame
     statements: list[str]
@@ -70,7 +70,7 @@ def flights_file() -> Path:
         LdpError: if the file is missing from the installation.
 
     """
-    here = Path(__file__).parents[1]  # the file is inside an install, or beside the package in a checkout
+    here = Path(__file__).parents[1]  # the file is inside an install, or next to the package in a checkout
     for folder in (here / "data", here.parent / "examples" / "data"):
         if (folder / "flights.parquet").is_file():
             return folder / "flights.parquet"
@@ -125,7 +125,7 @@ def _bar(estimate: float, truth: float, width: int = 40) -> str:
 
 
 def write_page(result: DemoResult, path: Path) -> None:
-    """Write one page that works offline: how close the estimates are, and the shares at each airport beside the truth."""
+    """Write one page that works offline: how close the estimates are, and the shares at each airport next to the truth."""
     airports = {origin: rows for (origin,), rows in result.rows.group_by("origin", maintain_order=True)}
     lead = (
         "Each flight reported its carrier once, through randomised response. The shares were estimated from these reports "
@@ -137,7 +137,7 @@ def write_page(result: DemoResult, path: Path) -> None:
 
 
 def _facts(result: DemoResult) -> list[Fact]:
-    """Return what was reported and how, and what matters most: how far the estimates are off, and whether they know it."""
+    """Return what was reported and how, how far the estimates are off, and how many intervals hold the truth."""
     worst = result.rows.with_columns(off=(pl.col("ibu") - pl.col("truth")).abs()).sort("off").row(-1, named=True)
     covered = int(result.rows["truth"].is_between(result.rows["low"] - 1e-12, result.rows["high"] + 1e-12).sum())
     return [

@@ -1,4 +1,4 @@
-"""The document around every page: one file with its style and script inside, which loads nothing and needs no script."""
+"""The document around every page: one file with its style and script inside, which loads nothing and works without script."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing to know: what it is, its value, and a sentence about it."""
+    """One entry of a summary: its name, its value, and a note about it."""
 
     name: str
     value: str

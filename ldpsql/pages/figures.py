@@ -26,10 +26,10 @@ class Section:
 
 
 def estimate_chart(rows: pl.DataFrame) -> alt.LayerChart | alt.FacetChart:
-    """Draw estimates as bars with their intervals, and the truth where there is a column ``truth``.
+    """Draw estimates as bars with their intervals, and the truth if there is a column ``truth``.
 
     Args:
-        rows: columns value, estimate, low, high and, where known, truth.
+        rows: columns value, estimate, low, high and, if known, truth.
 
     """
     base = alt.Chart(rows).encode(y=alt.Y("value:N", sort=rows["value"].to_list(), title=None))

@@ -1,4 +1,4 @@
-"""One group of a report: what its reports say, as facts, charts, a map, and a table of every value."""
+"""One group of a report: its estimate as facts, charts, a map, and a table of every value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ldpsql.estimates.estimate import Diagnosis, Estimate
+from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.estimate import Estimate
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
 from ldpsql.pages.document import Fact, cards
@@ -23,7 +24,7 @@ DOUBTFUL = 1e-6  # honest reports have a smaller p-value once in a million group
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """An estimate under its title; ``numbers`` is there if its values lie on a line, ``places`` if they are cells."""
+    """An estimate under its title, with ``numbers`` if its values lie on a line and ``places`` if they are cells."""
 
     title: str
     one: Estimate
@@ -53,12 +54,12 @@ class Group:
 
     @property
     def fits(self) -> bool:
-        """Whether the estimate explains the reports, and there is nothing to do about it."""
+        """Whether the estimate explains the reports, and nothing needs to be done about it."""
         return agree(self.diagnosis) and bool(np.isfinite(self.one.std_error).all())
 
 
 def agree(diagnosis: Diagnosis) -> bool:
-    """Tell whether an estimate was completed and explains the reports."""
+    """Return whether an estimate was completed and explains the reports."""
     done = diagnosis.status not in (Status.OUT_OF_STEPS.value, Status.OUT_OF_TIME.value, Status.BASELINE.value)
     return done and diagnosis.fit_p_value >= DOUBTFUL
 

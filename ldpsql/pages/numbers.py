@@ -1,4 +1,4 @@
-"""Numbers, dates and times on a page: mean, quartiles, a histogram and the cumulative curve, each with its errors."""
+"""Numbers, dates and times on a page: mean, quartiles, a histogram and the cumulative curve, each with its error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ldpsql.pages.tables import MOST
 from ldpsql.pages.wording import ALL, determined, interval, number, percent
 
 UNKNOWN = "The reports do not determine the share of a single bar: fewer bins or a larger epsilon would. Means do better."
-FEW = 24  # values that are better read as a list than as a histogram
+FEW = 24  # values that are easier to read as a list than as a histogram
 BARS = 64
 UP = Axis(0.0, 1.0, percent)
 QUARTILES = (0.25, 0.5, 0.75)
@@ -31,7 +31,7 @@ QUARTILES = (0.25, 0.5, 0.75)
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The distributions of several groups over an ordered domain; each measure has one entry, or one row, a group."""
+    """The distributions of several groups over an ordered domain; each measure has one entry, or one row, per group."""
 
     estimates: Estimates
 
@@ -97,12 +97,12 @@ class Numbers:
 
 
 def ordered(one: Estimate) -> bool:
-    """Tell whether the values of an estimate are numbers, dates or times that lie on a line."""
+    """Return whether the values of an estimate are numbers, dates or times that lie on a line."""
     return one.of.likelihood.layout == (len(one.values),)
 
 
 def bin_names(values: Domain) -> list[str]:
-    """Return how the values are called: a bin by its ends, any other by itself."""
+    """Return the names of the values: the ends of a bin, any other value itself."""
     if not values.rounding or not pa.types.is_floating(values.values.type):
         return values.texts
     centres = scale_of(values)
@@ -111,7 +111,7 @@ def bin_names(values: Domain) -> list[str]:
 
 
 def axis_names(values: Domain) -> list[str]:
-    """Return how the values are called on an axis: decimal numbers without the digits that rounding leaves."""
+    """Return the names of the values on an axis: decimal numbers without the digits that rounding leaves."""
     if not pa.types.is_floating(values.values.type):
         return values.texts
     scale = scale_of(values)
@@ -152,7 +152,7 @@ def _histogram(numbers: Numbers, group: int, truth: Floats | None) -> Markup:
     edges, one = numbers.edges, _of_group(numbers.bars, group)
     banded = _banded(one)
     widths = np.diff(edges)
-    one_width = one.scaled(widths.max() / widths)  # a narrower bar is as high as a whole one with as many values a unit
+    one_width = one.scaled(widths.max() / widths)  # a narrower bar is as high as a full one of the same density
     true = None if truth is None else (truth @ numbers.in_bars) * widths.max() / widths
     top = float(np.max([*one_width.estimate, *([] if true is None else true)]))
     certain = one.std_error < ALL
@@ -196,5 +196,5 @@ def _legend(truth: Floats | None, kind: str, *, band: bool) -> Markup:
 
 
 def _banded(one: Measure) -> bool:
-    """Tell whether intervals say anything about most of the shares."""
+    """Return whether the intervals determine most of the shares."""
     return determined(float(np.median(one.std_error)))

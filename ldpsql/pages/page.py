@@ -32,13 +32,13 @@ MAX_BARS = 200
 
 
 def needs_extra() -> None:
-    """Refuse where the extra that draws is not installed."""
+    """Refuse pictures if the extra that draws them is not installed."""
     if find_spec("altair") is None or find_spec("vl_convert") is None:
         raise UsageError("pictures need the extra report", "pip install 'ldpsql[report]'")
 
 
 def check(path: Path) -> None:
-    """Refuse another ending than that of a page or a picture, and pictures if the extra that draws them is missing."""
+    """Refuse a file that is neither a page nor a picture, and pictures if the extra that draws them is missing."""
     if path.suffix in (".svg", ".png"):
         needs_extra()
     elif path.suffix != ".html":
@@ -49,8 +49,8 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> 
     """Estimate every group of a table with columns report, n and the keys of the groups; return them by title.
 
     Raises:
-        NoReports: where the table is empty.
-        InvalidParameter: for more groups than a page can show, or reports of sets of pairs.
+        NoReports: if the table is empty.
+        InvalidParameter: if there are more groups than a page can show, or the reports are of sets of pairs.
 
     """
     titles, counts = _counts(counted)
@@ -130,18 +130,18 @@ def write(
     """Write a page (.html), or the pictures of the estimates alone (.svg, .png).
 
     Args:
-        path: where to write; its ending says what.
+        path: the file to write; its ending selects the format.
         found: estimates by title, all under one mechanism.
-        truth: true shares by title, where they are known.
+        truth: true shares by title, if they are known.
         sql: what was run, shown on the page.
-        region: where the cells of a grid lie, for a page.
+        region: the region that the cells of a grid cover, for a page.
 
     Raises:
-        InvalidParameter: for another ending, or a region that is not that of the mechanism's cells.
+        InvalidParameter: if the file has another ending, or the region is not that of the mechanism's cells.
 
     """
     check(path)
-    mechanism = _known(next(iter(found.values())))
+    mechanism = _mechanism_of(next(iter(found.values())))
     if path.suffix == ".html":
         path.write_text(report_page(found, truth, mechanism, sql, region), encoding="utf-8")
         return
@@ -181,8 +181,8 @@ def save(path: Path, chart: object) -> None:
         path.write_text(figures.page("Privacy and utility", "", "", [section]), encoding="utf-8")
 
 
-def _known(one: Estimate) -> CertifiedValues:
-    """Return the mechanism of an estimate; a page is about a single one."""
+def _mechanism_of(one: Estimate) -> CertifiedValues:
+    """Return the mechanism of an estimate; a page is about a single mechanism."""
     if not isinstance(one.of.source, CertifiedValues):
         raise InvalidParameter("a report shows the reports of one mechanism", "estimate mixed reports in SQL, by ldp.ibu_mixed")
     return one.of.source
@@ -197,7 +197,7 @@ def _frequencies(one: KeyValueEstimate) -> pl.DataFrame:
 
 
 def _rows(one: Estimate, truth: Floats | None) -> pl.DataFrame:
-    """Return at most `MAX_BARS` rows of an estimate: values on a line in their order, the largest shares of others first."""
+    """Return at most `MAX_BARS` rows of an estimate: values on a line in their order, others by falling share."""
     columns = {"value": one.values.texts, "estimate": one.estimate, "low": one.low, "high": one.high}
     rows = pl.DataFrame(columns | ({"truth": truth} if truth is not None else {})).with_row_index("place")
     largest = rows.sort("estimate", descending=True, maintain_order=True).head(MAX_BARS)

@@ -1,4 +1,4 @@
-"""Charts as SVG that fills the width of the page: places are in percent, so neither text nor lines are stretched."""
+"""Charts as SVG that fills the width of the page: positions are in percent, so neither text nor lines are stretched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ldpsql.pages.markup import Markup, joined, tag
 
 Points: TypeAlias = tuple[Floats, Floats]  # along the horizontal and the vertical axis
 
-COLOURS = 8  # kinds of lines that page.css tells apart
+COLOURS = 8  # kinds of lines that page.css distinguishes
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _marks(x: Axis, y: Axis, line: Line) -> Markup:
 
 
 def _columns(edges: Floats, x: Axis, tips: Sequence[str]) -> Markup:
-    """Return columns that cannot be seen and answer to the pointer."""
+    """Return invisible columns that show a tooltip."""
     ends = [x.at(float(edge)) for edge in edges]
     return joined(
         *(

@@ -93,7 +93,7 @@ def _range(sizes: Sequence[int]) -> str:
 
 
 def _common(groups: Sequence[Group]) -> list[Fact]:
-    """Return what is to be known about many groups at once."""
+    """Return the facts about many groups at once."""
     errors, wrong = sorted(group.error for group in groups), [group for group in groups if not group.fits]
     facts = [
         Fact("Typical error", points(errors[len(errors) // 2]), f"from {margin(errors[0])} to {margin(errors[-1])} by group")
@@ -112,7 +112,7 @@ def fit_of(misfits: Sequence[str]) -> Fact:
 
 
 def promise(claim: Claim, inputs: str = "values") -> str:
-    """Return what a claim promises to a person, in one sentence; ``inputs`` is what is perturbed."""
+    """Return in one sentence what a claim promises to a person; ``inputs`` is what is perturbed."""
     epsilon = float(claim.epsilon)
     if isinstance(claim, MetricLdp):
         return f"values at distance d give any report with chances at most e^({number(epsilon)} d) times as large as each other"
@@ -128,7 +128,7 @@ def _first_words(mechanism: CertifiedMechanism) -> str:
 
 
 def _overview(groups: Sequence[Group]) -> Markup:
-    """Return all groups as a table that leads to each."""
+    """Return a table of all groups, with a link to each."""
     result = result_facts(groups[0])[0].name
     columns = [
         Column("Group", ("group",)),
@@ -170,7 +170,7 @@ def _alternatives(mechanism: CertifiedValues, groups: Sequence[Group]) -> Markup
 def curve(mechanism: CertifiedValues, reports: int) -> list[Expected]:
     """Return the expected errors of this mechanism and of those over as many declared values; none if there are none."""
     claim, size = mechanism.certificate.claim, mechanism.channel.inputs
-    # An epsilon per unit of distance is not to be compared with one for all pairs.
+    # An epsilon per unit of distance cannot be compared with one for all pairs.
     others = over_declared_values(registry().mechanisms, size) if isinstance(claim, PureLdp) and size <= MAX_VALUES else []
     others = [other for other in others if other.name != mechanism.name]
     try:
@@ -180,7 +180,7 @@ def curve(mechanism: CertifiedValues, reports: int) -> list[Expected]:
 
 
 def _steps(group: Group) -> Markup:
-    """Return how fast the iterative Bayesian update comes close to the maximum."""
+    """Return charts of how fast the iterative Bayesian update approaches the maximum."""
     steps = trace(group.one)
     text = f"The iterative Bayesian update on {group.title}, from the uniform distribution."
     missing = _trace("Log-likelihood missing to the maximum", steps, "missing")
@@ -200,7 +200,7 @@ def _power(value: float, _: float) -> str:
 
 
 def _channel(mechanism: CertifiedValues) -> Markup | None:
-    """Return the chance of every report for every value, if these can be listed."""
+    """Return a map of the probability of every report for every value, if these can be listed."""
     if not isinstance(mechanism.channel, TableChannel):
         return None
     chances = mechanism.channel.probabilities()
@@ -220,7 +220,7 @@ def _channel(mechanism: CertifiedValues) -> Markup | None:
 
 
 def report_names(mechanism: CertifiedValues, count: int) -> list[str]:
-    """Return the reports of a mechanism in words: their values, else their numbers."""
+    """Return the names of a mechanism's reports: values if they have any, otherwise numbers."""
     reports = mechanism.reports
     return axis_names(reports) if isinstance(reports, Domain) else [str(i) for i in range(count)]
 

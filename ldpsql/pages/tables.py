@@ -19,7 +19,7 @@ MOST = 3.0  # intervals reach so many times as far as the largest share; longer 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell shows, and what it is worth when it is sorted or downloaded; ``wide`` is left out on a telephone."""
+    """What a cell shows, and its values for sorting and downloading; a ``wide`` cell is left out on a telephone."""
 
     shows: str
     worth: tuple[object, ...] = ()
@@ -53,7 +53,7 @@ def table(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> Markup:
     Args:
         title: the name of the file when it is downloaded, without an ending.
         columns: the first is that of the names of the rows.
-        rows: their names and cells, in order; if they are many, the first stay in sight until somebody asks for all.
+        rows: their names and cells, in order; if there are many, only the first are visible until the reader opens all.
 
     """
     names = ",".join(one for column in columns for one in column.names)
@@ -130,7 +130,7 @@ def share_cells(row: dict[str, float], axis: Axis, *, wide: bool = False) -> lis
 
 
 def _step(error: float) -> float:
-    """Return the steps that a share is written in: about a tenth of its error, at least a thousandth of a percent."""
+    """Return the precision to which a share is written: about a tenth of its error, at least a thousandth of a percent."""
     return min(0.001, max(error, 1e-5)) if np.isfinite(error) else 0.001
 
 

@@ -1,4 +1,4 @@
-"""How the iterative Bayesian update comes close to the maximum of the likelihood."""
+"""The path of the iterative Bayesian update to the maximum of the likelihood."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import floor, isfinite, log10
 
-ALL = 0.5  # a standard error of a share from which on its interval holds nearly all shares
+ALL = 0.5  # the standard error of a share from which on its interval holds nearly all shares
 LONGEST = 14  # characters of a name on an axis
 
 
@@ -30,7 +30,7 @@ def points(error: float) -> str:
 
 
 def determined(error: float) -> bool:
-    """Tell whether a standard error leaves anything to say about a share: its interval does not hold all shares."""
+    """Return whether the interval of a share with this standard error excludes some shares."""
     return error < ALL
 
 
@@ -40,12 +40,12 @@ def interval(low: float, high: float, step: float = 0.001) -> str:
 
 
 def decimals(step: float) -> int:
-    """Return how many decimals tell numbers apart that differ by a step."""
+    """Return how many decimals are needed to distinguish numbers that differ by a step."""
     return max(0, min(9, -floor(log10(step) + 1e-9))) if step > 0 and isfinite(step) else 0
 
 
 def number(value: float, step: float = 0.0) -> str:
-    """Return a number with thousands separated, with the decimals that steps of this size need, else four digits.
+    """Return a number with thousands separated, with the decimals that steps of this size need, or else four digits.
 
     >>> number(1234567.0), number(3.14159), number(12.5, 0.1)
     ('1,234,567', '3.142', '12.5')

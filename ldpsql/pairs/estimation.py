@@ -1,8 +1,8 @@
 """Frequency and mean of every key, from the reports of key-value mechanisms.
 
-What is estimated is how often each symbol is drawn, by any estimator of the registry; a key is in ``padding`` times as many
-sets as it is drawn from, as long as no set is larger than the padding. Standard errors and intervals are those of the unbiased
-estimate: they hold for the truth, whichever estimator is asked.
+An estimator of the registry estimates how often each symbol is drawn. A key is in ``padding`` times as many sets as it is
+drawn from, as long as no set is larger than the padding. Standard errors and intervals are those of the unbiased estimate:
+they hold for the truth, whichever estimator is used.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Bins, Cells, Signs
-from ldpsql.errors import InvalidParameter, NotApplicable
-from ldpsql.estimates.estimate import Diagnosis, Estimates, estimate_likelihood, named
+from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.uncertainty import error_text
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import late, soonest, until
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, KeepOrWindowOperator
+from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import INV
+from ldpsql.pairs.densities import by_key, centres, densities
 from ldpsql.pairs.shown import Shown, channel_of, over_pairs, shown
 from ldpsql.pairs.sizes import lost_if_geometric
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 MOST_LOST = 0.5
 MOST_SHIFTED = 0.5  # standard errors
-_CLEAR, _ENOUGH = 4.0, 5  # standard errors that a frequent key is away from 0, and how many such keys tell a shift from noise
+_CLEAR, _ENOUGH = 4.0, 5  # standard errors that a frequent key is from 0, and how many such keys show that a shift is not noise
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class KeyValueEstimates:
 
 @dataclass(frozen=True)
 class SetDiagnosis:
-    """What the reports say of the sets, and of the estimate: see `KeyValueEstimate.sets` and `Diagnosis`.
+    """What the reports show about the sets, and about the estimate: see `KeyValueEstimate.sets` and `Diagnosis`.
 
-    ``dummies`` is the share of users of whom a dummy was drawn, ``mean_set_size`` the mean number of pairs, no set counting for
-    more than the padding. ``lost_if_geometric`` is by how much frequencies are too low, if the sizes are geometric numbers;
-    ``warning`` is empty, or says that this is much, or that the estimator makes frequent keys too rare.
+    ``dummies`` is the share of users from whom a dummy was drawn; ``mean_set_size`` is the mean number of pairs, where no set
+    counts for more than the padding. ``lost_if_geometric`` is by how much frequencies are too low, if the sizes are geometric
+    numbers. ``warning`` is empty, or says that this is large, or that the estimator makes frequent keys too rare.
     """
 
     reports: int
@@ -113,36 +113,36 @@ class KeyValueEstimate:
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """How far the estimate of the symbols can be trusted."""
+        """How far the estimated shares of the symbols can be trusted."""
         return self.of.symbols[self.group].diagnosis
 
     @property
     def sets(self) -> SetDiagnosis:
-        """What the reports say of the size of the sets.
+        """What the reports show about the size of the sets.
 
         A set larger than the padding looks like one of that size, and its keys are counted too rarely, by padding/size. No
-        report can tell. But the fewer dummies are drawn, the larger the sets: there is a warning where `lost_if_geometric` is
-        above a half even with two standard errors more dummies. A few very large sets among small ones stay unseen.
+        report shows this. But the fewer dummies are drawn, the larger the sets: there is a warning if `lost_if_geometric` is
+        above a half even with two standard errors more dummies. A few very large sets among small ones remain unnoticed.
         """
-        mechanism, seen = self.of.mechanism, self.of.shown
+        mechanism, evidence = self.of.mechanism, self.of.shown
         keys, n = len(mechanism.keys), self.of.symbols.likelihood.n[self.group]
-        drawn, share = seen.drawn[self.group, keys:].sum(), seen.share[self.group, keys:]
+        drawn, share = evidence.drawn[self.group, keys:].sum(), evidence.share[self.group, keys:]
         single = channel_of(mechanism).response.single  # then at most one dummy is shown
         variance = share.sum() * (1 - share.sum()) if single else (share * (1 - share)).sum()
-        error = float(np.sqrt(max(variance, 0.0) / n)) / seen.lift
-        told = self.diagnosis
+        error = float(np.sqrt(max(variance, 0.0) / n)) / evidence.lift
+        diagnosis = self.diagnosis
         return SetDiagnosis(
-            reports=told.reports,
+            reports=diagnosis.reports,
             dummies=float(drawn),
             dummies_error=error,
             mean_set_size=mechanism.padding * (1 - float(drawn)),
             lost_if_geometric=lost_if_geometric(float(drawn), mechanism.padding),
             warning="; ".join(self._warnings(float(drawn) + 2 * error)),
-            status=told.status,
-            remedy=told.remedy,
-            gap=told.gap,
-            fit_p_value=told.fit_p_value,
-            realised_epsilon=told.realised_epsilon,
+            status=diagnosis.status,
+            remedy=diagnosis.remedy,
+            gap=diagnosis.gap,
+            fit_p_value=diagnosis.fit_p_value,
+            realised_epsilon=diagnosis.realised_epsilon,
         )
 
     def _warnings(self, most_dummies: float) -> Iterator[str]:
@@ -153,9 +153,9 @@ class KeyValueEstimate:
 
     def _shift(self) -> float:
         """Return by how many standard errors frequent keys differ from their unbiased estimates, on average; 0 for few keys."""
-        keys, seen = len(self.of.mechanism.keys), self.of.shown
-        unbiased, n = seen.drawn[self.group, :keys], self.of.symbols.likelihood.n[self.group]
-        error = seen.drawn_error(n, unbiased)
+        keys, evidence = len(self.of.mechanism.keys), self.of.shown
+        unbiased, n = evidence.drawn[self.group, :keys], self.of.symbols.likelihood.n[self.group]
+        error = evidence.drawn_error(n, unbiased)
         clear = unbiased > _CLEAR * error
         shift = self.of.drawn[self.group, :keys] - unbiased
         return float((shift[clear] / error[clear]).mean()) if clear.sum() >= _ENOUGH else 0.0
@@ -171,11 +171,9 @@ class KeyValueEstimate:
 
 
 _TOO_SHORT = (
-    "if the sizes of sets are geometric numbers, so few dummies mean that frequencies are less than half of the truth, because "
-    "sets are larger than the padding: use a longer padding, unless you know that no set is larger"
+    "if the sizes of sets are geometric numbers, such a small share of dummies means that frequencies are less than half of "
+    "the truth, because sets are larger than the padding: use a longer padding, unless you know that no set is larger"
 )
-
-
 _TOO_LOW = (
     "the frequencies of frequent keys are too low, because those of rare keys cannot be negative and all add up to one: "
     "estimator 'unbiased' has smaller errors for frequent keys"
@@ -185,112 +183,62 @@ _TOO_LOW = (
 def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
     """Estimate frequency and mean of every key in every group.
 
-    Means are cut to the range. The estimator is asked for frequencies: dividing by those of the maximum likelihood, which are
-    never below 0 and add up to 1, would make means worse. Means are `Shown.mean` for an inversion and `Shown.likely_mean`
-    otherwise. With bins the values of each key are a mixture of its own and a known share of anything.
+    Means are cut to the range. The estimator is used for frequencies only: dividing by those of the maximum likelihood, which
+    are never below 0 and add up to 1, would make means worse. Means are `Shown.mean` for an inversion and `Shown.likely_mean`
+    otherwise. With bins, the reports of a key are a mixture of its own values and a known share of uniform bins.
 
     Raises:
-        InvalidParameter: for a mechanism over anything else than sets of pairs.
+        InvalidParameter: if the mechanism is not over sets of pairs.
         NoReports, ImpossibleReport, NotReports: see `estimate_likelihood`.
 
     """
     with until(soonest(estimator.deadline)):
-        keyed = over_pairs(mechanism)
-        return _estimated(channel_of(keyed).symbols, keyed, likelihood, estimator)
+        over_keys = over_pairs(mechanism)
+        return _estimated(channel_of(over_keys).symbols, over_keys, likelihood, estimator)
 
 
 @singledispatch
 def _estimated(cells: Cells, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
-    """Estimate the keys by what their values become."""
+    """Return the estimates, by what the values of a pair become: a sign or a bin."""
     raise NotImplementedError(type(cells), mechanism, likelihood, estimator)
 
 
 @_estimated.register
 def _(cells: Signs, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
     symbols = estimate_likelihood(mechanism, likelihood, estimator)
-    seen = shown(mechanism, likelihood)
+    evidence = shown(mechanism, likelihood)
     drawn = symbols.fit.theta.reshape(len(symbols.fit.theta), -1, cells.count).sum(axis=-1)
-    means = seen.mean if Status.INVERSION in symbols.fit.status else seen.likely_mean(likelihood.n[:, None])
-    return _result(mechanism, symbols, seen, drawn, means)
+    means = evidence.mean if Status.INVERSION in symbols.fit.status else evidence.likely_mean(likelihood.n[:, None])
+    return _result(mechanism, symbols, evidence, drawn, means)
 
 
 @_estimated.register
 def _(cells: Bins, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
-    seen = shown(mechanism, likelihood)
-    keys = estimate_likelihood(mechanism, _by_key(likelihood, seen, cells.count), estimator)
+    evidence = shown(mechanism, likelihood)
+    keys = estimate_likelihood(mechanism, by_key(likelihood, evidence, cells.count), estimator)
     drawn = keys.fit.theta
     if Status.INVERSION in keys.fit.status:
-        return _result(mechanism, keys, seen, drawn, seen.mean)
-    means = densities(likelihood, drawn, estimator) @ _centres(cells.count)
+        return _result(mechanism, keys, evidence, drawn, evidence.mean)
+    means = densities(likelihood, drawn, estimator) @ centres(cells.count)
     if late():
         keys = replace(keys, fit=keys.fit.out_of_time())
-    return _result(mechanism, keys, seen, drawn, means)
+    return _result(mechanism, keys, evidence, drawn, means)
 
 
-def _result(mechanism: KeyValueMechanism, symbols: Estimates, seen: Shown, drawn: Floats, means: Floats) -> KeyValueEstimates:
-    """Return the estimates: nobody has a key more than once, which only an unbiased estimate need not know."""
+def _result(
+    mechanism: KeyValueMechanism, symbols: Estimates, evidence: Shown, drawn: Floats, means: Floats
+) -> KeyValueEstimates:
+    """Return the estimates, with frequencies of at most 1 unless they are unbiased: nobody has a key more than once."""
     if Status.INVERSION not in symbols.fit.status:
         drawn = np.minimum(drawn, 1.0 / mechanism.padding)
-    return KeyValueEstimates(mechanism, symbols, seen, drawn, means)
+    return KeyValueEstimates(mechanism, symbols, evidence, drawn, means)
 
 
-def _by_key(likelihood: Likelihood, seen: Shown, cells: int) -> Likelihood:
-    """Return the likelihood of the keys alone: k-RR."""
-    counts = likelihood.counts.reshape(len(likelihood.counts), -1, cells).sum(axis=-1)
-    return Likelihood(KeepOrSpreadOperator(counts.shape[1], seen.other + seen.lift, seen.other), counts)
-
-
-def _centres(bins: int) -> Floats:
-    return (2 * np.arange(bins) + 1) / bins - 1
-
-
-def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> tuple[Floats, Floats]:
-    """Return the centres of the bins in the units of the values, and the shares of each key, shape (groups, keys, bins).
-
-    The estimator is asked for the values only; how often keys are drawn is the maximum of the likelihood.
-
-    Raises:
-        InvalidParameter: for a mechanism that does not report bins.
-        NotApplicable, IllConditioned: where the estimator does not suit such reports.
-
-    """
-    known = over_pairs(mechanism)
-    cells = channel_of(known).symbols
-    if not isinstance(cells, Bins):
-        raise InvalidParameter(f"the reports of {mechanism.name} tell means only", "use ldp.pckv_pm for distributions")
-    keyed = _by_key(likelihood, shown(known, likelihood), cells.count)
-    drawn = np.asarray(keyed.operator.maximum(keyed.shares))
-    with until(soonest(estimator.deadline)):
-        shares = densities(likelihood, drawn, estimator)[:, : len(known.keys)]
-    return known.low + (known.high - known.low) * (_centres(cells.count) + 1) / 2, shares
-
-
-def of_symbols(given: Estimator | str) -> Estimator | str:
-    """Return the estimator of the symbols that is meant: 'unbiased' is the plain inversion."""
-    return INV if given == "unbiased" else given
+def of_symbols(estimator: Estimator | str) -> Estimator | str:
+    """Return the estimator to use for the symbols: 'unbiased' means the plain inversion."""
+    return INV if estimator == "unbiased" else estimator
 
 
 def default_estimator(mechanism: Mechanism) -> str:
     """Return the estimator of reports of a mechanism if nobody names one."""
     return "unbiased" if isinstance(mechanism, KeyValueMechanism) else "ibu"
-
-
-def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Floats:
-    """Return the distribution of the values of each key over the bins, shape (groups, keys, bins), from how often it is drawn.
-
-    Of the reports that show a key, a known share shows any bin: those of other keys. A key without reports, never drawn,
-    or for which there is no time, has the uniform distribution. Source: Ye et al., NDSS 2025, section V-C.
-    """
-    operator = cast("KeepOrWindowOperator", likelihood.operator)
-    bins = operator.bins
-    counts = likelihood.counts.reshape(len(likelihood.counts), -1, bins)
-    out = np.full(counts.shape, 1.0 / bins)
-    for group, key in np.argwhere((drawn > 0) & (counts.sum(axis=-1) > 0)):
-        table = operator.anything + operator.kept * drawn[group, key] * operator.window
-        conditional = DenseOperator(table / table.sum(axis=1, keepdims=True))
-        one = Likelihood(conditional, counts[group, key][None], (bins,))
-        with named(estimator):
-            out[group, key] = estimator.each(one, estimator.fit).theta[0]
-    if not np.isfinite(out).all():
-        raise NotApplicable(f"{estimator.name} finds no distribution of so noisy values", "use ibu or em_mr")
-    return out

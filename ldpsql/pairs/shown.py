@@ -1,4 +1,4 @@
-"""What reports of key-value mechanisms show of every key, before any estimator: unbiased estimates and their errors."""
+"""What reports of key-value mechanisms show about every key, before any estimator: unbiased estimates and their errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _CLEAR = 0.3  # an error of a mean on [-1, 1]
 
 @dataclass(frozen=True)
 class Shown:
-    """What the reports show of every key and dummy, each of shape (groups, keys).
+    """What the reports show about every key and dummy, each of shape (groups, keys).
 
-    ``share`` is the share of reports that show the key; ``score`` and ``square`` are the means over all reports of what they
-    tell of its value, and of the square of that. The expectations of ``share`` and ``score`` are other + lift * drawn and
-    apart * drawn * value, with ``drawn`` the share of users of whom this key was drawn, and their mean value on [-1, 1].
+    ``share`` is the share of reports that show the key; ``score`` and ``square`` are the means over all reports of the score
+    that a report gives to its value, and of the square of the score. The expectations of ``share`` and ``score`` are
+    other + lift * drawn and apart * drawn * value: ``drawn`` is the share of users from whom this key was drawn, ``value``
+    their mean value on [-1, 1].
     """
 
     share: Floats
@@ -48,7 +49,7 @@ class Shown:
         return self.score / self.apart
 
     def drawn_error(self, n: Floats, drawn: Floats) -> Floats:
-        """Return the standard error of ``drawn``, where this is how often each key is drawn."""
+        """Return the standard error of the unbiased estimate, if each key is drawn this often."""
         expected = np.clip(self.other + self.lift * drawn, 0.0, 1.0)
         return np.sqrt(expected * (1.0 - expected) / n) / self.lift
 
@@ -70,7 +71,7 @@ class Shown:
         return drawn, total, both
 
     def mean_error(self, n: Floats, drawn: Floats, mean: Floats) -> Floats:
-        """Return the standard error of the mean, by the delta method; infinite where the key seems never to be drawn."""
+        """Return the standard error of the mean, by the delta method; infinite if the key seems never to be drawn."""
         of_drawn, of_total, both = self.moments(n)
         variance = of_total - 2 * mean * both + mean**2 * of_drawn
         error = np.sqrt(np.maximum(variance, 0.0))
@@ -78,15 +79,15 @@ class Shown:
 
     @property
     def mean(self) -> Floats:
-        """Return the unbiased sum over the unbiased frequency, cut to [-1, 1]; 0 where the key seems never to be drawn."""
+        """The unbiased sum over the unbiased frequency, cut to [-1, 1]; 0 if the key seems never to be drawn."""
         ratio = np.divide(self.total, self.drawn, out=np.zeros_like(self.total), where=self.drawn > 0)
         return np.clip(ratio, -1.0, 1.0)
 
     def likely_mean(self, n: Floats) -> Floats:
-        """Return `mean` if its error is small, else the mean to be expected if each was as likely before the reports.
+        """Return `mean` if its error is small, otherwise its posterior expectation under a uniform prior.
 
-        The weight of a mean m is the chance of total - m drawn: Fieller's, as in `mean_interval`. Where noise covers the value,
-        that is near the middle of the range, and `mean` is anywhere.
+        The weight of a mean m is the likelihood of total - m drawn, Fieller's as in `mean_interval`. If the noise is larger
+        than the value, the expectation is near the middle of the range, and `mean` is anywhere.
         """
         of_drawn, of_total, both = self.moments(n)
         error = self.mean_error(n, self.drawn, self.mean)
@@ -104,7 +105,7 @@ class Shown:
         return np.where(error < _CLEAR, self.mean, sums / weights)
 
     def mean_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
-        """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all where none is ruled out.
+        """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all if none is ruled out.
 
         Source: Fieller, "Some problems in interval estimation", JRSS B 1954.
         """
@@ -120,7 +121,7 @@ class Shown:
 
 
 def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
-    """Return what the reports of each group show of every key."""
+    """Return what the reports of each group show about every key."""
     channel, scores = channel_of(mechanism), mechanism.scores()
     symbols = cast("PairOperator", likelihood.operator).supported(likelihood.shares)
     by_key = symbols.reshape(len(symbols), -1, channel.cells)
@@ -130,10 +131,10 @@ def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
 
 
 def over_pairs(mechanism: Mechanism) -> KeyValueMechanism:
-    """Return a key-value mechanism.
+    """Return the mechanism, which must be a key-value mechanism.
 
     Raises:
-        InvalidParameter: for any other mechanism.
+        InvalidParameter: if it is another one.
 
     """
     if not isinstance(certify(mechanism), CertifiedPairs) or not isinstance(mechanism, KeyValueMechanism):

@@ -52,7 +52,7 @@ def perturb(
     Args:
         frame: any frame; only the columns that are named are read.
         columns: the mechanism of each column; its reports take its place and name.
-        into: the folder to write; Spark publishes a task's files only where the whole job succeeded.
+        into: the folder to write; Spark publishes a task's files only if the whole job succeeds.
         keep: columns that go out as they are. All others stay here.
         replace: overwrite the folder.
         order: ``"random"`` puts the rows of the whole frame in a uniformly random order, over all files. The reports are drawn
@@ -62,7 +62,7 @@ def perturb(
     Raises:
         SparkRefused: if speculation could draw a report twice, the reports have no type in Spark, or the frame reads ``into``.
         DestinationExists: if something is at ``into``, and ``replace`` is not set.
-        UnknownName, SourceRefused: where a column is not there, or there twice.
+        UnknownName, SourceRefused: if a column is missing, or occurs twice.
 
     """
     check_order(order)
@@ -77,14 +77,14 @@ def perturb(
     if key is None:
         drawn.write.mode(mode).parquet(into)
         return session.read.parquet(into)
-    with destination.beside() as folder:
+    with destination.temporary() as folder:
         drawn.write.parquet(folder)
         session.read.parquet(folder).orderBy(key).drop(key).write.mode(mode).parquet(into)
     return session.read.parquet(into)
 
 
 def _unlike(names: Iterable[str]) -> str:
-    """Return the name of a column that is not among these, also where Spark does not tell capitals from small letters."""
+    """Return the name of a column that is not among these, even if Spark ignores case."""
     return max((name.lower() for name in names), key=len) + "_key"
 
 
@@ -121,24 +121,24 @@ def _random_bits(rows: int) -> pa.Array:
 def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> None:
     """Give Spark SQL one function for each named mechanism: ``city`` becomes ``ldp_perturb_city(x)``.
 
-    It draws at every evaluation: use it only where the result is written, in ``CREATE TABLE ... AS`` or ``INSERT INTO``, and
-    without ``ORDER BY`` in the same statement: Spark samples what it is to sort, and draws again for that. Rows stay in the
-    order of the source; `perturb` shuffles them. Type what you pass, for 1.0 is a DECIMAL in Spark.
+    It draws at every evaluation: use it only if the result is written, in ``CREATE TABLE ... AS`` or ``INSERT INTO``, and
+    without ``ORDER BY`` in the same statement: Spark samples what it sorts, and draws again for that. Rows stay in the order of
+    the source; `perturb` shuffles them. Cast the arguments, because 1.0 is a DECIMAL in Spark.
 
     Raises:
-        SparkRefused: where speculation could draw a report twice, or the reports have no type in Spark.
-        InvalidParameter: for a name that is no identifier.
+        SparkRefused: if speculation could draw a report twice, or the reports have no type in Spark.
+        InvalidParameter: if a name is not an identifier.
 
     """
     from pyspark.sql.functions import arrow_udf  # noqa: PLC0415  # an extra
     from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415
 
     _refuse_speculation(spark)
-    for name, given in mechanisms.items():
+    for name, specification in mechanisms.items():
         if not name.isidentifier():
             raise InvalidParameter("a mechanism in Spark needs a name of letters, digits and _", "for example city")
-        known = certify(registry().mechanism(given))
-        kind, mechanism = _type(known), known.mechanism
+        certified = certify(registry().mechanism(specification))
+        kind, mechanism = _type(certified), certified.mechanism
         function = arrow_udf(_drawing(mechanism, kind), returnType=from_arrow_type(kind))
         spark.udf.register(f"ldp_perturb_{name}", function.asNondeterministic())
 
@@ -149,7 +149,7 @@ def _drawing(mechanism: Mechanism, kind: pa.DataType) -> object:
         batch = pa.record_batch([column], ["values"])
         return plan.perturb(batch, plan.schema(batch.schema)).column(0).cast(kind)
 
-    draw.__annotations__ = {"column": pa.Array, "return": pa.Array}  # Spark reads them, and takes no text
+    draw.__annotations__ = {"column": pa.Array, "return": pa.Array}  # Spark reads them, and does not accept strings
     return draw
 
 
@@ -181,19 +181,19 @@ def estimate(frame: DataFrame, column: str, mechanism: Mechanism | str, estimato
     return estimate_counts(counts(frame, column), mechanism, estimator)
 
 
-def _type(known: CertifiedMechanism) -> pa.DataType:
+def _type(certified: CertifiedMechanism) -> pa.DataType:
     """Return the type that reports have in Spark.
 
     Raises:
-        SparkRefused: where there is none.
+        SparkRefused: if there is none.
 
     """
-    if isinstance(known.reports, ListedHashReports):
+    if isinstance(certified.reports, ListedHashReports):
         return _HASHED
-    kind = type_of(known.reports)
+    kind = type_of(certified.reports)
     if pa.types.is_nested(kind) or pa.types.is_unsigned_integer(kind):
         raise SparkRefused(
-            f"the reports of {known.mechanism.name} are unsigned words, which Spark does not have",
+            f"the reports of {certified.mechanism.name} are unsigned words, which Spark does not have",
             "use krr or olh, or perturb with ldpsql.perturb_copy",
         )
     return kind

@@ -33,14 +33,14 @@ class Destination:
 
         """
         if not replace and self._files.exists(self._path):
-            raise DestinationExists("the folder to write exists", "choose another one, or say replace=True")
+            raise DestinationExists("the folder to write exists", "choose another one, or pass replace=True")
         own = f"{self._path.toString()}/"
         if any(f"{self._hadoop.Path(file).toString()}/".startswith(own) for file in frame.inputFiles()):
-            raise SparkRefused("the frame reads the folder that it is to be written into", "write another folder")
+            raise SparkRefused("the frame reads the folder that it would be written into", "write another folder")
 
     @contextmanager
-    def beside(self) -> Iterator[str]:
-        """Give a folder that nobody else may read where the file system knows owners, and delete it in the end."""
+    def temporary(self) -> Iterator[str]:
+        """Yield a folder next to the destination, for its owner only if the file system has owners; delete it at the end."""
         name = f".{self._path.getName()}.ldpsql-{secrets.token_hex(8)}"
         path = self._hadoop.Path(self._path.getParent(), name)
         try:

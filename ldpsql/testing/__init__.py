@@ -1,7 +1,7 @@
-"""The conformance suite for mechanisms and estimators: what every one must show, built-in or third-party.
+"""The conformance suite for mechanisms and estimators, built-in or third-party.
 
-Call `check_mechanism` on a few instances, and `check_estimator` on every estimator class, in your plugin's tests; they raise
-`AssertionError` with the claim that failed.
+In the tests of your plugin, call `check_mechanism` on a few instances and `check_estimator` on every estimator class. They
+raise `AssertionError` with the claim that failed.
 """
 
 from __future__ import annotations

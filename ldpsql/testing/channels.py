@@ -1,4 +1,4 @@
-"""What every channel must show: rows that sum to one, and draws that follow it."""
+"""The checks of a channel: its rows sum to one, and draws follow it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, plausible, reports_of
 
 Counts: TypeAlias = NDArray[np.int64]
-FALSE_ALARM = 1e-9  # chance that a correct sampler is refused, for each value
+FALSE_ALARM = 1e-9  # probability that a correct sampler is refused, for each value
 _CELLS = 1 << 24  # supports that are unpacked at a time
 
 
@@ -68,7 +68,7 @@ def _check_supports(channel: SetChannel, value: int, draws: int) -> None:
 
 
 def _check_set(channel: KeyValue, held: Sets, draws: int) -> None:
-    """Check that draws for one set follow what padding, sampling and response make of it, exactly."""
+    """Check that draws for one set have the exact distribution after padding, sampling and response."""
     size, expected = len(held.keys), expected_shares(channel, held)
     assert sum(channel.chances(held)) == TOTAL**2, "the chances of the symbols of a set do not sum to one"
     counts = np.zeros(channel.response.inputs, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What every estimator must show."""
+"""The checks of an estimator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ldpsql.inference.outcome import Fit, Status
 def check_estimator(cls: type[Estimator]) -> None:
     """Check one estimator on problems with known answers and on degenerate ones.
 
-    An estimator that says it is none for some likelihood (`NotApplicable`, `IllConditioned`) is not asked about that one.
+    A likelihood that the estimator refuses with `NotApplicable` or `IllConditioned` is skipped.
 
     Raises:
         AssertionError: naming the claim that does not hold.
@@ -50,12 +50,13 @@ def _problems() -> dict[str, Likelihood]:
         "a report that nobody sent": (steep, [[50, 50, 0], [0, 0, 7]]),
         "one report": (steep, [[1, 0, 0], [0, 1, 0]]),
     }
-    made = {
+    problems = {
         name: Likelihood(DenseOperator(table), np.array(counts, dtype=np.float64)) for name, (table, counts) in tables.items()
     }
-    made["values in order"] = Likelihood(DenseOperator(steep), np.array([[30.0, 50.0, 20.0], [10.0, 20.0, 70.0]]), layout=(3,))
-    made["a coin"] = Likelihood(coin, np.array([[60.0, 40.0], [90.0, 10.0]]), named=k)
-    return made | {"one report of a coin": Likelihood(coin, np.array([[1.0, 0.0], [0.0, 1.0]]), named=k)}
+    ordered = np.array([[30.0, 50.0, 20.0], [10.0, 20.0, 70.0]])
+    problems["values in order"] = Likelihood(DenseOperator(steep), ordered, layout=(3,))
+    problems["a coin"] = Likelihood(coin, np.array([[60.0, 40.0], [90.0, 10.0]]), named=k)
+    return problems | {"one report of a coin": Likelihood(coin, np.array([[1.0, 0.0], [0.0, 1.0]]), named=k)}
 
 
 def _fitted(estimator: Estimator, likelihood: Likelihood) -> Fit | None:
@@ -68,7 +69,7 @@ def _fitted(estimator: Estimator, likelihood: Likelihood) -> Fit | None:
 
 
 def _check_fit(estimator: Estimator, likelihood: Likelihood, fit: Fit, problem: str) -> None:
-    """Check shape, finiteness, that shares are a distribution where that is said, and errors."""
+    """Check shape, finiteness, errors, and that shares are a distribution if the estimator claims so."""
     groups = len(likelihood.counts)
     assert fit.theta.shape == (groups, likelihood.operator.inputs), f"{problem}: one share for each value and group is missing"
     assert len(fit.iterations) == len(fit.status) == groups, f"{problem}: steps or status of a group are missing"
@@ -76,9 +77,10 @@ def _check_fit(estimator: Estimator, likelihood: Likelihood, fit: Fit, problem: 
     if estimator.distribution:
         assert (fit.theta >= 0).all(), f"{problem}: a share is negative"
         assert np.allclose(fit.theta.sum(axis=1), 1.0, atol=1e-9), f"{problem}: the shares do not sum to one"
-    told = intervals(likelihood, fit, estimator.confidence)
-    assert (told.std_error >= 0).all(), f"{problem}: a standard error is negative or not a number"
-    assert ((told.low <= fit.theta) & (fit.theta <= told.high)).all(), f"{problem}: an interval does not hold its estimate"
+    errors = intervals(likelihood, fit, estimator.confidence)
+    assert (errors.std_error >= 0).all(), f"{problem}: a standard error is negative or not a number"
+    inside = (errors.low <= fit.theta) & (fit.theta <= errors.high)
+    assert inside.all(), f"{problem}: an interval does not hold its estimate"
 
 
 def _check_groups(estimator: Estimator, likelihood: Likelihood, fit: Fit, problem: str) -> None:
@@ -89,7 +91,7 @@ def _check_groups(estimator: Estimator, likelihood: Likelihood, fit: Fit, proble
 
 
 def _check_status(estimator: Estimator) -> None:
-    """Check that only a maximum of the likelihood is called certified, and only an unbiased inversion an inversion."""
+    """Check that only a maximum of the likelihood is called certified."""
     coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[60.0, 40.0], [90.0, 10.0]]), named=np.arange(2))
     fit = _fitted(estimator, coin)
     for i, status in enumerate(fit.status if fit else ()):
@@ -100,7 +102,7 @@ def _check_status(estimator: Estimator) -> None:
 
 
 def _check_consistent(estimator: Estimator) -> None:
-    """Check that with counts of a known distribution, times 1000 and more, the estimate comes to that distribution."""
+    """Check that the estimate from expected counts of a known distribution converges to that distribution."""
     truth = np.array([[0.45, 0.3, 0.15, 0.1]])
     op = KeepOrSpreadOperator(4, 0.55, 0.15)
     fits = [_fitted(estimator, Likelihood(op, np.rint(op.forward(truth) * n), named=np.arange(4))) for n in (1e5, 1e8)]
@@ -122,7 +124,7 @@ def _check_permuted(estimator: Estimator) -> None:
 
 
 def _check_options(cls: type[Estimator]) -> None:
-    """Check that options are refused that do not exist or lie outside their range."""
+    """Check that unknown options and options outside their range are refused."""
     for options in ({"no_such_option": 1}, {"confidence": 1.5}, {"misfit": "perhaps"}):
         try:
             cls(**options)

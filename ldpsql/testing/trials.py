@@ -1,4 +1,4 @@
-"""A few mechanisms of a class, where its author names none."""
+"""A few mechanisms of a class, if its author names none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from ldpsql.errors import UsageError
 from ldpsql.mechanisms.base import Mechanism
 
-# What the parameters of a mechanism could be, by their names: three mechanisms to try where the plugin's author names none.
+# Arguments for parameters with usual names: three mechanisms to try if the plugin's author names none.
 _TRIALS: tuple[dict[str, object], ...] = (
     {
         "epsilon": "0.5",
@@ -44,18 +44,18 @@ _ALWAYS: dict[str, object] = {"delta": "0.001", "beta": "1", "bins": 16}
 
 
 def examples(mechanism: type[Mechanism]) -> list[Mechanism]:
-    """Return a few mechanisms of a class to check it by; none where its parameters are of names that tell nothing.
+    """Return a few mechanisms of a class to check it with; none if its parameters have unusual names.
 
-    A class may refuse some, as one for two values refuses six.
+    A class may refuse some of them: one for two values refuses six.
     """
     needed = {p.name for p in mechanism.parameters() if p.required}
-    made: list[Mechanism] = []
+    mechanisms: list[Mechanism] = []
     for trial in ({**_ALWAYS, **trial} for trial in _TRIALS):
         for wanted in (needed, needed | {"columns"}):  # metric mechanisms take a grid as an option
             if wanted <= trial.keys() and wanted <= mechanism.model_fields.keys():
                 with suppress(UsageError):
                     one = mechanism(**{name: trial[name] for name in wanted})
                     one.channel()
-                    made.append(one)
+                    mechanisms.append(one)
                     break
-    return made
+    return mechanisms

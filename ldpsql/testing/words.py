@@ -14,9 +14,9 @@ from ldpsql.errors import PrivacyLeakWarning
 
 
 def insecure_words_for_tests(seed: int) -> Words:
-    """Return a source of words that repeats itself: for tests that must, and for nothing else.
+    """Return a source of words that repeats itself: for tests that need it, and for nothing else.
 
-    Whoever knows the seed undoes the noise, so it warns, and only samplers that are called directly accept it.
+    Anyone who knows the seed can undo the noise. So it warns, and only samplers that are called directly accept it.
     """
     warnings.warn("a seeded source protects nobody: use it in tests only", PrivacyLeakWarning, stacklevel=2)
     blocks = count()

@@ -1,1 +1,1 @@
-"""One estimator a file; a new file is picked up by itself."""
+"""The built-in estimators, one file each; a new file is registered automatically."""

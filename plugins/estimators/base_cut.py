@@ -16,7 +16,7 @@ from ldpsql.estimators import Estimator, Fit, Likelihood, absent_error, hookimpl
 class BaseCut(Estimator):
     """Matrix inversion, then shares below ``cut`` standard deviations of an absent value become zero.
 
-    What is kept is unbiased and not scaled, so the shares need not sum to one.
+    The shares that are kept are unbiased and not scaled, so they need not sum to one.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[72.0, 28.0]]))

@@ -27,15 +27,15 @@ ALIKE = 2.0  # in log-likelihood; Edwards, "Likelihood", 1972: two units of supp
 
 
 class Best(Estimator):
-    """The mean of the estimators that predict held-out reports best: it says which, and by how much.
+    """The mean of the estimators that predict held-out reports best; it states which, and by how much.
 
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
-    errors of the difference: what cannot be told apart is averaged, for choosing among it would follow the noise. Candidates
-    are empirical Bayes for both losses and pooling where reports are votes for values; ibu and smoothing, both stopped early,
-    where values have neighbours; all of these where both hold; and empirical Bayes, pooling and ibu elsewhere. ``ldp.diagnose``
-    shows those that were taken as ``chosen``, and the differences as ``reason``. Every candidate is fitted once for each of
-    ``splits`` folds: from ten milliseconds to a few seconds a group. After Hansen, Lunde, Nason, "The model confidence set",
-    Econometrica 2011.
+    errors of the difference: estimators that cannot be distinguished are averaged, because choosing among them would follow the
+    noise. Candidates are empirical Bayes for both losses and pooling if reports are votes for values; ibu and smoothing, both
+    stopped early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise.
+    ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
+    once for each of ``splits`` folds: from ten milliseconds to a few seconds a group. After Hansen, Lunde, Nason, "The model
+    confidence set", Econometrica 2011.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> few = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[60.0, 40.0]]))
@@ -53,20 +53,20 @@ class Best(Estimator):
 
     def _chosen(self, one: Likelihood) -> Fit:
         learnt, held_out = folds(one, self.splits)
-        found: list[tuple[Estimator, Floats]] = []
+        fitted: list[tuple[Estimator, Floats]] = []
         for text in candidates(one):
             try:
-                found.append(predicted(registry().estimator(text), learnt, held_out))
+                fitted.append(predicted(registry().estimator(text), learnt, held_out))
             except (NotApplicable, IllConditioned):
                 continue
-        top = int(np.argmax([gained(held_out, found[0][1], chances)[0] for _, chances in found]))
-        behind = [gained(held_out, chances, found[top][1]) for _, chances in found]
+        top = int(np.argmax([gained(held_out, fitted[0][1], chances)[0] for _, chances in fitted]))
+        behind = [gained(held_out, chances, fitted[top][1]) for _, chances in fitted]
         alike = [gain <= max(ALIKE, self.margin * error) for gain, error in behind]
-        fits = [estimator.fit(one) for (estimator, _), near in zip(found, alike, strict=True) if near]
-        names = " + ".join(str(estimator) for (estimator, _), near in zip(found, alike, strict=True) if near)
-        others = [f"{e} {-gain:.1f} +- {error:.1f}" for (e, _), (gain, error) in zip(found, behind, strict=True)]
+        fits = [estimator.fit(one) for (estimator, _), near in zip(fitted, alike, strict=True) if near]
+        names = " + ".join(str(estimator) for (estimator, _), near in zip(fitted, alike, strict=True) if near)
+        others = [f"{e} {-gain:.1f} +- {error:.1f}" for (e, _), (gain, error) in zip(fitted, behind, strict=True)]
         del others[top]
-        reason = f"log-likelihood of held-out reports, relative to {found[top][0]}: {', '.join(others)}"
+        reason = f"log-likelihood of held-out reports, relative to {fitted[top][0]}: {', '.join(others)}"
         theta, steps = np.mean([fit.theta for fit in fits], axis=0), np.sum([fit.iterations for fit in fits], axis=0)
         return Fit(theta, steps, (Status.REGULARISED,), (names,), (reason,))
 
@@ -81,7 +81,7 @@ def candidates(one: Likelihood) -> tuple[str, ...]:
 
 
 def predicted(estimator: Estimator, learnt: Likelihood, held_out: Likelihood) -> tuple[Estimator, Floats]:
-    """Return the estimator, a stop found by the same folds, and the chances it gives to the held-out reports of each fold."""
+    """Return the estimator, with a stop chosen on the same folds, and the probabilities it gives to the held-out reports."""
     if isinstance(estimator, IterativeEstimator) and estimator.stop == "held_out":
         steps = estimator.held_out_steps(learnt, held_out, estimator.started(learnt)[:1], estimator.limits())[0]
         estimator = registry().estimator({"estimator": estimator.name, "stop": steps})
@@ -89,11 +89,11 @@ def predicted(estimator: Estimator, learnt: Likelihood, held_out: Likelihood) ->
 
 
 def gained(held_out: Likelihood, before: Floats, after: Floats) -> tuple[float, float]:
-    """Return by how much the log-likelihood of the held-out reports rises, and the standard error of that."""
+    """Return the gain in log-likelihood of the held-out reports, and its standard error."""
     seen = held_out.counts > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         rise = np.where(seen, np.log(np.where(seen, after, 1.0)) - np.log(np.where(seen, before, 1.0)), 0.0)
-    rise = np.nan_to_num(rise, nan=0.0, posinf=50.0, neginf=-50.0)  # a chance of zero: as bad as e^-50
+    rise = np.nan_to_num(rise, nan=0.0, posinf=50.0, neginf=-50.0)  # a probability of zero counts as e^-50
     total, n = float((held_out.counts * rise).sum()), max(1.0, float(held_out.n.sum()))
     return total, float(np.sqrt(max((held_out.counts * rise**2).sum() - total**2 / n, 0.0)))
 

@@ -1,4 +1,4 @@
-"""EM with its second-order bias taken off, in part.
+"""EM with part of its second-order bias removed.
 
 Murakami, Hino, Sakuma, "Toward distribution estimation under local differential privacy with small samples", PoPETs 2018,
 algorithm 2 and appendix B; the bias of maximum likelihood is Rilstone, Srivastava, Ullah's, J. Econometrics 1996.
@@ -17,11 +17,11 @@ WEIGHTS = np.array([digit * 10.0**-power for power in range(10, 0, -1) for digit
 class CorrectedEm(Estimator):
     """Bias-corrected EM: the maximum of the likelihood less alpha times an estimate of its error, for few reports.
 
-    The estimate of the error is the paper's (28), with ``ridge`` added to the information; alpha is what does best on reports
-    simulated from the maximum. ``simulate := 'observed'`` simulates from the shares of the reports, as the paper does, where
-    these are values of the domain: they are flatter than any truth, so alpha comes out larger, at times too large. Then
-    negative shares become zero and the rest is scaled to sum to one. Users with different mechanisms need no special care:
-    equal pairs of mechanism and report are counted once.
+    The estimate of the error is the paper's (28), with ``ridge`` added to the information; alpha is the weight that works best
+    on reports simulated from the maximum. ``simulate := 'observed'`` simulates from the shares of the reports, as the paper
+    does, if these are values of the domain: they are flatter than any truth, so alpha is larger, at times too large. Then
+    negative shares become zero and the rest is scaled to sum to one. Users may have different mechanisms: equal pairs of
+    mechanism and report are counted once.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> few = Likelihood(KeepOrSpreadOperator(3, 0.5, 0.25), np.array([[9.0, 4.0, 2.0]]), named=np.arange(3))
@@ -32,7 +32,7 @@ class CorrectedEm(Estimator):
     name = "corrected_em"
     ridge: Annotated[float, Field(gt=0, le=10)] = Field(1e-3, description="lambda, added to the information of a report")
     simulate: Annotated[str, Field(pattern="^(maximum|observed)$")] = Field(
-        "maximum", description="what reports are simulated from to find alpha: 'maximum' or 'observed'"
+        "maximum", description="distribution from which reports are simulated to find alpha: 'maximum' or 'observed'"
     )
 
     def fit(self, likelihood: Likelihood) -> Fit:
@@ -45,12 +45,12 @@ class CorrectedEm(Estimator):
         return Fit.plain(normalised(theta - self._alpha(one, theta) * error(one, theta, self.ridge)), Status.REGULARISED, steps)
 
     def _alpha(self, one: Likelihood, theta: Floats) -> float:
-        """Return the weight that brings an estimate from simulated reports closest to what they were simulated from."""
+        """Return the weight with which an estimate from simulated reports is closest to the truth they were simulated from."""
         observed = one.named_shares() if self.simulate == "observed" else None
         truth = theta if observed is None else observed
         simulated = redrawn(one, truth, generator(one.counts))
-        found = maximum_likelihood(simulated).theta
-        corrected = normalised(found - WEIGHTS[:, None] * error(simulated, found, self.ridge))
+        maximum = maximum_likelihood(simulated).theta
+        corrected = normalised(maximum - WEIGHTS[:, None] * error(simulated, maximum, self.ridge))
         return float(WEIGHTS[((corrected - truth) ** 2).sum(axis=1).argmin()])
 
 

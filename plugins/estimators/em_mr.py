@@ -68,10 +68,10 @@ class EmMr(IterativeEstimator):
             if smaller.max() == block.max():  # nothing small enough; a narrower window may be
                 continue
             new = self._fitted(one, smaller)
-            steps, found = steps + new.iterations, bic(one, smaller, new.theta)
-            if found > criterion:
+            steps, reduced = steps + new.iterations, bic(one, smaller, new.theta)
+            if reduced > criterion:
                 break
-            block, fit, criterion = smaller, new, found
+            block, fit, criterion = smaller, new, reduced
         return Fit.plain(spread(fit.theta, block), Status.REGULARISED, steps)
 
     def _fitted(self, one: Likelihood, block: Blocks) -> Fit:
@@ -79,7 +79,7 @@ class EmMr(IterativeEstimator):
 
 
 def deviation(one: Likelihood) -> float:
-    """Return the standard deviation of an absent value; where no inversion tells it, Cramer and Rao's bound at equal shares.
+    """Return the standard deviation of an absent value; without votes, Cramer and Rao's bound at equal shares.
 
     Source: Ye et al., section V-B and the inverse of (13).
     """

@@ -1,4 +1,4 @@
-"""Empirical Bayes for many values: learn from all shares how shares are distributed, then read each one in that light.
+"""Empirical Bayes for many values: learn from all shares how shares are distributed, then shrink each one accordingly.
 
 Robbins, "An empirical Bayes approach to statistics", 1956; Mitchell, Beauchamp, "Bayesian variable selection in linear
 regression" (a spike at zero and a slab), JASA 1988; Efron, "Large-scale inference", 2010, chapter 1.
@@ -14,8 +14,8 @@ from scipy.special import ndtr
 from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookimpl, simplex_projection, uniform
 
 MOST_ATOMS, RATIOS = 300, 200
-# A prior: the chance that a value is absent; the spread of the logarithms of the other shares; and the part of all reports that
-# these make up on average, for a few values may stand out.
+# A prior: the probability that a value is absent; the spread of the logarithms of the other shares; and the part of all reports
+# that these make up on average, because a few values may stand out.
 ABSENT = (0.0, 0.3, 0.6, 0.8, 0.9, 0.96)
 SPREAD = (0.015, 0.05, 0.15, 0.4, 0.7, 1.0, 1.5, 2.0, 2.5)
 BULK = (1.0, 0.5, 0.1)
@@ -25,11 +25,11 @@ Counts: TypeAlias = NDArray[np.int64]
 class EmpiricalBayes(Estimator):
     """Empirical Bayes: the inverted shares, shrunk under priors that explain all of them together.
 
-    It needs no order of the values, finds whether most are absent, alike or spread out, and gains most where there are many
-    values and much noise. Each prior says that a value is absent with some chance, else has a log-normal share or, as one value
-    of all may, one that stands out; 162 of them are averaged, each weighted by how likely it makes the inverted shares.
-    ``loss := 'squared'`` takes posterior means, given that they sum to one; 'absolute' the posterior quantiles of the one level
-    at which they do; 'both' what is halfway.
+    It does not need an order of the values, learns whether most are absent, alike or spread out, and gains most if there are
+    many values and much noise. Under each prior a value is absent with some probability; otherwise its share is log-normal or,
+    for about one value of all, stands out. 162 priors are averaged, each weighted by how likely it makes the inverted shares.
+    ``loss := 'squared'`` returns posterior means, given that they sum to one; 'absolute' returns the posterior quantiles of the
+    one level at which they do; 'both' the mean of the two.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
@@ -43,10 +43,10 @@ class EmpiricalBayes(Estimator):
     )
 
     def fit(self, likelihood: Likelihood) -> Fit:
-        """Average the priors of every group and read its shares.
+        """Average the priors of every group and estimate its shares.
 
         Raises:
-            IllConditioned: where the channel has no useful inverse.
+            IllConditioned: if the channel has no useful inverse.
 
         """
         v = likelihood.operator.invert(likelihood.shares)
@@ -54,18 +54,18 @@ class EmpiricalBayes(Estimator):
         votes = likelihood.operator.votes
         theta = np.stack([self.read(*one, votes) for one in zip(v, error, likelihood.n, strict=True)])
         total = theta.sum(axis=-1, keepdims=True)
-        even = uniform(likelihood)  # where no report speaks for any value
+        even = uniform(likelihood)  # if no report votes for any value
         return Fit.plain(np.where(total > 0, theta / np.where(total > 0, total, 1.0), even), Status.REGULARISED)
 
     def read(self, v: Floats, error: Floats, n: float, votes: tuple[float, float] | None) -> Floats:
-        """Return posterior means or quantiles of the shares; equal inverted shares are read once."""
+        """Return posterior means or quantiles of the shares; equal inverted shares are computed once."""
         seen, back, times = np.unique(np.stack([v, error], axis=1), axis=0, return_inverse=True, return_counts=True)
         shares = atoms(v, error)
         table = densities(seen[:, 0], seen[:, 1], n, votes, shares)
         weights = table * averaged(priors(shares, len(v)), table, times)
         weights /= weights.sum(axis=0)
-        found = [READ[loss](shares, weights, times) for loss in (READ if self.loss == "both" else [self.loss])]
-        return np.asarray(np.mean(found, axis=0)[back])
+        posterior = [READ[loss](shares, weights, times) for loss in (READ if self.loss == "both" else [self.loss])]
+        return np.asarray(np.mean(posterior, axis=0)[back])
 
 
 def priors(shares: Floats, size: int) -> Floats:
@@ -82,7 +82,7 @@ def priors(shares: Floats, size: int) -> Floats:
 def averaged(priors: Floats, table: Floats, times: Counts) -> Floats:
     """Return the prior of each column of the table, (shares, columns), in the mean of the posteriors under all priors.
 
-    A prior counts by its evidence, the chance of all columns under it, where column j stands for ``times[j]`` values.
+    A prior is weighted by its evidence, the probability of all columns under it; column j stands for ``times[j]`` values.
     """
     chance = np.maximum(priors @ table, 1e-300)
     evidence = np.log(chance) @ times
@@ -90,7 +90,7 @@ def averaged(priors: Floats, table: Floats, times: Counts) -> Floats:
 
 
 def means(shares: Floats, weights: Floats, times: Counts) -> Floats:
-    """Return the posterior means given that all shares sum to one: the excess is taken off in proportion to the variances."""
+    """Return the posterior means given that all shares sum to one: the excess is subtracted in proportion to the variances."""
     mean = shares @ weights
     variance = np.maximum(shares**2 @ weights - mean**2, 1e-300)
     for _ in range(50):
@@ -105,7 +105,7 @@ def quantiles(shares: Floats, weights: Floats, times: Counts) -> Floats:
     """Return the posterior quantiles, all of one level, that sum to one: they have the least expected absolute error.
 
     At a minimum of sum_x E|t_x - theta_x| among t that sum to one, P(theta_x < t_x) is the same for all x. The distribution
-    functions are interpolated, for the prior is less certain than its few atoms look.
+    functions are interpolated, because the prior is less certain than its few atoms suggest.
     """
     middle = weights.cumsum(axis=0) - weights / 2.0
     low, high = 0.0, 1.0
@@ -128,7 +128,7 @@ def read_at(level: float, shares: Floats, middle: Floats) -> Floats:
 
 
 def atoms(v: Floats, error: Floats) -> Floats:
-    """Return the shares that a prior may hold: a fine grid around the noise and in ratios, and those that stand out of it."""
+    """Return the atoms of the priors: a fine grid around the noise, a geometric one, and the shares that stand out."""
     typical = float(np.median(error))
     near = np.arange(0.0, 8.0, 0.25) * typical
     far = np.unique(v[v > near[-1]])
@@ -140,7 +140,7 @@ def atoms(v: Floats, error: Floats) -> Floats:
 def densities(v: Floats, error: Floats, n: float, votes: tuple[float, float] | None, shares: Floats) -> Floats:
     """Return how likely every inverted share is under every atom, shape (atoms, values), relative to its best atom.
 
-    Where reports are votes their number is binomial; elsewhere the inverted share is taken to be normal.
+    If reports are votes their number is binomial; otherwise the inverted share is assumed to be normal.
     """
     if votes:
         low, high = votes

@@ -25,7 +25,7 @@ from ldpsql.estimators import (
 
 
 def smoothed(theta: Floats, axis: int) -> Floats:
-    """Return the averages with weights 1/4, 1/2, 1/4 along an axis; at the ends the missing quarter stays where it is."""
+    """Return the averages with weights 1/4, 1/2, 1/4 along an axis; at the ends the missing quarter stays with the value."""
     moved = np.moveaxis(theta, axis, -1)
     padded = np.concatenate([moved[..., :1], moved, moved[..., -1:]], axis=-1)
     return np.moveaxis((padded[..., :-2] + 2 * moved + padded[..., 2:]) / 4, -1, axis)
@@ -35,7 +35,7 @@ class Ems(IterativeEstimator):
     """EM with smoothing: each step of IBU is followed by averaging neighbours with weights 1/4, 1/2, 1/4.
 
     For numbers in order, and in both directions for the cells of a grid. Right for smooth distributions, wrong for spiky ones:
-    ``best`` tells which is which. By default steps are taken until the log-likelihood moves by less than ``tolerance``.
+    ``best`` chooses. By default steps are taken until the log-likelihood changes by less than ``tolerance``.
 
     >>> from ldpsql.inference.operators import DenseOperator
     >>> exact = Likelihood(DenseOperator(np.eye(3)), np.array([[0.0, 10.0, 0.0]]), layout=(3,))
@@ -51,8 +51,8 @@ class Ems(IterativeEstimator):
         """Repeat expectation, maximisation and smoothing.
 
         Raises:
-            NotApplicable: where the values have no neighbours.
-            InvalidParameter: for ``stop := 'certified'``: a smoothed maximum is none.
+            NotApplicable: if the values have no neighbours.
+            InvalidParameter: if ``stop`` is 'certified': a smoothed maximum is not a maximum.
 
         """
         if self.stop == "certified":

@@ -10,9 +10,9 @@ from ldpsql.estimators import Estimator, Fit, IterativeEstimator, Likelihood, St
 class Ibu(IterativeEstimator):
     """Iterative Bayesian update: the distribution that makes the reports most likely.
 
-    By default the maximum itself, with a certified gap: in closed form for k-RR, by Newton steps otherwise. With a number as
-    ``stop``, that many steps of theta <- theta * g (eq. 6); with 'paper', steps until the log-likelihood moves by less than
-    ``tolerance``; with 'held_out', as many as best predict reports that were held out, which is closer to the truth where the
+    By default it returns the maximum itself, with a certified gap: in closed form for k-RR, by Newton steps otherwise. If
+    ``stop`` is a number, it takes that many steps of theta <- theta * g (eq. 6); if 'paper', steps until the log-likelihood
+    changes by less than ``tolerance``; if 'held_out', as many as best predict held-out reports, which is closer to the truth if
     reports are noisy.
 
     >>> from ldpsql.registry.registry import registry
@@ -25,7 +25,7 @@ class Ibu(IterativeEstimator):
     name = "ibu"
 
     def fit(self, likelihood: Likelihood) -> Fit:
-        """Maximise the likelihood of every group, or stop on the way as asked."""
+        """Maximise the likelihood of every group, or stop on the way as requested."""
         return self.stepped(likelihood, Status.STOPPED)
 
 

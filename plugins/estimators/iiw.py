@@ -11,11 +11,11 @@ from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, hookimpl, simp
 
 
 class Iiw(Estimator):
-    """Iterative Wiener filter: the frequencies of the inverted shares that noise drowns are damped; then projected.
+    """Iterative Wiener filter: frequencies of the inverted shares that noise drowns are damped; the result is projected.
 
-    The spectrum of the noise is that of the inversion itself. Its limit is used, not steps towards it: with power S of the
-    inverted shares and N of their noise, each frequency is multiplied by max(0, 1 - N/S). Right where neighbours in the
-    domain are alike.
+    The spectrum of the noise is that of the inversion itself. The limit of the iteration is computed directly: with power S of
+    the inverted shares and N of their noise, each frequency is multiplied by max(0, 1 - N/S). Right if neighbours in the domain
+    are alike.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> waves = KeepOrSpreadOperator(4, 0.4, 0.2)
@@ -39,7 +39,7 @@ class Iiw(Estimator):
 def noise_spectrum(likelihood: Likelihood, theta: Floats) -> Floats:
     """Return the expected power of the noise of the inverted shares at each frequency, shape (groups, frequencies).
 
-    Where reports are votes, or of several mechanisms, it is taken to be white: the sum of the variances at every frequency.
+    If reports are votes, or of several mechanisms, it is assumed to be white: the sum of the variances at every frequency.
     """
     op, n = likelihood.operator, likelihood.n[:, None]
     if op.votes or op.inverse is None:

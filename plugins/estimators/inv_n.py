@@ -11,7 +11,7 @@ from ldpsql.estimators import Estimator, Fit, Likelihood, hookimpl, simplex_proj
 class InvN(Estimator):
     """Matrix inversion, then negative shares are set to zero and the rest is scaled to sum to one.
 
-    Where no share is positive, as in groups of one or two reports that are sets, the nearest distribution takes their place.
+    If no share is positive, as in groups of one or two set-valued reports, the result is the nearest distribution.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))

@@ -1,4 +1,4 @@
-"""The reports as they are: the baseline of those who forget that reports are perturbed.
+"""The shares of the reports themselves: the baseline that ignores that reports are perturbed.
 
 Murakami, Hino, Sakuma, "Toward distribution estimation under local differential privacy with small samples", PoPETs 2018,
 section 5.1 (ObfDat).
@@ -23,12 +23,12 @@ class Observed(Estimator):
         """Return the shares of the reports.
 
         Raises:
-            NotApplicable: where reports are not values of the domain.
+            NotApplicable: if reports are not values of the domain.
 
         """
         shares = likelihood.named_shares()
         if shares is None:
-            raise NotApplicable("these reports are not values of the domain, so their shares say nothing", "use ibu or best")
+            raise NotApplicable("these reports are not values of the domain, so their shares mean nothing", "use ibu or best")
         return Fit.plain(shares, Status.BASELINE)
 
 

@@ -1,6 +1,6 @@
-"""Pooling what the noise does not let one tell apart (pool-2-sigma), and its dyadic form for values with neighbours.
+"""Pooling of values that the noise makes indistinguishable (pool-2-sigma), and its dyadic form for values with neighbours.
 
-Descends from the mixture reduction of Ye, Wang, Zhang, Feng, NDSS 2025, with exact fits; the dyadic form is kin to the
+It follows the mixture reduction of Ye, Wang, Zhang, Feng, NDSS 2025, with exact fits; the dyadic form is related to the
 thresholding of Haar wavelets (Donoho, Johnstone, "Ideal spatial adaptation by wavelet shrinkage", Biometrika 1994).
 """
 
@@ -32,10 +32,10 @@ MOST_BLOCKS = 256  # that halving starts from: finer differences drown in the no
 class Pool(Estimator):
     """Pooling: values within ``cut`` standard deviations of zero share their weight equally, the others are fitted exactly.
 
-    The maximum of the likelihood is taken again with the pool as one value, and what is small then joins it, until nothing
-    is. Where values have neighbours, it is neighbours that are pooled: halves, then quarters of the domain, ... that differ by
-    less than ``cut`` standard errors; ``neighbours := 'ignore'`` pools small values there too. Thousands of values under olh
-    are pooled as if they had no neighbours.
+    The likelihood is maximised again with the pool as one value, and values that are small then join it, until there are none.
+    If values have neighbours, neighbours are pooled instead: halves, then quarters of the domain, ... that differ by less than
+    ``cut`` standard errors; ``neighbours := 'ignore'`` pools small values there too. Thousands of values under olh are pooled
+    as if they had no neighbours.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
@@ -46,7 +46,7 @@ class Pool(Estimator):
     name = "pool"
     cut: Annotated[float, Field(ge=0, le=100)] = Field(2.0, description="threshold, in standard deviations")
     neighbours: Annotated[str, Field(pattern="^(use|ignore)$")] = Field(
-        "use", description="'use': pool neighbours where there are any; 'ignore': pool small values"
+        "use", description="'use': pool neighbours if there are any; 'ignore': pool small values"
     )
 
     def fit(self, likelihood: Likelihood) -> Fit:
@@ -71,7 +71,7 @@ class Pool(Estimator):
             total += more
 
     def _deviations(self, one: Likelihood, theta: Floats, pool: NDArray[np.bool_]) -> Floats:
-        """Return the standard deviation of every value: that of an absent one, or of the fit where no inversion tells it."""
+        """Return the standard deviation of every value: that of an absent one or, without votes, that of the fit."""
         if one.operator.votes:
             return absent_error(one, theta)[0]
         block = pool_blocks(pool)
@@ -122,11 +122,11 @@ def sibling_pairs(block: Blocks, halves: Blocks, whole: Blocks) -> Blocks:
     exact = [
         len(np.unique(block[halves == h])) == 1 and (halves[block == block[first[h]]] == h).all() for h in range(len(first))
     ]
-    found: dict[int, list[int]] = {}
+    siblings: dict[int, list[int]] = {}
     for h, at in enumerate(first):
         if exact[h]:
-            found.setdefault(int(whole[at]), []).append(int(block[at]))
-    return np.array([pair for pair in found.values() if len(pair) == 2], dtype=np.int64).reshape(-1, 2)
+            siblings.setdefault(int(whole[at]), []).append(int(block[at]))
+    return np.array([pair for pair in siblings.values() if len(pair) == 2], dtype=np.int64).reshape(-1, 2)
 
 
 @hookimpl

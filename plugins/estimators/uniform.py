@@ -1,4 +1,4 @@
-"""The uniform distribution: the baseline that needs no report.
+"""The uniform distribution: the baseline that uses no reports.
 
 Murakami, Hino, Sakuma, "Toward distribution estimation under local differential privacy with small samples", PoPETs 2018,
 section 5.1 (Uniform).
@@ -8,7 +8,7 @@ from ldpsql.estimators import Estimator, Fit, Likelihood, Status, hookimpl, unif
 
 
 class Uniform(Estimator):
-    """Uniform distribution: a baseline; whatever does worse than this has learnt nothing from the reports.
+    """Uniform distribution: a baseline; an estimator that does worse has learnt nothing from the reports.
 
     >>> import numpy as np
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator

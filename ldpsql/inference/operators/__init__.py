@@ -1,4 +1,4 @@
-"""Channels as linear maps, for estimation: one structure a file, beside its sampler in `ldpsql.channels`."""
+"""Channels as linear maps, for estimation: one file for each structure, as for the samplers in `ldpsql.channels`."""
 
 from ldpsql.inference.operators.base import DenseOperator, Floats, Operator, operator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator

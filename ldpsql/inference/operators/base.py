@@ -1,6 +1,6 @@
-"""What every operator offers: theta -> P(report), its adjoint, its curvature, and what follows from them.
+"""The base class of operators: theta -> P(report), its adjoint, its curvature, and what follows from them.
 
-A structure overrides what it can do better than the table of probabilities. Everything takes groups along the first axes, so
+A structure overrides what it can do better than the table of probabilities. All methods take groups along the first axes, so
 one call serves a GROUP BY.
 """
 
@@ -31,12 +31,12 @@ SCORE_WORK = 2e9  # most multiplications for a score interval
 
 def digest(*parts: bytes | NDArray[np.generic]) -> bytes:
     """Return a digest of these parts, in this order."""
-    made = blake2b(digest_size=16)
+    state = blake2b(digest_size=16)
     for part in parts:
         octets = part if isinstance(part, bytes) else np.ascontiguousarray(part).ravel().view(np.uint8).data
-        made.update(len(octets).to_bytes(8, "little"))
-        made.update(octets)
-    return made.digest()
+        state.update(len(octets).to_bytes(8, "little"))
+        state.update(octets)
+    return state.digest()
 
 
 class Operator(ABC):
@@ -44,15 +44,15 @@ class Operator(ABC):
 
     inputs: int
     outputs: int
-    complete: bool = True  # whether the columns are the probabilities of all reports, not only of observed ones up to a factor
+    complete: bool = True  # whether the columns are the probabilities of all reports, not just of observed ones up to a factor
     exchangeable: bool = False  # whether each report names one value and all values are treated alike
-    injective: bool = False  # whether it is known that the maximum of the likelihood is always unique
+    injective: bool = False  # whether the maximum of the likelihood is certainly unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
-    isotropic: bool = False  # whether curvatures are too large to be made, and not far from a multiple of the identity
+    isotropic: bool = False  # whether curvatures are too large to compute, and close to a multiple of the identity
 
     @cached_property
     def key(self) -> bytes:
-        """What tells this operator from others: equal keys mean equal columns."""
+        """The identity of this operator: equal keys mean equal columns."""
         return token_bytes(16)
 
     @abstractmethod
@@ -77,14 +77,14 @@ class Operator(ABC):
         return rows @ rows.T  # the product of a matrix with itself: BLAS computes half of it
 
     def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return the curvature, to about a hundredth where it would take long: for steps and errors, not for certificates."""
+        """Return the curvature, to about a hundredth if it would take long: for steps and errors, not for certificates."""
         return self.curvature(w, among)
 
     @property
     def votes(self) -> tuple[float, float] | None:
-        """The probabilities that a report speaks for another value than its own, and for its own, where that says it all.
+        """The probabilities that a report votes for another value, and for its own; None if votes do not describe the channel.
 
-        Then the reports for a value are a binomial number, whatever the other shares are, and `invert` reads the shares off.
+        If they do, the number of reports for a value is binomial, whatever the other shares are, and `invert` is linear in it.
         """
         return None
 
@@ -97,7 +97,7 @@ class Operator(ABC):
         """Refuse to invert a channel whose inverse drowns the estimate in noise.
 
         Raises:
-            IllConditioned: where the condition number is too large.
+            IllConditioned: if the condition number is too large.
 
         """
         if not self.condition <= MAX_CONDITION:
@@ -113,10 +113,10 @@ class Operator(ABC):
     def invert(self, shares: Floats) -> Floats:
         """Return the unbiased v with v A = shares: (groups, outputs) -> (groups, inputs); shares of values may be negative.
 
-        They sum to one, except where reports support sets: there only their expectation does.
+        They sum to one, except if reports support sets: then only their expectation does.
 
         Raises:
-            IllConditioned: where the channel has no inverse, or one that drowns the estimate in noise.
+            IllConditioned: if the channel has no inverse, or one that drowns the estimate in noise.
 
         """
         self.check_condition()
@@ -125,29 +125,29 @@ class Operator(ABC):
         return v / v.sum(axis=-1, keepdims=True)
 
     def maximum(self, shares: Floats) -> Floats | None:  # noqa: ARG002  # for those that have one
-        """Return the maximum of the likelihood where it has a closed form: (groups, outputs) -> (groups, inputs)."""
+        """Return the maximum of the likelihood, (groups, outputs) -> (groups, inputs), or None if it has no closed form."""
         return None
 
     def information(self, theta: Floats, shares: Floats) -> Floats:
         """Return the expected information of a report of one group, sum_z a_z a_z' / P_theta(z), shape (inputs, inputs).
 
-        That needs all reports; where only observed ones are known, their shares stand for their probabilities.
+        That needs all reports; if the operator holds only observed ones, their shares stand for their probabilities.
         """
         p = self.forward(theta)
         weight = p if self.complete else shares
         return self.rough_curvature(np.where(p > 0, weight / np.where(p > 0, p, 1.0) ** 2, 0.0))
 
     def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:  # noqa: ARG002  # for those that are not complete
-        """Return a statistic and ln of a bound of its p-value that tell honest reports of one group from others.
+        """Return a statistic of misfit of one group's reports, and ln of a bound of its p-value.
 
-        For operators that are not complete, whose reports nearly all differ: something of them must follow a known law. Without
-        one there is no test, and the p-value is 1.
+        Operators that are not complete, whose reports nearly all differ, test a number that follows a known law. By default
+        there is no test, and the p-value is 1.
         """
         return 0.0, 0.0
 
     @cached_property
     def inverse(self) -> Floats | None:
-        """The least-squares inverse of the channel, shape (outputs, inputs), where that is what `invert` applies."""
+        """The least-squares inverse of the channel, shape (outputs, inputs), if that is what `invert` applies."""
         return np.asarray(np.linalg.pinv(self.matrix()), dtype=np.float64)
 
     def scatter(self, theta: Floats) -> Floats:
@@ -159,7 +159,7 @@ class Operator(ABC):
     def _pull(self, theta: Floats) -> Floats:
         """Return what one report contributes to `invert`, near theta: shape (outputs, inputs), its expectation is theta."""
         if self.inverse is None:
-            raise InternalError("this operator inverts in its own way", "it says what scatter and inverted_interval are")
+            raise InternalError("this operator inverts in its own way", "it overrides scatter and inverted_interval")
         return np.asarray(self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0))
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
@@ -179,8 +179,8 @@ class Operator(ABC):
 
         The centre is one step from theta, theta + V(g - 1), where V is the inverse, among directions that sum to zero, of the
         expected information sum_z a_z a_z' / P_theta(z) of a report. On the border of the simplex theta itself is not normal
-        around the truth; the centre is. A share that the reports say nothing about has an infinite error. The ends are those
-        of the score interval, right also for few reports; where that would take long they are ``z`` errors from the centre.
+        around the truth; the centre is. A share that the reports do not determine has an infinite error. The ends are those of
+        the score interval, which is also right for few reports; if that would take long they are ``z`` errors from the centre.
         """
         expected = self.forward(theta)
         gradient = self.adjoint(shares / np.maximum(expected, 1e-300))
@@ -204,7 +204,7 @@ class Operator(ABC):
     def covariance(self, shares: Floats, theta: Floats) -> Floats:
         """Return n times the covariance of the debiased shares of one group, shape (inputs, inputs): V of `interval`.
 
-        Rows and columns of shares that the reports say nothing about are infinite.
+        Rows and columns of shares that the reports do not determine are infinite.
         """
         inverse, unknown = tangent_inverse(self.information(theta, shares))
         return np.where(unknown[:, None] | unknown, np.inf, inverse)
@@ -212,8 +212,8 @@ class Operator(ABC):
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return the debiased c'theta and its variance c'Vc/n; V and the debiasing are those of `interval`.
 
-        ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) where each group has its own; the results have
-        shape (groups, m). A functional that the reports say nothing about has an infinite variance.
+        ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) if each group has its own; the results have
+        shape (groups, m). A functional that the reports do not determine has an infinite variance.
         """
         gradient = self.adjoint(shares / np.maximum(self.forward(theta), 1e-300)) - 1.0
         each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
@@ -255,5 +255,5 @@ def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
 def operator(channel: Channel) -> Operator:
     """Return the operator that fits the structure of a channel."""
     if not isinstance(channel, TableChannel):
-        raise InternalError("the reports of this channel cannot be listed", "its operator is made for observed reports")
+        raise InternalError("the reports of this channel cannot be listed", "build its operator from observed reports")
     return DenseOperator(channel.probabilities())

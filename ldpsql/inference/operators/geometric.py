@@ -1,6 +1,6 @@
 """The likelihood of two-sided geometric noise on a row of values, in time linear in its length.
 
-The matrix r^|x - z| has the inverse M/(1 - r^2), M tridiagonal with -r beside the diagonal 1, 1+r^2, .., 1+r^2, 1; and
+The matrix r^|x - z| has the inverse M/(1 - r^2), M tridiagonal with -r next to the diagonal 1, 1+r^2, .., 1+r^2, 1; and
 M = L D L' with L = 1 on the diagonal and -r below, D = 1, .., 1, 1 - r^2. So a product with r^|x - z| is two recursions that
 only add positive terms.
 """
@@ -23,7 +23,7 @@ _POWER_STEPS = 30
 
 
 class GeometricOperator(Operator):
-    """P(value + z) = (1-r)/(1+r) r^|z|; what falls off the reports, ``margin`` beyond the values, goes to the nearer end.
+    """P(value + z) = (1-r)/(1+r) r^|z|; a number beyond the reports, which end ``margin`` beyond the values, becomes their end.
 
     ``fall`` is 1 - r.
     """
@@ -69,7 +69,7 @@ class GeometricOperator(Operator):
 
 
 class SquareGeometricOperator(GeometricOperator):
-    """The same where values and reports are one range: the channel has a tridiagonal inverse, and all is linear.
+    """The same if values and reports are one range: the channel has a tridiagonal inverse, and all methods take linear time.
 
     The maximum is unique. A value between two observed reports that nobody reported has a row that is a mixture of theirs with
     weights below one in sum, so its g is below 1; and the rows of the others are independent.
@@ -133,7 +133,7 @@ class SquareGeometricOperator(GeometricOperator):
         return out
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return the same: the debiased estimate is the inversion."""
+        """Return the same as `interval`: the debiased estimate is the inversion."""
         return self.interval(shares, n, theta, z)
 
     @cached_property
@@ -162,7 +162,7 @@ def _unit(vector: Floats) -> Floats:
 
 @operator.register
 def _(channel: Convolution) -> Operator:
-    """Recognise geometric noise in its whole weights."""
+    """Recognise geometric noise by its integer weights."""
     reach, margin = len(channel.noise) // 2, (channel.outputs - channel.inputs) // 2
     start, after = (int(w) for w in channel.noise[reach : reach + 2])
     fall = (start - after) / start
@@ -172,7 +172,7 @@ def _(channel: Convolution) -> Operator:
 
 
 def _geometric(fall: float, reach: int) -> Floats:
-    """Return the probabilities of noise -reach .. reach, the ends with all beyond."""
+    """Return the probabilities of noise -reach .. reach; the ends include everything beyond them."""
     shape: Floats = fall / (2.0 - fall) * (1.0 - fall) ** np.abs(np.arange(-reach, reach + 1))
     shape[[0, -1]] /= fall
     return shape

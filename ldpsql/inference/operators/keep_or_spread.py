@@ -1,4 +1,4 @@
-"""The likelihood of k-ary randomised response and its kin: everything has a closed form."""
+"""The likelihood of k-ary randomised response and of channels like it: everything has a closed form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KeepOrSpreadOperator(NamedOperator):
 
     @property
     def votes(self) -> tuple[float, float]:
-        """A report speaks for the value that it names."""
+        """A report votes for the value that it names."""
         return self.spread, self.keep
 
     @cached_property
@@ -73,10 +73,10 @@ class KeepOrSpreadOperator(NamedOperator):
         return theta / theta.sum(axis=-1, keepdims=True)
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those of the inversion: no estimate knows more, and one step from any theta leads there."""
+        """Return those of the inversion: no estimate is more precise, and one step from any theta leads there."""
         return self.inverted_interval(shares, n, theta, z)
 
-    def covariance(self, shares: Floats, theta: Floats) -> Floats:  # noqa: ARG002  # known without them
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:  # noqa: ARG002  # not needed
         """Return the multinomial covariance of the reports over (keep - spread)^2."""
         expected = self.forward(theta)
         return (np.diag(expected) - np.outer(expected, expected)) / self._lift**2

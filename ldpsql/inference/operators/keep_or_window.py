@@ -1,4 +1,4 @@
-"""The likelihood of a kept key with a number near the value: a constant, and one window on the bins of every key."""
+"""The likelihood of a kept key with a number near the value: a constant, plus the same window on the bins of every key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ldpsql.inference.operators.pairs import NamedOperator
 
 
 class KeepOrWindowOperator(NamedOperator):
-    """``anything`` for each symbol, and with ``kept`` the row of ``window`` among the symbols of the own key."""
+    """``anything`` for each symbol, plus ``kept`` times the row of ``window`` for the symbols of the value's own key."""
 
     def __init__(self, keys: int, anything: float, window: Floats) -> None:
         self.keys, self.bins = keys, len(window)

@@ -1,4 +1,4 @@
-"""Values taken together: each block of values is one, and shares its weight equally among them."""
+"""Values taken together: each block of values counts as one value, and shares its weight equally among them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ldpsql.inference.operators.base import DenseOperator, Floats, Operator, dig
 
 
 class MergedOperator(Operator):
-    """A channel seen from blocks of values; ``block`` tells for each value which one it belongs to, from 0."""
+    """A channel from blocks of values to reports; ``block`` is the number of each value's block, from 0."""
 
     def __init__(self, base: Operator, block: NDArray[np.int64]) -> None:
         self.base, self.block = base, block
@@ -21,13 +21,13 @@ class MergedOperator(Operator):
 
     @cached_property
     def key(self) -> bytes:
-        """The blocks of the channel; that of the channel itself where every value is a block."""
+        """A digest of the blocks and the channel; the key of the channel itself if every value is a block."""
         single = np.array_equal(self.block, np.arange(self.base.inputs))
         return self.base.key if single else digest(b"merged", self.base.key, self.block)
 
     @cached_property
     def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The values block by block, and where each block starts."""
+        """The values block by block, and the position at which each block starts."""
         return np.argsort(self.block, kind="stable"), np.concatenate([[0], self.sizes.cumsum()[:-1]])
 
     def spread(self, weights: Floats) -> Floats:
@@ -60,7 +60,7 @@ class MergedOperator(Operator):
         return self.mean(self.mean(self.base.curvature(w)).T)[among][:, among]
 
     def maximum(self, shares: Floats) -> Floats | None:
-        """Return the maximum where the channel treats all values alike: reports of one block may then share their counts."""
+        """Return the maximum if the channel treats all values alike: reports of one block may then share their counts."""
         if not self.base.exchangeable:
             return None
         exact = self.base.maximum(self.mean(shares)[..., self.block])

@@ -34,7 +34,7 @@ class MergedSupportOperator(MergedOperator):
 
     @cached_property
     def _kept(self) -> list[tuple[slice, Floats]] | None:
-        """The columns of all reports, where they are small: a solver asks for many curvatures."""
+        """The columns of all reports if they are small, because a solver needs many curvatures; otherwise None."""
         return list(self._means()) if self.inputs * self.outputs <= _KEPT else None
 
     def _means(self) -> Iterator[tuple[slice, Floats]]:

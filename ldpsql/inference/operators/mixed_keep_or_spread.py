@@ -15,7 +15,7 @@ _ROUNDING = 1e-15
 
 
 class MixedKeepOrSpreadOperator(StackOperator):
-    """A stack of keep-or-spread channels: its maximum has a closed form where all keep more often than they spread."""
+    """A stack of keep-or-spread channels: its maximum has a closed form if all keep more often than they spread."""
 
     def __init__(self, parts: Sequence[KeepOrSpreadOperator], weights: Floats) -> None:
         super().__init__(parts, weights)
@@ -27,13 +27,13 @@ class MixedKeepOrSpreadOperator(StackOperator):
         return w.reshape(*w.shape[:-1], len(self._lift), self.inputs)
 
     def maximum(self, shares: Floats) -> Floats | None:
-        """Return the exact maximum for each group: it separates into one equation for each value and one for all."""
+        """Return the exact maximum for each group: one equation for each value and one for all."""
         if not (self._lift > 0).all():
             return None
         return np.stack([_separable_maximum(one, self._spread / self._lift) for one in self._levels(shares)])
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return standard error, low and high around the debiased estimate: the information is a diagonal but for constants."""
+        """Return standard error, low and high around the debiased estimate: the information is diagonal up to constants."""
         inverse, slope = self._inverse_information(shares, theta)
         total = inverse.sum(axis=-1, keepdims=True)
         centre = theta + inverse * (slope - (inverse * slope).sum(axis=-1, keepdims=True) / total)
@@ -63,8 +63,8 @@ class MixedKeepOrSpreadOperator(StackOperator):
 def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:
     """Maximise sum_ex q_ex log(theta_x + b_e) over the simplex; ``shares`` has shape (levels, values).
 
-    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 where that is below c at 0. Their sum is convex and falls with
-    c, so Newton's method from a c that is too small comes to sum theta = 1 from one side.
+    theta_x(c) solves sum_e q_ex / (theta_x + b_e) = c, or is 0 if that is below c at 0. Their sum is convex and falls with c,
+    so Newton's method from a c that is too small approaches sum theta = 1 from one side.
     """
     c = float((shares / (1.0 + offsets[:, None])).sum(axis=0).max())
     for _ in range(_MAX_STEPS):
@@ -77,7 +77,7 @@ def _separable_maximum(shares: Floats, offsets: Floats) -> Floats:
 
 
 def _shares_at(c: float, shares: Floats, offsets: Floats) -> tuple[Floats, float]:
-    """Return theta(c), and how fast its sum falls with c; again by Newton's method from below."""
+    """Return theta(c), and how fast its sum falls with c; also by Newton's method from below."""
     theta = np.zeros(shares.shape[1])
     active = np.flatnonzero((shares / offsets[:, None]).sum(axis=0) > c)
     q, b = shares[:, active], offsets[:, None]
@@ -95,6 +95,6 @@ def _shares_at(c: float, shares: Floats, offsets: Floats) -> tuple[Floats, float
 
 
 def stacked(parts: Sequence[Operator], weights: Floats) -> StackOperator:
-    """Return the stack of some operators, with a closed form where there is one."""
+    """Return the stack of some operators, the one with a closed form if all are keep-or-spread."""
     alike = [part for part in parts if isinstance(part, KeepOrSpreadOperator)]
     return MixedKeepOrSpreadOperator(alike, weights) if len(alike) == len(parts) else StackOperator(parts, weights)

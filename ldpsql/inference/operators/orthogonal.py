@@ -2,7 +2,7 @@
 
 A hash is an inner product <a, x> over the field of g elements. The sum of theta over the values that hash to y under a is the
 mean over all c of chi(-c y) T(c a), where T(b) = sum_x theta_x chi(<b, x>) and chi is a character of addition. As chi(<b, x>)
-is a product over the m coordinates, T takes m g^(m+1) steps, where look-ups in the sets take g^m inputs/8.
+is a product over the m coordinates, T takes m g^(m+1) steps, whereas look-ups in the sets take g^m inputs/8.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ldpsql.errors import NotApplicable
 from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.supports import CELLS, Octets, SetOperator, packed
 
-MOST_PAIRS = 2048  # values of which all pairs are looked at
+MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
 Characters = NDArray[np.float64] | NDArray[np.complex128]
 
 
@@ -37,10 +37,10 @@ class ListedOperator(SetOperator):
 
 
 class CharacterOperator(ListedOperator):
-    """The same, where sums over many sets go through characters; groups of counts are transformed together.
+    """The same, with sums over many sets computed by characters; groups of counts are transformed together.
 
-    Of more than `MOST_PAIRS` values nothing is made for each pair of them, nor for each value and report. Errors are then those
-    of the inversion, to which the array, under which all pairs of values are alike, leaves little to add.
+    With more than `MOST_PAIRS` values, nothing is computed for each pair of them, nor for each value and report. Errors are
+    then those of the inversion; as all pairs of values are alike under the array, others would hardly differ.
     """
 
     def __init__(self, channel: OrthogonalHash) -> None:
@@ -84,7 +84,7 @@ class CharacterOperator(ListedOperator):
             yield part, self._channel.supports(reports[part], values).T
 
     def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return the curvature; where it is large, from some of the observed reports, a few times as many as values."""
+        """Return the curvature; for many values, from some of the observed reports, a few times as many as values."""
         if not self.isotropic:
             return super().rough_curvature(w, among)
         seen = np.flatnonzero(w)
@@ -96,19 +96,19 @@ class CharacterOperator(ListedOperator):
         """Return the expected information of a report of one group, shape (inputs, inputs).
 
         Raises:
-            NotApplicable: of more than `MOST_PAIRS` values.
+            NotApplicable: if there are more than `MOST_PAIRS` values.
 
         """
         if self.isotropic:
             raise NotApplicable(
-                f"the covariance of {self.inputs} shares is too large", f"it is there for at most {MOST_PAIRS} values"
+                f"the covariance of {self.inputs} shares is too large", f"it is available for at most {MOST_PAIRS} values"
             )
         return super().information(theta, shares)
 
     def _transformed(self, cells: Characters) -> Characters:
         """Return sum_x cells_x chi(<b, x>) for every vector b."""
         shape = cells.shape
-        for _ in range(self._coordinates):  # the last coordinate goes through characters and to the front
+        for _ in range(self._coordinates):  # the last coordinate is transformed and moved to the front
             turned = cells.reshape(*shape[:-1], -1, self._size) @ self._characters
             cells = turned.swapaxes(-1, -2)
         return cells.reshape(shape)
@@ -119,7 +119,7 @@ class CharacterOperator(ListedOperator):
 
 
 def characters(q: int) -> Characters:
-    """Return chi(b x) of all elements b and x of the field of q elements: real where q is even.
+    """Return chi(b x) of all elements b and x of the field of q elements: real if q is even.
 
     >>> characters(2).tolist()
     [[1.0, 1.0], [1.0, -1.0]]

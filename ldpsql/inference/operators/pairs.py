@@ -1,4 +1,4 @@
-"""What the operators of responses to sets of pairs have in common."""
+"""The base classes of operators for responses to sets of pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PairOperator(Operator):
 
 
 class NamedOperator(PairOperator):
-    """One whose reports each name one value, in the order of the values."""
+    """An operator whose reports each name one value, in the order of the values."""
 
     def supported(self, w: Floats) -> Floats:
         """Return the weights themselves."""

@@ -1,4 +1,4 @@
-"""Positive definite systems by LAPACK's own routines for them: a third of the work of general ones."""
+"""Positive definite systems, by LAPACK's routines for them: a third of the work of general systems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Floats = NDArray[np.float64]
 
 
 def solution(matrix: Floats, right: Floats) -> Floats | None:
-    """Return x with matrix x = right; None where the matrix is not positive definite."""
+    """Return x with matrix x = right; None if the matrix is not positive definite."""
     from scipy.linalg.lapack import dposv  # noqa: PLC0415  # slow to import
 
     _, x, failed = dposv(matrix, right)
@@ -17,7 +17,7 @@ def solution(matrix: Floats, right: Floats) -> Floats | None:
 
 
 def factor(matrix: Floats) -> Floats | None:
-    """Return the lower Cholesky factor; None where the matrix is not positive definite."""
+    """Return the lower Cholesky factor; None if the matrix is not positive definite."""
     from scipy.linalg.lapack import dpotrf  # noqa: PLC0415
 
     lower, failed = dpotrf(matrix, lower=1)

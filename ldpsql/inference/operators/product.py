@@ -15,8 +15,8 @@ _BLOCK = 1 << 22  # cells of logarithms at a time
 class ProductOperator(DenseOperator):
     """One column for each list of reports of one value, divided by its largest entry.
 
-    The factor changes no estimate, and keeps a long list from underflowing: logarithms are added, their largest one taken away,
-    and only then exponentiated. A list that no value can give is a column of zeros.
+    The factor changes no estimate, and keeps the product of a long list from underflowing: logarithms are added, the largest
+    sum is subtracted, and only then are they exponentiated. A list that no value can give is a column of zeros.
     """
 
     complete = False
@@ -36,21 +36,21 @@ class ProductOperator(DenseOperator):
 
     @cached_property
     def key(self) -> bytes:
-        """The single reports of each list."""
+        """A digest of the single reports of each list."""
         return digest(b"product", self._single.key, self._positions, self._lengths)
 
     @cached_property
     def condition(self) -> float:
-        """That of one report, as `invert` takes the mean of a user's reports."""
+        """The condition number of one report, as `invert` takes the mean of a user's reports."""
         return self._single.condition
 
     @cached_property
     def influence(self) -> float:
-        """That of one report: a user can replace a whole list, and the mean moves as far as all of it does."""
+        """The influence of one report: a user can replace a whole list, and the mean moves as far as all of it does."""
         return self._single.influence
 
     def invert(self, shares: Floats) -> Floats:
-        """Return the inverse of the shares of single reports, where a user's reports share the weight of the user."""
+        """Return the inverse of the shares of single reports, which share the weight of their user."""
         each = np.repeat(shares / self._lengths, self._lengths, axis=-1)
         counts = [np.bincount(self._positions, weights=row, minlength=self._single.outputs) for row in each]
         return self._single.invert(np.array(counts))

@@ -1,4 +1,4 @@
-"""The likelihood of signed bits: support sets, in which the two symbols of a key exclude each other."""
+"""The likelihood of signed bits: support sets in which the two symbols of a key exclude each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ldpsql.inference.operators.supports import Octets, SupportOperator, observe
 
 
 class SignedOperator(SupportOperator, PairOperator):
-    """One column for each observed report; what differs from other support sets is the inverse."""
+    """One column for each observed report; only the inverse differs from that of other support sets."""
 
     def __init__(self, channel: SignedBits, octets: Octets) -> None:
         super().__init__(channel, octets)
@@ -22,12 +22,12 @@ class SignedOperator(SupportOperator, PairOperator):
 
     @property
     def apart(self) -> float:
-        """By how much the share of + less that of - at a key grows with the difference of its symbols."""
+        """How fast the share of + minus that of - at a key grows with the difference of its symbols."""
         return self.hit - self.crossed
 
     @property
     def lifted(self) -> float:
-        """By how much the share of either sign at a key grows with its symbols."""
+        """How fast the share of either sign at a key grows with the sum of its symbols."""
         return self.hit + self.crossed - 2 * self.miss
 
     @cached_property

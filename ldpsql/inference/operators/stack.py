@@ -15,7 +15,7 @@ class StackOperator(Operator):
     """The columns of several operators side by side, those of the m-th times ``weights[m]``.
 
     With the shares of the channels among the reports as weights, the columns are the probabilities of (channel, report). The
-    weights decide on no estimate: they only say how often reports of each channel are expected.
+    weights change no estimate: they only state how often reports of each channel are expected.
     """
 
     def __init__(self, parts: Sequence[Operator], weights: Floats) -> None:
@@ -26,13 +26,13 @@ class StackOperator(Operator):
         self._ends = np.cumsum([0, *(part.outputs for part in parts)])
 
     def _each(self) -> Iterator[tuple[Operator, float, slice]]:
-        """Yield each part with its weight and where its reports are."""
+        """Yield each part with its weight and the slice of its reports."""
         for m, part in enumerate(self.parts):
             yield part, float(self.weights[m]), slice(self._ends[m], self._ends[m + 1])
 
     @cached_property
     def key(self) -> bytes:
-        """The parts and their weights."""
+        """A digest of the parts and their weights."""
         return digest(type(self).__name__.encode(), self.weights, *(part.key for part in self.parts))
 
     def forward(self, theta: Floats) -> Floats:
@@ -70,13 +70,13 @@ class StackOperator(Operator):
         return max(part.influence for part in self.parts)
 
     def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:
-        """Test each channel's own reports; the smallest p-value counts, times their number."""
-        found = [(0.0, 0.0)]
+        """Test each channel's own reports; return the smallest p-value, times the number of channels."""
+        tests = [(0.0, 0.0)]
         for part, _, at in self._each():
             own = float(shares[at].sum())
             if own > 0 and not part.complete:
-                found.append(part.law_fit(shares[at] / own, own * n))
-        statistic, log_p = min(found, key=lambda pair: pair[1])
+                tests.append(part.law_fit(shares[at] / own, own * n))
+        statistic, log_p = min(tests, key=lambda pair: pair[1])
         return statistic, min(0.0, log_p + float(np.log(len(self.parts))))
 
     def invert(self, shares: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """The likelihood of reports that support sets of values: P(report|x) is proportional to 1 + (ratio - 1) [x in the set].
 
-Sets are kept as bits, eight values an octet. A sum over the members of a set is then one look-up an octet in a table of 256
-partial sums, and a sum over the sets that hold a value one histogram an octet: exact, and eight times less to read.
+Sets are kept as bits, eight values to an octet. A sum over the members of a set is then one look-up per octet in a table of 256
+partial sums, and a sum over the sets that hold a value is one histogram per octet: exact, with an eighth of the reading.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 
 Octets: TypeAlias = NDArray[np.uint8]
 
-_BLOCK = 1 << 16  # reports at a time, so that what is added up stays in the cache
+_BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
 CELLS = 1 << 20  # cells unpacked at a time
 _CACHED = 1 << 17  # cells packed at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
@@ -31,7 +31,7 @@ _SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  #
 
 
 def packed(channel: SetChannel, drawn: Drawn) -> Octets:
-    """Return the sets of these reports, shape (octets, reports): bit i of octet b tells whether value 8 b + i is a member."""
+    """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member."""
     out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
     step = max(1, _CACHED // channel.inputs)
     for start in range(0, len(drawn), step):
@@ -42,7 +42,7 @@ def packed(channel: SetChannel, drawn: Drawn) -> Octets:
 
 
 def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
-    """Add up the counts of equal sets, where there are fewer sets than reports could tell apart."""
+    """Return the distinct sets with their added counts; the arguments themselves if nearly all sets must differ."""
     if len(octets) > 3 or 256 ** len(octets) > 16 * octets.shape[1]:
         return octets, counts  # nearly all sets differ
     codes = sum(row.astype(np.int64) << 8 * b for b, row in enumerate(octets))
@@ -54,7 +54,7 @@ def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
 class SetOperator(Operator):
     """One column for each of some distinct reports, up to a factor that no estimate depends on.
 
-    With ``scale`` the columns are the probabilities of all reports there are; without, they are those of the observed ones
+    With ``scale`` the columns are the probabilities of all possible reports. Without it they are those of the observed ones
     only, and likelihoods hold up to a constant. An implementation adds ``_octets``, the sets as `packed` returns them.
     """
 
@@ -115,7 +115,7 @@ class SetOperator(Operator):
 
     @cached_property
     def _table(self) -> Floats | None:
-        """The sets as zeros and ones, where that is small: then products serve several groups best."""
+        """The sets as zeros and ones, if that is small: then products are fastest for several groups. Otherwise None."""
         if self.inputs * self.outputs > CELLS:
             return None
         return np.concatenate([members for _, members in self._unpacked()], axis=1).astype(np.float64)
@@ -135,7 +135,7 @@ class SetOperator(Operator):
         return self._lifted(float(w.sum()), self._pairs(np.sqrt(w), among))
 
     def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return the curvature; of many reports from a sample of max(30,000, 50 inputs), in single precision."""
+        """Return the curvature; if there are many reports, from a sample of max(30,000, 50 inputs), in single precision."""
         if not self.sampled:
             return self.curvature(w, among)
         chosen = w[self._sample]
@@ -145,7 +145,7 @@ class SetOperator(Operator):
     def _pairs(
         self, roots: Floats | NDArray[np.float32], among: NDArray[np.int64] | slice, chosen: NDArray[np.int64] | None = None
     ) -> Floats:
-        """Return the weight, given by its roots, of the reports that support each pair of values."""
+        """Return the weight of the reports that support each pair of values, from the square roots of the weights."""
         total: Floats = np.zeros(())
         for part, members in self._unpacked(among, chosen):
             check()
@@ -161,7 +161,7 @@ class SetOperator(Operator):
 
     @cached_property
     def _sample(self) -> NDArray[np.int64]:
-        """Positions of max(30,000, 50 inputs) reports: always the same, whatever their order means."""
+        """Positions of max(30,000, 50 inputs) reports: always the same, and unrelated to the order of the reports."""
         order = np.argsort(mixed(np.arange(self.outputs, dtype=np.uint64)))
         return np.sort(order[: max(30_000, 50 * self.inputs)])
 
@@ -180,7 +180,7 @@ class SetOperator(Operator):
 
     @property
     def votes(self) -> tuple[float, float]:
-        """A report speaks for the values that it supports."""
+        """A report votes for the values that it supports."""
         return self._miss, self._hit
 
     @cached_property
@@ -207,7 +207,7 @@ class SetOperator(Operator):
 
     @cached_property
     def inverse(self) -> Floats:
-        """What every report adds to `invert`, shape (outputs, inputs)."""
+        """The contribution of every report to `invert`, shape (outputs, inputs)."""
         held = np.concatenate([members for _, members in self._unpacked()], axis=1).T
         return (held - self._miss) / (self._hit - self._miss)
 
@@ -216,10 +216,10 @@ class SetOperator(Operator):
         return (self.supported(shares) - self._miss) / (self._hit - self._miss)
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those around the debiased estimate; where only few reports are known, those of the inversion.
+        """Return those around the debiased estimate; if there are only few reports, those of the inversion.
 
-        The shares of observed reports stand for their probabilities only where there are many: with 20 reports a value at
-        epsilon 4 the intervals held the truth 7 times in 10, with 200 as often as they say.
+        The shares of observed reports stand for their probabilities only if there are many: with 20 reports per value at
+        epsilon 4 the intervals held the truth 7 times in 10, with 200 as often as their confidence.
         """
         if self._few(n):
             return self.inverted_interval(shares, n, theta, z)
@@ -229,33 +229,33 @@ class SetOperator(Operator):
         return not self.complete and bool((n < FEW_REPORTS * self.inputs).any())
 
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return those of the debiased estimate; where only few reports are known, c'v of the inversion and its variance.
+        """Return those of the debiased estimate; if there are only few reports, c'v of the inversion and its variance.
 
-        That is seen among the reports, unless they are one or two. What is inverted sums to one only in expectation: its sum
-        is a control variate, taken off as often as makes the variance least.
+        The variance is the empirical one, infinite for one or two reports. The inverted shares sum to one only in expectation:
+        their sum is a control variate, subtracted with the factor that makes the variance least.
         """
         if not self._few(n):
             return super().functionals(shares, n, theta, c)
         each = np.broadcast_to(c, (len(shares), *c.shape[-2:]))
         centre, variance = np.empty((2, len(shares), c.shape[-1]))
         for i, q in enumerate(shares):
-            told = self._contributions(np.column_stack([each[i], np.ones(self.inputs)]))
-            mean = q @ told
-            told, total = (told - mean)[:, :-1], (told - mean)[:, -1]
+            contributions = self._contributions(np.column_stack([each[i], np.ones(self.inputs)]))
+            mean = q @ contributions
+            own, total = (contributions - mean)[:, :-1], (contributions - mean)[:, -1]
             spread = q @ total**2
-            often = (q * total) @ told / spread if spread > 1e-12 else np.zeros(c.shape[-1])
-            centre[i] = mean[:-1] - often * (mean[-1] - 1.0)
-            free = n[i] - 2  # two numbers were fitted: the mean, and how often the sum is taken off
-            variance[i] = q @ (told - total[:, None] * often) ** 2 / free if free > 0 else np.inf
+            factor = (q * total) @ own / spread if spread > 1e-12 else np.zeros(c.shape[-1])
+            centre[i] = mean[:-1] - factor * (mean[-1] - 1.0)
+            free = n[i] - 2  # two numbers were fitted: the mean, and the factor
+            variance[i] = q @ (own - total[:, None] * factor) ** 2 / free if free > 0 else np.inf
         return centre, variance
 
     def _contributions(self, c: Floats) -> Floats:
-        """Return what every report adds to c'v: (the sum of c over its set - miss times the sum of c)/(hit - miss)."""
+        """Return the contribution of every report to c'v: (sum of c over its set - miss times the sum of c)/(hit - miss)."""
         return (self._inside(c.T) - self._miss * c.sum(axis=0)[:, None]).T / (self._hit - self._miss)
 
 
 class SupportOperator(SetOperator):
-    """One column for each of some observed sets, given as `packed` returns them."""
+    """One column for each of some observed sets, as `packed` returns them."""
 
     def __init__(self, channel: SetChannel, octets: Octets) -> None:
         super().__init__(channel, octets.shape[1])
@@ -263,12 +263,12 @@ class SupportOperator(SetOperator):
 
     @cached_property
     def key(self) -> bytes:
-        """The sets and the probabilities that make the columns."""
+        """A digest of the sets and of the probabilities that make the columns."""
         numbers = np.array([self.inputs, self.complete, self._hit, self._miss, self._lift, self._scale], dtype=np.float64)
         return digest(type(self).__name__.encode(), numbers, self._octets)
 
 
 @singledispatch
 def observed(channel: SetChannel, octets: Octets) -> SupportOperator:
-    """Return the operator of these sets of a channel, as `packed` returns them."""
+    """Return the operator of these observed sets of a channel, as `packed` returns them."""
     return SupportOperator(channel, octets)

@@ -13,7 +13,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Invert the information among directions that sum to zero; tell the values it says nothing about."""
+    """Return the inverse of the information among directions that sum to zero, and which values it does not determine."""
     size = len(information)
     lower = _factor(information)
     if lower is not None:
@@ -26,7 +26,7 @@ def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return V c for the columns of c, where V is `tangent_inverse`; tell those that the information says nothing about."""
+    """Return V c for the columns of c, where V is `tangent_inverse`, and which columns the information does not determine."""
     lower = _factor(information)
     if lower is not None:
         solved = positive.solved(lower, np.column_stack([c, np.ones(len(c))]))
@@ -39,7 +39,7 @@ def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bo
 
 
 def _factor(information: Floats) -> Floats | None:
-    """Return Cholesky's factor, with a curvature along (1, ..., 1) as well; None where its pivots show a lost direction."""
+    """Return Cholesky's factor, with a curvature along (1, ..., 1) added; None if its pivots show a lost direction."""
     lower = positive.factor(information + information.trace() / len(information) ** 2)
     if lower is None:
         return None
@@ -48,7 +48,7 @@ def _factor(information: Floats) -> Floats | None:
 
 
 def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
-    """Return those eigenvalues, and their vectors, that can be told from zero among directions that sum to zero."""
+    """Return the eigenvalues that are clearly not zero, and their vectors, among directions that sum to zero."""
     centring = np.eye(len(information)) - 1.0 / len(information)
     eigenvalues, vectors = np.linalg.eigh(centring @ information @ centring)
     kept = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)

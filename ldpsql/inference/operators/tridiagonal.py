@@ -10,14 +10,14 @@ from ldpsql.inference.operators.base import Floats
 
 MAX_STEPS = 60
 TARGET = 1e-10  # of the gap
-MOST = 5e-10  # gap with exact zeros
+MOST = 5e-10  # largest gap with exact zeros
 TOGETHER = 1 << 18  # values of all groups that are solved together: 80 bytes each, twice
 _TO_THE_BORDER = 0.995
-_FILL = 3  # bands on each side of the system, and as many again for what pivoting adds
+_FILL = 3  # bands on each side of the system, and as many again for those that pivoting adds
 
 
 class Tridiagonal(Protocol):
-    """M = tridiagonal(-decay, ``diagonal``, -decay) with P(report) = const M^-1 theta, but for a factor for each report."""
+    """M = tridiagonal(-decay, ``diagonal``, -decay) with P(report) = M^-1 theta, up to a factor for each report."""
 
     inputs: int
     decay: float
@@ -35,7 +35,7 @@ def tridiagonal_maximum(problem: Tridiagonal, shares: Floats) -> Floats:
 
     In v = M^-1 theta it minimises -sum q log v + m . v with m = M 1, where theta = M v >= 0; the slack s of that is 1 - g.
     Mehrotra's predictor-corrector method (Nocedal, Wright, "Numerical Optimization", 2nd ed., algorithm 14.3) keeps theta and s
-    positive: first the step that would make all theta s zero, then one to a middle and second order. Each solves
+    positive: first the step that would make all theta s zero, then one with centring and second-order terms. Each solves
 
         (q/v^2) dv - M ds = q/v - m + M s        M dv + (theta/s) ds = goal/s - theta
 
@@ -51,7 +51,7 @@ def _maxima(problem: Tridiagonal, shares: Floats) -> Floats:
     m, gap, left = problem.times(np.ones(problem.inputs)), np.full(len(shares), np.inf), np.arange(len(shares))
     for _ in range(MAX_STEPS):
         before, gap[left] = gap[left], _gap(problem, shares[left], theta[left])
-        # While the gap still falls fast, shares that should be 0 do too.
+        # While the gap still falls fast, so do shares that should be 0.
         left = left[~((gap[left] <= TARGET) & (gap[left] > before / 10))]
         if not len(left):
             break
@@ -59,10 +59,10 @@ def _maxima(problem: Tridiagonal, shares: Floats) -> Floats:
         v = problem.solve(t)
         system = _Newton(problem, q / v**2, t, s, q / v - m + problem.times(s))
         step, change = system.solve(np.zeros_like(t))
-        ahead, middle = _room(t, step, s, change), (t * s).mean(axis=-1, keepdims=True)
+        ahead, middle = _longest(t, step, s, change), (t * s).mean(axis=-1, keepdims=True)
         reached = ((t + ahead * step) * (s + ahead * change)).mean(axis=-1, keepdims=True)
         step, change = system.solve((reached / middle) ** 3 * middle - step * change)
-        length = _room(t, step, s, change)
+        length = _longest(t, step, s, change)
         theta[left], slack[left] = t + length * step, s + length * change
     cut = np.where(theta > slack, theta, 0.0)
     chosen = np.where((_gap(problem, shares, cut) <= MOST)[:, None], cut, theta)
@@ -75,8 +75,8 @@ def _gap(problem: Tridiagonal, shares: Floats, theta: Floats) -> Floats:
     return np.asarray(problem.solve(ratios).max(axis=-1) * theta.sum(axis=-1) - 1.0)
 
 
-def _room(theta: Floats, step: Floats, slack: Floats, change: Floats) -> Floats:
-    """Return how far, up to 1, both can move and stay positive, shape (groups, 1)."""
+def _longest(theta: Floats, step: Floats, slack: Floats, change: Floats) -> Floats:
+    """Return the longest part of the moves, up to 1, that keeps both positive, shape (groups, 1)."""
     fastest = np.maximum((-step / theta).max(axis=-1), (-change / slack).max(axis=-1))
     return np.asarray(_TO_THE_BORDER / np.maximum(fastest, _TO_THE_BORDER))[:, None]
 

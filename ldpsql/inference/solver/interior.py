@@ -1,7 +1,7 @@
 """A primal-dual interior point method for the maximum likelihood of many small groups at once.
 
-It keeps theta and its slack s = 1 - g positive and lets their products fall to zero together, so that where the maximum is
-not unique it ends at the centre of all maxima, not in a corner. Source: Nocedal, Wright, "Numerical Optimization", chapter 19.
+It keeps theta and its slack s = 1 - g positive and lets their products fall to zero together. So if the maximum is not unique,
+it ends at the centre of all maxima, not in a corner. Source: Nocedal, Wright, "Numerical Optimization", chapter 19.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _TO_THE_BORDER = 0.995
 def interior_maximum(table: Floats, shares: Floats, tolerance: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Return theta, shape (groups, values), and whether it is clear which shares are 0 at the maximum, shape (groups,).
 
-    The gap is below the tolerance unless the steps do not suffice. A share that is smaller than its slack is 0, where the gap
-    allows it; it is not clear where both are small.
+    The gap is below the tolerance unless the steps do not suffice. A share that is smaller than its slack becomes 0, if the gap
+    allows it; it is not clear if both are small.
 
     Args:
-        table: P(report | value), shape (values, reports); every report has a chance.
+        table: P(report | value), shape (values, reports); some value gives each report a positive probability.
         shares: shares of the reports, shape (groups, reports).
         tolerance: the largest gap of each group, shape (groups,).
 
@@ -50,7 +50,7 @@ def interior_maximum(table: Floats, shares: Floats, tolerance: Floats) -> tuple[
         curvature[:, np.arange(size), np.arange(size)] += s / at
         move = np.linalg.solve(curvature, (gradient - 1.0 + goal)[..., None])[..., 0]
         change = goal - s - s / at * move
-        length = np.minimum(1.0, _TO_THE_BORDER * np.minimum(_room(at, move), _room(s, change)))
+        length = np.minimum(1.0, _TO_THE_BORDER * np.minimum(_distance(at, move), _distance(s, change)))
         theta[active], slack[active] = at + length[:, None] * move, s + length[:, None] * change
         centring[active] = np.maximum(0.02, (1.0 - length) ** 2)
     cut = np.where(theta > slack, theta, 0.0)
@@ -69,6 +69,6 @@ def _gap(table: Floats, shares: Floats, theta: Floats) -> Floats:
         return np.nan_to_num((ratios @ table.T).max(axis=1) - 1.0, nan=np.inf)
 
 
-def _room(at: Floats, move: Floats) -> Floats:
-    """Return for each group how far one can move and stay nonnegative."""
+def _distance(at: Floats, move: Floats) -> Floats:
+    """Return for each group how many of these moves reach the border, at which a number becomes 0."""
     return 1.0 / np.maximum(np.max(-move / at, axis=1), 1e-300)

@@ -1,4 +1,4 @@
-"""How long an iterative estimator may go on: steps for each group, and a deadline for all of them together."""
+"""Limits of an iterative estimator: steps for each group, and a deadline for all groups together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Limits:
 
     Args:
         steps: the most for one group.
-        seconds: the most for all groups together; None for no limit but that of `ldpsql.inference.deadline`.
+        seconds: the most for all groups together; None if only the limit of `ldpsql.inference.deadline` applies.
 
     """
 
     _interrupts = 0  # in this process
-    _ending: ClassVar[set[object]] = set()  # what was stopped and has not ended
+    _ending: ClassVar[set[object]] = set()  # statements that were stopped and have not ended
 
     def __init__(self, steps: int = 10_000, seconds: float | None = None) -> None:
         self.most, self.steps, self._interrupts_before = steps, 0, Limits._interrupts
@@ -28,17 +28,17 @@ class Limits:
 
     @classmethod
     def interrupt(cls) -> None:
-        """End every solve that runs, in whatever thread, at its next step; those begun later are not concerned."""
+        """End every solve that runs, in any thread, at its next step; later solves are not affected."""
         cls._interrupts += 1
 
     @classmethod
     def refuse(cls, ending: object) -> None:
-        """End every solve, also those not yet begun, until `allow`: a statement that was stopped may be about to begin one."""
+        """End every solve, including later ones, until `allow`: a statement that was stopped may be about to begin one."""
         cls._ending.add(ending)
 
     @classmethod
     def allow(cls, ended: object) -> None:
-        """Let solves run again, as far as this object is concerned."""
+        """Let solves run again, unless another object refuses them."""
         cls._ending.discard(ended)
 
     def renew(self) -> None:
@@ -47,10 +47,10 @@ class Limits:
 
     @property
     def late(self) -> bool:
-        """Whether the deadline has passed; every loop of a solve asks for it.
+        """Whether the deadline has passed; every loop of a solve checks it.
 
         Raises:
-            Interrupted: if `interrupt` was called since this was made, or what was stopped has not ended.
+            Interrupted: if `interrupt` was called since this object was created, or a stopped statement has not ended.
 
         """
         if Limits._ending or Limits._interrupts != self._interrupts_before:
@@ -58,7 +58,7 @@ class Limits:
         return self._end is not None and monotonic() > self._end
 
     def take(self) -> bool:
-        """Take one more step, unless there is none left or the deadline has passed."""
+        """Count one more step; return False if no step is left or the deadline has passed."""
         if self.steps >= self.most or self.late:
             return False
         self.steps += 1
@@ -66,7 +66,7 @@ class Limits:
 
     @property
     def status(self) -> Status:
-        """Why a group that is not certified ended where it did."""
+        """Why the solve of a group that is not certified ended."""
         if self.late:
             return Status.OUT_OF_TIME
         return Status.OUT_OF_STEPS if self.steps >= self.most else Status.ROUNDED

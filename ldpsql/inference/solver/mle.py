@@ -1,8 +1,8 @@
 """Maximum likelihood on the simplex, with a certificate: max_theta sum_z q_z log(theta . a_z), for every group.
 
-A closed form where the structure has one; else small groups of one table together by the interior point method, and any other
-group by itself: Newton steps with an exact quadratic programme in each, then the interior point method, then SQUAREM. Whatever
-was done, the result is judged by the gap G = max g - 1 of `Likelihood.gap`, which bounds the distance to the maximum.
+A structure with a closed form uses it. Otherwise the groups of a small table are solved together by the interior point method,
+and any other group by itself: Newton steps with an exact quadratic programme in each, then the interior point method, then
+SQUAREM. The gap G = max g - 1 of `Likelihood.gap`, which bounds the distance to the maximum, certifies every result.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ TOLERANCE = 1e-9
 EM_STEPS_FIRST = 20
 EM_STEPS_FIRST_LARGE = 5
 LARGE = 3_000_000  # cells of a channel
-STALLED_STEPS = 10  # steps without progress before rounding is taken to be the limit
+STALLED_STEPS = 10  # steps without progress, after which rounding is assumed to be the limit
 ROUNDING = 1e-13
-MAX_TABLE = 1 << 22  # cells of a channel that the interior point method takes
+MAX_INTERIOR_CELLS = 1 << 22  # of a channel, for the interior point method
 STACK = 1024  # groups at a time
 
-Step: TypeAlias = Callable[[Point, int], Point]  # from a point, and the number of steps without progress, to the next one
+Step: TypeAlias = Callable[[Point, int], Point]  # a point and the number of steps without progress -> the next point
 
 
 def uniform(likelihood: Likelihood) -> Floats:
@@ -45,7 +45,7 @@ def uniform(likelihood: Likelihood) -> Floats:
 
 
 def em_step(likelihood: Likelihood, theta: Floats) -> Floats:
-    """Return one step of IBU, kept on the simplex against rounding."""
+    """Return theta after one step of IBU, scaled to sum to one in spite of rounding."""
     moved = theta * likelihood.gradient(theta)
     return moved / moved.sum(axis=-1, keepdims=True)
 
@@ -53,9 +53,9 @@ def em_step(likelihood: Likelihood, theta: Floats) -> Floats:
 def maximum_likelihood(
     likelihood: Likelihood, tolerance: float = TOLERANCE, limits: Limits | None = None, start: Floats | None = None
 ) -> Fit:
-    """Return the maximum for each group, with its steps and its status; ``start`` is uniform unless told.
+    """Return the maximum for each group, with its steps and its status; ``start`` is uniform by default.
 
-    A maximum that is remembered is not solved again.
+    A remembered maximum is not solved again.
     """
     limits = limits or Limits()
     keys = keys_of(likelihood, tolerance, start)
@@ -76,9 +76,9 @@ def maximum_likelihood(
 def solve(
     likelihood: Likelihood, tolerance: float = TOLERANCE, limits: Limits | None = None, start: Floats | None = None
 ) -> Fit:
-    """Return the same, solved from scratch.
+    """Return the same as `maximum_likelihood`, solved from scratch.
 
-    Groups of up to 32 values are solved together; closed forms and those take no counted steps.
+    Groups of up to 32 values are solved together. Neither these nor closed forms count steps.
     """
     limits = limits or Limits()
     theta, statuses = uniform(likelihood) if start is None else start.copy(), [Status.CERTIFIED] * len(likelihood.counts)
@@ -86,8 +86,8 @@ def solve(
     for first in range(0, len(theta), STACK):
         group = np.arange(first, min(first + STACK, len(theta)))
         part = likelihood.with_counts(likelihood.counts[group])
-        found, done = _at_once(part, tolerance)
-        theta[group[done]] = found[done]
+        maxima, done = _at_once(part, tolerance)
+        theta[group[done]] = maxima[done]
         left = group[~done]
         if len(left) > 1 and start is None:
             theta[left] = _em_together(part.with_counts(part.counts[~done]))
@@ -99,11 +99,11 @@ def solve(
 
 
 def _at_once(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Solve all groups together, by a closed form or where they have few values; tell which are done."""
+    """Solve all groups together, by a closed form or if there are few values; return theta, and which groups are done."""
     op = likelihood.operator
     theta, clear = op.maximum(likelihood.shares), np.ones(len(likelihood.counts), dtype=np.bool_)
     if theta is None:
-        if op.inputs > SMALL or op.inputs**2 * op.outputs > MAX_TABLE:
+        if op.inputs > SMALL or op.inputs**2 * op.outputs > MAX_INTERIOR_CELLS:
             return uniform(likelihood), ~clear
         table = op.matrix()
         seen = table.any(axis=0)
@@ -112,7 +112,7 @@ def _at_once(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[
 
 
 def _em_together(likelihood: Likelihood) -> Floats:
-    """Return the groups after the first steps of IBU: cheaper together than one by one."""
+    """Return theta of all groups after the first steps of IBU: cheaper together than one by one."""
     theta = uniform(likelihood)
     for _ in range(EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST):
         theta = em_step(likelihood, theta)
@@ -124,26 +124,27 @@ def _large(likelihood: Likelihood) -> bool:
 
 
 def _targets(likelihood: Likelihood, tolerance: float) -> Floats:
-    """Return the gap to aim at: 1e-4/n leaves every linear functional within a hundredth of its standard error."""
+    """Return the target of the gap: 1e-4/n leaves every linear functional within a hundredth of its standard error."""
     return np.minimum(tolerance, np.maximum(1e-4 / likelihood.n, 1e-12))
 
 
 def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Limits | None = None) -> tuple[Floats, int]:
     """Maximise the likelihood of one group; return theta, shape (1, inputs), and the number of steps after the first of IBU.
 
-    ``start`` is uniform or, for a warm start, any distribution; one that gives a report no chance is mixed with the uniform.
-    Returns the iterate with the smallest gap: below ``tolerance``, unless steps or time ran out or rounding ends all progress.
+    ``start`` is uniform or, for a warm start, any distribution; if it gives an observed report probability zero, it is mixed
+    with the uniform distribution. The result is the iterate with the smallest gap. That is below ``tolerance``, unless steps or
+    time ran out or rounding ends all progress.
     """
     limits = limits or Limits()
     limits.renew()
     target = float(_targets(likelihood, tolerance)[0])
     if likelihood.operator.isotropic:
         return along_gradients(Point(likelihood, start[0]), target, limits).theta[None], limits.steps
-    best = _begun(likelihood, start[0])
+    best = _first_steps(likelihood, start[0])
     if (size := likelihood.operator.inputs) > MAX_VALUES:
         best = thinned(best, limits)
     best = _run(NewtonStep(), best, target, limits)
-    if best.gap > tolerance and not limits.late and size * likelihood.operator.outputs <= MAX_TABLE:
+    if best.gap > tolerance and not limits.late and size * likelihood.operator.outputs <= MAX_INTERIOR_CELLS:
         best = nearer(best, from_inside(best, np.arange(size), target))
     if best.gap > tolerance:
         best = _run(squarem_step, best, target, limits)
@@ -153,11 +154,11 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
 
 
 def along_gradients(point: Point, target: float, limits: Limits) -> Point:
-    """Return the maximum of the likelihood of very many values, found from the inversion by projected gradient steps."""
+    """Return the maximum of the likelihood for very many values, by projected gradient steps from the inversion."""
     return _run(ProjectedStep(), inverted(point), target, limits)
 
 
-def _begun(likelihood: Likelihood, start: Floats) -> Point:
+def _first_steps(likelihood: Likelihood, start: Floats) -> Point:
     """Return the point after the first steps of IBU: many from the uniform distribution, one from any other."""
     point, size = Point(likelihood, start), likelihood.operator.inputs
     steps = EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST
@@ -176,7 +177,7 @@ def _run(step: Step, point: Point, target: float, limits: Limits) -> Point:
             moved = step(point, stalled)
         except OutOfTime:
             break
-        # The gap may grow on the way (a value that is just coming in); the objective may not.
+        # The gap may grow on the way (if a value is just coming in); the objective may not.
         stalled = 0 if moved.gap < best.gap or moved.phi < point.phi - ROUNDING else stalled + 1
         point, best = moved, nearer(best, moved)
     return best

@@ -11,9 +11,9 @@ from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.objective import Point
 from ldpsql.inference.solver.quadratic import nonnegative_quadratic
 
-MAX_VALUES = 1500  # in a model of all
-MIN_ROOM = 500  # values in a model of some, unless more have shares: then twice as many
-FAST_ENOUGH = 3.3  # a sampled curvature serves again while the gap falls by this factor
+MAX_VALUES = 1500  # in a model of all values; with more, the model is of some
+MIN_WORKING = 500  # values in a model of some, unless more have shares: then twice as many
+FAST_ENOUGH = 3.3  # a sampled curvature is used again while the gap falls by this factor
 ROUNDING = 1e-13
 HALVINGS = 30
 FIRST_VALUES = 400
@@ -21,7 +21,7 @@ EM_STEPS, NEAR = 100, 0.5
 
 
 class NewtonStep:
-    """Steps of one solve; where curvatures are samples of many reports, one serves several steps."""
+    """Steps of one solve; a curvature that is a sample of many reports serves several steps."""
 
     def __init__(self) -> None:
         self._among: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -29,10 +29,10 @@ class NewtonStep:
         self._gap = np.inf
 
     def __call__(self, point: Point, stalled: int) -> Point:
-        """Minimise the model of phi over theta >= 0 and move there as far as phi falls.
+        """Minimise the model of phi over theta >= 0, and move towards the minimum as far as phi falls.
 
-        The ridge, relative to the largest curvature, keeps the model strictly convex; after steps without progress a larger
-        one also shortens the step.
+        The ridge, relative to the largest curvature, keeps the model strictly convex. After steps without progress it is larger
+        and also shortens the step.
         """
         working = _working(point)
         hessian = self._model(point, working)
@@ -62,13 +62,13 @@ def _working(point: Point) -> NDArray[np.int64]:
     if wanted.sum() > 2 * size / 3 and size <= MAX_VALUES:
         return np.arange(size)
     if size > MAX_VALUES:  # those with shares first
-        room = max(MIN_ROOM, 2 * int((point.theta > 0).sum()))
-        wanted[np.lexsort((-point.gradient, -point.theta))[room:]] = False
+        most = max(MIN_WORKING, 2 * int((point.theta > 0).sum()))
+        wanted[np.lexsort((-point.gradient, -point.theta))[most:]] = False
     return np.flatnonzero(wanted)
 
 
 def _backtracked(point: Point, move: Floats) -> Point:
-    """Halve the move until phi falls; a full move keeps its exact zeros, a cut one is followed by a step of IBU."""
+    """Halve the move until phi falls; a full move keeps its exact zeros, a halved one is followed by a step of IBU."""
     for halvings in range(HALVINGS):
         moved = np.maximum(point.theta + move * 0.5**halvings, 0.0)
         ahead = point.at(moved) if moved.any() else point
@@ -78,7 +78,7 @@ def _backtracked(point: Point, move: Floats) -> Point:
 
 
 def thinned(point: Point, limits: Limits) -> Point:
-    """Start with some of very many values, chosen without a pattern; the others come in where they are wanted."""
+    """Return a point with shares for some of very many values, chosen without a pattern; Newton steps add others they need."""
     size = len(point.theta)
     chosen = np.argsort(mixed(np.arange(size, dtype=np.uint64)))[:FIRST_VALUES]
     theta = np.zeros(size)

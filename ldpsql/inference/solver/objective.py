@@ -1,4 +1,4 @@
-"""What is maximised for one group of reports, and how far a distribution is from the maximum.
+"""The objective for one group of reports, and how far a distribution is from the maximum.
 
 The maximum of f(theta) = sum_z q_z log(theta . a_z) on the simplex is the minimum of phi(theta) = -f(theta) + sum theta over
 theta >= 0, which sums to one (Kim, Carbonetto, Stephens, Anitescu, "A fast algorithm for maximum likelihood estimation of
@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 
-TINY = 1e-150  # stands for a chance of zero; its square does not underflow
+TINY = 1e-150  # stands for a probability of zero; its square does not underflow
 
 
 class Point:
-    """A distribution of the values of one group, with phi, its gradient and its gap there, each computed when asked for."""
+    """A distribution of the values of one group, with phi, its gradient and the gap there, each computed on first use."""
 
     def __init__(self, likelihood: Likelihood, theta: Floats) -> None:
         self._likelihood, self.theta = likelihood, theta
         self.operator, self.shares = likelihood.operator, likelihood.shares[0]
 
     def at(self, theta: Floats) -> Point:
-        """Return another point of the same problem, theta scaled to sum to one."""
+        """Return another point of the same problem: theta scaled to sum to one."""
         return Point(self._likelihood, theta / theta.sum())
 
     @property
@@ -42,7 +42,7 @@ class Point:
 
     @cached_property
     def phi(self) -> float:
-        """The objective; infinite where theta gives an observed report no chance."""
+        """The objective; infinite if theta gives an observed report probability zero."""
         if ((self.expected <= 0) & self.seen).any():
             return np.inf
         return float(self.theta.sum() - self.shares @ np.log(self._divisor))
@@ -67,7 +67,7 @@ class Point:
         return np.inf if isnan(highest) else highest - 1.0
 
     def curvature(self, among: NDArray[np.int64] | slice) -> Floats:
-        """Return the second derivatives of phi by the values ``among``, for steps: of many reports from a sample."""
+        """Return the second derivatives of phi by the values ``among``, for steps: from a sample if there are many reports."""
         return self.operator.rough_curvature(self._ratios / self._divisor, among)
 
     def bent(self, direction: Floats) -> Floats:
@@ -80,7 +80,7 @@ class Point:
 
 
 class TiedPoint(Point):
-    """A distribution that is equal within each block of values; its gradient is that of moves that keep it so."""
+    """A distribution that is equal within each block of values; its gradient is that along such distributions."""
 
     def __init__(self, likelihood: Likelihood, theta: Floats, block: NDArray[np.int64]) -> None:
         super().__init__(likelihood, block_means(theta, block))

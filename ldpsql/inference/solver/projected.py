@@ -12,7 +12,7 @@ HALVINGS = 30
 
 
 class ProjectedStep:
-    """Steps of one solve along the gradient, back onto the simplex, with the curvature that the step before has met.
+    """Steps of one solve along the gradient, projected onto the simplex, with the curvature along the step before.
 
     Source: Birgin, Martinez, Raydan, "Nonmonotone spectral projected gradient methods on convex sets", SIAM J. Optim. 2000.
     """
@@ -21,7 +21,7 @@ class ProjectedStep:
         self._before: Point | None = None
 
     def __call__(self, point: Point, stalled: int) -> Point:
-        """Move to the nearest distribution of theta + g / curvature; halve the move until the objective does not grow."""
+        """Move to the distribution nearest to theta + g / curvature; halve the move until the objective does not grow."""
         curvature = self._curvature(point) * 2.0**stalled
         self._before = point
         ahead = simplex_projection(point.theta + (point.gradient - 1.0) / curvature)
@@ -32,7 +32,7 @@ class ProjectedStep:
         return point.em()
 
     def _curvature(self, point: Point) -> float:
-        """Return how fast the gradient changes along the last move; before the first, along the one about to be made."""
+        """Return how fast the gradient changes along the last move; before the first move, along that move itself."""
         if self._before is None:
             direction = simplex_projection(point.theta + (point.gradient - 1.0)) - point.theta
             change = point.bent(direction)
@@ -42,6 +42,6 @@ class ProjectedStep:
 
 
 def inverted(point: Point) -> Point:
-    """Return the distribution nearest to the inversion of the reports, or the point where that gives one of them no chance."""
+    """Return the distribution nearest to the inversion of the reports, or the point if one of them has probability 0 there."""
     start = point.at(simplex_projection(point.operator.invert(point.shares[None]))[0])
     return start if np.isfinite(start.phi) else point

@@ -15,9 +15,9 @@ ROUNDING = 1e-13
 
 
 def nonnegative_quadratic(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) -> Floats:
-    """Minimise x'Hx/2 - b'x over x >= 0, exact zeros included; ``free`` is a first guess of where x > 0."""
+    """Minimise x'Hx/2 - b'x over x >= 0, with exact zeros; ``free`` is a first guess of where x > 0."""
     solved = _block_pivoting(hessian, linear, free)
-    if solved is None:  # nearly singular: come from the inside, then try once more for exact zeros
+    if solved is None:  # nearly singular: approach from the inside, then try once more for exact zeros
         inside, slack = _interior_point(hessian, linear)
         solved = _block_pivoting(hessian, linear, inside > slack)
         solved = inside if solved is None else solved
@@ -25,7 +25,7 @@ def nonnegative_quadratic(hessian: Floats, linear: Floats, free: NDArray[np.bool
 
 
 def _block_pivoting(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) -> Floats | None:
-    """Guess the free variables, solve, swap those with the wrong sign; None where this does not settle.
+    """Guess the free variables, solve, swap those with the wrong sign; return None if this does not settle.
 
     Source: Portugal, Judice, Vicente, "A comparison of block pivoting and interior-point algorithms for linear least squares
     problems with nonnegative variables", Math. Comp. 1994.
@@ -33,10 +33,10 @@ def _block_pivoting(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) ->
     fewest, lives = len(linear) + 1, SWAP_ALL_LIVES
     for _ in range(MAX_FACTORISATIONS):
         x, inside = np.zeros_like(linear), np.flatnonzero(free)
-        found = solution(hessian.take(inside, 0).take(inside, 1), linear[inside]) if len(inside) else linear[inside]
-        if found is None:
+        solved = solution(hessian.take(inside, 0).take(inside, 1), linear[inside]) if len(inside) else linear[inside]
+        if solved is None:
             return None
-        x[inside] = found
+        x[inside] = solved
         slope = hessian @ x - linear
         wrong = np.where(free, x < 0, slope < -ROUNDING)
         count = int(wrong.sum())
@@ -67,12 +67,12 @@ def _interior_point(hessian: Floats, linear: Floats) -> tuple[Floats, Floats]:
         system = hessian + np.diag(slack / x)
         try:
             dx, ds = _newton(system, x, slack, residual, np.zeros(size))
-            ahead = min(_room(x, dx), _room(slack, ds))
+            ahead = min(_longest(x, dx), _longest(slack, ds))
             sigma = (float((x + ahead * dx) @ (slack + ahead * ds)) / size / mu) ** 3
             dx, ds = _newton(system, x, slack, residual, sigma * mu - dx * ds)
         except np.linalg.LinAlgError:
             break
-        length = 0.995 * min(_room(x, dx), _room(slack, ds))
+        length = 0.995 * min(_longest(x, dx), _longest(slack, ds))
         x, slack = x + length * dx, slack + length * ds
     return x, slack
 
@@ -83,7 +83,7 @@ def _newton(system: Floats, x: Floats, slack: Floats, residual: Floats, goal: Fl
     return dx, -slack - (slack * dx - goal) / x
 
 
-def _room(at: Floats, move: Floats) -> float:
-    """Return how far, up to 1, one can move and stay nonnegative."""
+def _longest(at: Floats, move: Floats) -> float:
+    """Return the longest part of a move, up to 1, that keeps all numbers nonnegative."""
     shrinking = move < 0
     return min(1.0, float((-at[shrinking] / move[shrinking]).min())) if shrinking.any() else 1.0

@@ -1,4 +1,4 @@
-"""Maxima that are remembered, so that the functions of an estimate, and of a query, do not solve the same likelihood again."""
+"""A cache of maxima, so that the functions of an estimate, and of a query, do not solve the same likelihood again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OVERHEAD = 600  # bytes of an entry without its shares
 
 @dataclass(frozen=True)
 class Solved:
-    """The maximum of one group, shape (values,), and how the solve ended that was allowed ``most`` steps."""
+    """The maximum of one group, shape (values,), and how the solve ended, which was allowed ``most`` steps."""
 
     theta: Floats
     steps: int
@@ -27,7 +27,7 @@ class Solved:
     most: int
 
     def serves(self, most: int) -> bool:
-        """Return whether a solve of at most so many steps would end the same way."""
+        """Return whether a solve of at most this many steps would end the same way."""
         return self.most == most or (self.status in _ENDED and self.steps < most)
 
 
@@ -35,7 +35,7 @@ _SOLVED: ByteCache[bytes, Solved] = ByteCache(64 << 20, lambda _, solved: solved
 
 
 def keys_of(likelihood: Likelihood, tolerance: float, start: Floats | None) -> list[bytes]:
-    """Return for each group what its maximum depends on, as a digest."""
+    """Return for each group a digest of everything its maximum depends on."""
     common = blake2b(likelihood.operator.key + np.float64(tolerance).tobytes(), digest_size=16)
     parts = [likelihood.counts] if start is None else [likelihood.counts, start]
     rows = np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float64)
@@ -48,13 +48,13 @@ def keys_of(likelihood: Likelihood, tolerance: float, start: Floats | None) -> l
 
 
 def remembered(keys: Sequence[bytes], most: int) -> list[Solved | None]:
-    """Return the maximum of each group, None where none is remembered that serves."""
+    """Return the remembered maximum of each group, None if there is none for this number of steps."""
     solved = [_SOLVED.get(key) for key in keys]
     return [one if one is not None and one.serves(most) else None for one in solved]
 
 
 def remember(keys: Sequence[bytes], fit: Fit, most: int) -> list[Solved]:
-    """Return the maxima of a fit, and remember those that a deadline did not cut short."""
+    """Return the maxima of a fit, and remember those that no deadline cut short."""
     out = []
     for key, theta, steps, status in zip(keys, fit.theta, fit.iterations, fit.status, strict=True):
         solved = Solved(theta.copy(), int(steps), status, most)

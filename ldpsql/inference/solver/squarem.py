@@ -12,7 +12,7 @@ from ldpsql.inference.solver.objective import Point
 
 
 def squarem_step(point: Point, _stalled: int) -> Point:
-    """Take two steps of IBU, and go on in their direction where phi falls by more than they bring."""
+    """Take two steps of IBU, or extrapolate them if phi falls further that way."""
     first = point.em()
     second = first.em()
     moved = first.theta - point.theta
@@ -22,5 +22,5 @@ def squarem_step(point: Point, _stalled: int) -> Point:
         return second
     ahead = point.theta + 2.0 * length * moved + length**2 * bent
     # A share that falls to zero could not come back: it keeps a hundredth.
-    found = point.at(np.maximum(ahead, 0.01 * second.theta)).em()
-    return found if found.phi < second.phi else second
+    extrapolated = point.at(np.maximum(ahead, 0.01 * second.theta)).em()
+    return extrapolated if extrapolated.phi < second.phi else second

@@ -1,7 +1,7 @@
-"""Where the maximum of the likelihood is not unique: which values are affected, the range of their shares, and the centre.
+"""Maxima of the likelihood that are not unique: which values are affected, the range of their shares, and the centre.
 
-At any maximum only the values with g = 1, the optimal face, hold mass, and all maxima give the reports the same chances. So the
-maximum is unique where the columns of the face are linearly independent (ElSalamouny, Palamidessi, theorem 7, is one case).
+At any maximum only the values with g = 1, the optimal face, hold mass, and all maxima give the reports the same probabilities.
+So the maximum is unique if the columns of the face are linearly independent (ElSalamouny, Palamidessi, theorem 7, is one case).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ldpsql.inference.solver.objective import Point
 
 ON_FACE = 1e-6  # how far g may be below 1
 CLEARLY_POSITIVE = 1e-6  # of the largest curvature
-MAX_TABLE = 1 << 24  # cells of a channel whose rank is taken
+MAX_RANK_CELLS = 1 << 24  # of a channel, to compute its rank
 
 
 def unique(likelihood: Likelihood, theta: Floats) -> bool:
-    """Tell whether a maximum of one group's likelihood, shape (1, inputs), is the only one."""
+    """Return whether a maximum of one group's likelihood, shape (1, inputs), is the only one."""
     point = Point(likelihood, theta[0])
     return likelihood.operator.injective or _independent(point, optimal_face(point))
 
@@ -31,27 +31,27 @@ def optimal_face(point: Point) -> NDArray[np.int64]:
 
 
 def _independent(point: Point, face: NDArray[np.int64]) -> bool:
-    """Tell whether the observed columns of the face have full rank; where the curvature shows it, there is no need to ask."""
+    """Return whether the observed columns of the face have full rank; the rank is computed only if the curvature is unclear."""
     curvature = point.curvature(face)
     try:
         np.linalg.cholesky(curvature - CLEARLY_POSITIVE * np.diag(np.full(len(face), curvature.diagonal().max())))
     except np.linalg.LinAlgError:
-        table = point.operator.rows(face)[:, point.seen] if len(face) * point.seen.sum() <= MAX_TABLE else curvature
+        table = point.operator.rows(face)[:, point.seen] if len(face) * point.seen.sum() <= MAX_RANK_CELLS else curvature
         return bool(np.linalg.matrix_rank(table) == len(face))
     return True
 
 
 def centred(point: Point, tolerance: float) -> Point:
-    """Return a maximum itself where it is the only one, else the one in the middle of all."""
+    """Return a maximum itself if it is the only one, otherwise the one in the middle of all."""
     face = optimal_face(point)
-    if _independent(point, face) or len(face) * point.operator.outputs > MAX_TABLE:
+    if _independent(point, face) or len(face) * point.operator.outputs > MAX_RANK_CELLS:
         return point
     centre = from_inside(point, face, tolerance)
     return centre if centre.gap <= max(tolerance, point.gap) else point
 
 
 def from_inside(point: Point, among: NDArray[np.int64], tolerance: float) -> Point:
-    """Return what the interior point method finds where only the values ``among`` may hold mass."""
+    """Return what the interior point method finds if only the values ``among`` may hold mass."""
     table = point.operator.rows(among)[:, point.seen]
     theta = np.zeros_like(point.theta)
     theta[among] = interior_maximum(table, point.shares[None, point.seen], np.array([tolerance]))[0][0]
@@ -60,7 +60,7 @@ def from_inside(point: Point, among: NDArray[np.int64], tolerance: float) -> Poi
 
 def identified(likelihood: Likelihood, theta: Floats) -> tuple[Floats, Floats]:
     """Return the smallest and the largest share that each value has among all maxima of one group's likelihood."""
-    from scipy.optimize import linprog  # noqa: PLC0415  # slow to import, needed only where the maximum is not unique
+    from scipy.optimize import linprog  # noqa: PLC0415  # slow to import, needed only if the maximum is not unique
 
     low, high = theta[0].copy(), theta[0].copy()
     point = Point(likelihood, theta[0])

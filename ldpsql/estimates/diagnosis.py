@@ -1,0 +1,47 @@
+"""The diagnosis of one estimate: how it came about, and how far it can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
+_UNKNOWN = (
+    "{remedy}; but the reports do not distinguish {unknown} of {values} values from others, so the errors of their shares, and "
+    "of means, quantiles and ranges that depend on these, are infinite: use fewer bins or a larger epsilon"
+)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Steps, likelihood, certified gap, status with its remedy, uniqueness, fit and influence of one estimate.
+
+    ``gap`` bounds what is missing to the maximum: max L - L <= reports * log(1 + gap). For an inversion that is not a
+    distribution it is the gap of the nearest one. ``fit_p_value`` is an upper bound of the probability that honest reports are
+    as far from any distribution. If nearly all reports differ, it compares how many values they support, and how often each
+    value is supported, with what the mechanism allows. ``influence`` is how far one replaced report can move a share.
+    ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
+    theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism, if these
+    were left out. ``chosen`` is the estimator that was used, ``reason`` why.
+    """
+
+    reports: int
+    iterations: int
+    log_likelihood: float
+    gap: float
+    status: str
+    remedy: str
+    chosen: str
+    reason: str
+    unique: bool
+    fit_statistic: float
+    fit_p_value: float
+    influence: float
+    effective_reports: float
+    condition_number: float
+    realised_epsilon: float
+    impossible: int = 0
+
+
+def unknown_shares(remedy: str, unknown: int, values: int) -> str:
+    """Return the remedy of a status, followed by what to do about the shares whose error is infinite."""
+    return _UNKNOWN.format(remedy=remedy, unknown=unknown, values=values)
