@@ -60,7 +60,7 @@ def disallow(name: str, *, user: bool) -> Path:
     """Allow a plugin no longer; return the file that allowed it.
 
     Raises:
-        UnknownName: where the file does not allow it.
+        UnknownName: if the file does not allow it.
 
     """
     listed, package = _allowed(user=user), next(iter(packages_of(name)), name)

@@ -26,7 +26,7 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
         mechanisms: how to make the mechanisms to check; by default as `ldpsql.testing.examples` guesses.
 
     Raises:
-        PluginError: where it cannot be loaded, or offers nothing that can be checked.
+        PluginError: if it cannot be loaded, or offers nothing that can be checked.
 
     """
     from ldpsql.registry.registry import registry

@@ -108,7 +108,7 @@ def check_ledger() -> str:
     """Say where the ledger and the key are that the settings name; nothing is begun.
 
     Raises:
-        LedgerError: where one of them cannot be used.
+        LedgerError: if one of them cannot be used.
 
     """
     from ldpsql.errors import LedgerUnwritable

@@ -70,8 +70,8 @@ def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | N
     """Return what is charged for a run, None where no ledger is named.
 
     Raises:
-        InvalidParameter: where the options do not say whose data this is, or speak of a ledger that is not there.
-        LedgerError: where the ledger cannot be used.
+        InvalidParameter: if the options do not say whose data this is, or speak of a ledger that is not there.
+        LedgerError: if the ledger cannot be used.
 
     """
     from ldpsql.bulk.charging import Charge

@@ -39,7 +39,7 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
     """Open a database for reading, or one in memory, with the functions attached.
 
     Raises:
-        SourceRefused: where there is none.
+        SourceRefused: if there is none.
 
     """
     import ldpsql
@@ -53,7 +53,7 @@ def existing(database: str) -> str:
     """Return the name of a database that is there.
 
     Raises:
-        SourceRefused: where there is no such file: DuckDB would make one.
+        SourceRefused: if there is no such file: DuckDB would make one.
 
     """
     from ldpsql.errors import SourceRefused

@@ -49,7 +49,7 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     """Run every statement of a text once and write the rows of those that are queries.
 
     Raises:
-        StatementFailed: where DuckDB refuses one.
+        StatementFailed: if DuckDB refuses one.
 
     """
     import duckdb

@@ -55,9 +55,9 @@ class Ledger:
         """Open a ledger; with a policy also begin one where there is none.
 
         Raises:
-            LedgerMissing: where there is none, and no policy.
-            PolicyMismatch: where the ledger keeps another policy; `adopt` changes it, and writes that down.
-            LedgerError: where the file cannot be used.
+            LedgerMissing: if there is none, and no policy.
+            PolicyMismatch: if the ledger keeps another policy; `adopt` changes it, and writes that down.
+            LedgerError: if the file cannot be used.
 
         """
         wanted = Policy(**policy) if isinstance(policy, Mapping) else policy
@@ -77,8 +77,8 @@ class Ledger:
         """Replace the policy. What was spent stays spent; history keeps both.
 
         Raises:
-            PolicyMismatch: where the unit of privacy or the group of a column that was charged would change.
-            LedgerDamaged: where releases or charges are not as they were written.
+            PolicyMismatch: if the unit of privacy or the group of a column that was charged would change.
+            LedgerDamaged: if releases or charges are not as they were written.
 
         """
         with reading(self.path) as db, writing(db):
@@ -121,9 +121,9 @@ class Ledger:
             resume: take up a release that was charged and never published nor `drawn`; only where nothing of it has left.
 
         Raises:
-            BudgetExceeded: where it would cost somebody more than the policy allows; then nothing is charged.
-            NotReleased: where it was published for fewer rows.
-            LedgerError: where the ledger cannot be used; then nothing may be released.
+            BudgetExceeded: if it would cost somebody more than the policy allows; then nothing is charged.
+            NotReleased: if it was published for fewer rows.
+            LedgerError: if the ledger cannot be used; then nothing may be released.
 
         """
         data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
@@ -195,7 +195,7 @@ class Ledger:
         """Write down that the reports of a release are where they belong.
 
         Raises:
-            UnknownRelease: where the ledger does not know it.
+            UnknownRelease: if the ledger does not know it.
 
         """
         with reading(self.path) as db, writing(db):
@@ -220,7 +220,7 @@ class Ledger:
         """Return the release whose token was found with some data.
 
         Raises:
-            UnknownRelease: where the ledger is older than the data, or another one.
+            UnknownRelease: if the ledger is older than the data, or another one.
 
         """
         with reading(self.path) as db, snapshot(db):
@@ -246,7 +246,7 @@ class Ledger:
         """Check the file, that every row is as it was written, and that accounts have spent what releases were charged.
 
         Raises:
-            LedgerDamaged: where something is wrong.
+            LedgerDamaged: if something is wrong.
 
         """
         with reading(self.path) as db, snapshot(db):

@@ -16,7 +16,7 @@ def configured_policy() -> Policy | None:
     """Return the policy in ``[ledger]`` of ``ldpsql.toml``, if it says one.
 
     Raises:
-        UsageError: where it cannot be read.
+        UsageError: if it cannot be read.
 
     """
     told = {name: value for name, value in settings.load().ledger.items() if name not in ("path", "key")}
@@ -33,7 +33,7 @@ def path_and_policy(given: Path | None = None) -> tuple[Path | None, Policy | No
     """Return where the ledger is, and its policy in the settings.
 
     Raises:
-        LedgerMissing: where they hold a policy for no ledger: nothing would be charged.
+        LedgerMissing: if they hold a policy for no ledger: nothing would be charged.
 
     """
     path, policy = configured_path(given), configured_policy()
@@ -46,7 +46,7 @@ def configured_ledger(given: Path | None = None) -> Ledger | None:
     """Open the ledger, and begin it where the settings hold a policy for it; None where no ledger is named.
 
     Raises:
-        LedgerError: where it cannot be used, keeps another policy than the settings, or they hold a policy for no ledger.
+        LedgerError: if it cannot be used, keeps another policy than the settings, or they hold a policy for no ledger.
 
     """
     path, policy = path_and_policy(given)
@@ -57,7 +57,7 @@ def needed_ledger(given: Path | None = None) -> Ledger:
     """Open the ledger that is named, to read it, whatever its policy; it must be there: a mistyped name is no empty ledger.
 
     Raises:
-        LedgerMissing: where no ledger is named, or none is there.
+        LedgerMissing: if no ledger is named, or none is there.
 
     """
     path = configured_path(given)
@@ -74,7 +74,7 @@ def configured_key() -> Key | None:
     """Read the key of permanent reports that LDPSQL_KEY or ``ldpsql.toml`` names; None where neither does.
 
     Raises:
-        KeyUnusable: where it cannot be used.
+        KeyUnusable: if it cannot be used.
 
     """
     told = os.environ.get("LDPSQL_KEY") or settings.load().ledger.get("key")

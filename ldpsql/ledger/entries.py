@@ -161,7 +161,7 @@ def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) 
     """Refuse a dataset that has more rows now than it had when its release was published.
 
     Raises:
-        NotReleased: where it has.
+        NotReleased: if it has.
 
     """
     (then,) = db.execute("SELECT users FROM release NOT INDEXED WHERE token = ?", [release.token]).fetchone()

@@ -75,7 +75,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a ledger and check that it is one, of this layout.
 
     Raises:
-        LedgerMissing, LedgerDamaged, LedgerVersion, LedgerUnwritable, LedgerBusy: where it cannot be used.
+        LedgerMissing, LedgerDamaged, LedgerVersion, LedgerUnwritable, LedgerBusy: if it cannot be used.
 
     """
     if not path.is_file():

@@ -34,7 +34,7 @@ class People:
         """Read the user id of each row; an id that occurs twice gives two reports.
 
         Raises:
-            MissingValue, WrongType: where an id is NULL or not text, bytes or a whole number.
+            MissingValue, WrongType: if an id is NULL or not text, bytes or a whole number.
 
         """
         counted = pc.value_counts(id_bytes(users))

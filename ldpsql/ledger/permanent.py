@@ -52,7 +52,7 @@ class Key:
         """Make a key file, readable by its owner only.
 
         Raises:
-            KeyUnusable: where there is a file already, or none can be made.
+            KeyUnusable: if there is a file already, or none can be made.
 
         """
         key, path = cls(secrets.token_bytes(_SIZE)), Path(path)
@@ -78,7 +78,7 @@ class Key:
         """Read a key file.
 
         Raises:
-            KeyUnusable: where it is missing, damaged, readable by others, or not the key of that fingerprint.
+            KeyUnusable: if it is missing, damaged, readable by others, or not the key of that fingerprint.
 
         """
         try:

@@ -96,7 +96,7 @@ def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
     """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
 
     Raises:
-        InvalidSpec, UnknownName: where it is none; again without the name.
+        InvalidSpec, UnknownName: if it is none; again without the name.
 
     """
     with names_withheld():

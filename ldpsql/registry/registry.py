@@ -51,7 +51,7 @@ class Registry:
         """Return a registry with the built-in plugins and the installed ones that are allowed.
 
         Raises:
-            BadSettings: where a settings file is wrong, or gives a mechanism the name of a plugin's.
+            BadSettings: if a settings file is wrong, or gives a mechanism the name of a plugin's.
 
         """
         found = cls()
@@ -209,7 +209,7 @@ class Registry:
         """Return a mechanism from itself, its text, its name in the settings, or a mapping with its name under ``mechanism``.
 
         Raises:
-            UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
+            UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
 
         """
         if isinstance(given, str):
@@ -220,7 +220,7 @@ class Registry:
         """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.
 
         Raises:
-            UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
+            UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
 
         """
         return _read(given, Estimator, self.estimators)
