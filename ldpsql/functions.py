@@ -6,6 +6,7 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
+from ldpsql.bulk.fingerprints import compare_comments
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
@@ -39,7 +40,7 @@ from ldpsql.quoting import quoted
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, numbers, read_estimator, read_mechanism
 from ldpsql.registry.registry import Registry, registry
-from ldpsql.reports import type_of
+from ldpsql.reports import octets, type_of
 
 __all__ = [
     "API_VERSION",
@@ -92,6 +93,7 @@ __all__ = [
     "bound_of",
     "changing",
     "check_ordered",
+    "compare_comments",
     "counted_by_form",
     "distances",
     "distinct",
@@ -109,6 +111,7 @@ __all__ = [
     "id_bytes",
     "listed",
     "numbers",
+    "octets",
     "of_symbols",
     "once_a_run",
     "one_thread",

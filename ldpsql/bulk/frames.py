@@ -83,10 +83,18 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     call = _of_frame if frame else _of_reports
     try:
         signature(call).bind(reports, *arguments, **options)
+        fits = frame or len(arguments) < 2 or not _is_mechanism(arguments[1])  # otherwise a column name precedes it
     except TypeError:
+        fits = False
+    if not fits:
         what, needed = ("frame", "frame, 'city', mechanism") if frame else ("column", "frame['city'], mechanism")
-        raise InvalidParameter(f"these are not the arguments for a {what} of reports", f"ldpsql.estimate({needed})") from None
+        raise InvalidParameter(f"these are not the arguments for a {what} of reports", f"ldpsql.estimate({needed})")
     return call(reports, *arguments, **options)
+
+
+def _is_mechanism(argument: Any) -> bool:
+    name = argument.partition("(")[0].strip() if isinstance(argument, str) else None
+    return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
 
 
 def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
