@@ -19,17 +19,14 @@ def estimate(
 
     Example: ldpsql estimate reports.parquet --column city --mechanism city --by region
     """
-    from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, estimating, opened
+    from ldpsql.cli.source import Question, compared, opened
     from ldpsql.errors import NoReports
-    from ldpsql.registry.registry import registry
 
-    keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
+    question = Question.of(column, by, mechanism, estimator)
     with opened(database) as con:
-        table = sql_of(con, source, [column, *keys])
-        with compared(con, source, column, made):
-            query = estimating(con, table, column, keys, made, method)
-            rows = list(rows_of(con.sql(query)))
+        table = question.table(con, source)
+        with compared(con, source, column, question.mechanism):
+            rows = list(rows_of(con.sql(question.query(con, table))))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)

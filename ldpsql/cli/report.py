@@ -41,23 +41,22 @@ def report(
 
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
-    from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, estimating, opened
+    from ldpsql.cli.source import Question, compared, opened
     from ldpsql.pages import page as pages
-    from ldpsql.registry.registry import registry
 
     pages.check(output)
-    keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
+    question = Question.of(column, by, mechanism, estimator)
+    drawn_by = question.mechanism
     with opened(database) as con:
-        table = sql_of(con, source, [column, *keys])
-        with compared(con, source, column, made):
-            found = pages.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
-        shown = estimating(con, table, column, keys, made, method)
-        known = {}
+        table = question.table(con, source)
+        with compared(con, source, column, drawn_by):
+            counts = con.sql(_counted(table, column, question.keys)).to_arrow_table()
+            estimates = pages.estimates(counts, drawn_by, question.estimator)
+        query, truths = question.query(con, table), {}
         if truth:
-            true = sql_of(con, truth, [column, *keys])
-            known = pages.truths(con.sql(_counted(true, column, keys)).to_arrow_table(), made)
-    pages.write(output, found, known, shown, pages.region_of(made, edges_of(bounds)) if bounds else None)
+            counts = con.sql(_counted(question.table(con, truth), column, question.keys)).to_arrow_table()
+            truths = pages.truths(counts, drawn_by)
+    pages.write(output, estimates, truths, query, pages.region_of(drawn_by, edges_of(bounds)) if bounds else None)
     typer.echo(f"Wrote {output}", err=True)
 
 
