@@ -40,14 +40,14 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
         MissingValue, OutsideDomain, WrongType: while reading, if a value cannot be perturbed.
 
     """
-    plan = ColumnPlan.of(columns, keep)
+    plan = Plan.of(columns, keep)
     reader = stream(batches, plan.columns)
     schema = plan.schema(reader.schema)
     return pa.RecordBatchReader.from_batches(schema, _drawn(reader, plan, schema))
 
 
 @withheld_stream
-def _drawn(reader: pa.RecordBatchReader, plan: ColumnPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _drawn(reader: pa.RecordBatchReader, plan: Plan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches_of(reader):
         yield plan.perturb(batch, schema)
 
@@ -68,7 +68,7 @@ def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         raise SourceRefused("the stream could not be read to its end", hint) from None
 
 
-class ColumnPlan:
+class Plan:
     """What happens to the columns of a stream: the certified mechanism of each perturbed column, and the kept columns."""
 
     def __init__(self, mechanisms: Mapping[str, CertifiedMechanism], keep: tuple[str, ...]) -> None:
@@ -76,7 +76,7 @@ class ColumnPlan:
         self.keep = keep
 
     @classmethod
-    def of(cls, columns: Mapping[str, Mechanism | str], keep: Iterable[str]) -> ColumnPlan:
+    def of(cls, columns: Mapping[str, Mechanism | str], keep: Iterable[str]) -> Plan:
         """Return the plan for the mechanism of each column, and for the columns to keep.
 
         Raises:

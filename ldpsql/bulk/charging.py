@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import ColumnPlan
+from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.sources import Source
 from ldpsql.bulk.tables import written_tokens
 from ldpsql.engine.interrupting import cursor_of
@@ -53,7 +53,7 @@ def charged(
     con: DuckDBPyConnection,
     charge: Charge | None,
     source: Source,
-    plan: ColumnPlan,
+    plan: Plan,
     destination: str,
     *,
     again: bool,
@@ -77,7 +77,7 @@ def charged(
     return release.token
 
 
-def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, plan: ColumnPlan, destination: str) -> str:
+def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, plan: Plan, destination: str) -> str:
     """Return the token of a run that was killed after writing its table and before publishing it, or an empty string."""
     tokens = written_tokens(con)
     if not tokens:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldpsql.bulk.batches import ColumnPlan
+from ldpsql.bulk.batches import Plan
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import guarded
@@ -16,14 +16,14 @@ from ldpsql.reports import WordReports, type_of
 _FEW = 4096  # most values of a dictionary, which is read with every batch
 
 
-class CompactPlan(ColumnPlan):
+class CompactPlan(Plan):
     """A plan whose batches hold positions, which `decoded` turns into reports, and kept columns without dictionaries.
 
     The dictionaries of batches may differ, but a file of Arrow batches has only one.
     """
 
     @classmethod
-    def like(cls, plan: ColumnPlan) -> CompactPlan:
+    def like(cls, plan: Plan) -> CompactPlan:
         """Return a compact plan with the same mechanisms and kept columns."""
         return cls(plan.mechanisms, plan.keep)
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.bulk.batches import ColumnPlan
+from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.sources import Part
 from ldpsql.errors import DestinationRefused, LdpError, SourceRefused
 
@@ -33,7 +33,7 @@ class Meter:
         if self._progress:
             self._progress(self._skipped + self.drawn, self._total)
 
-    def reports(self, part: Part, plan: ColumnPlan, names: list[str]) -> pa.RecordBatchReader:
+    def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
         """Return the reports of a part as a stream that counts its rows."""
         with self._reading():
             reader = part.read(plan.among(names), plan.mechanisms.keys(), plan.keep)

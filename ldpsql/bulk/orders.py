@@ -17,7 +17,7 @@ from typing import IO, Literal, TypeAlias, get_args
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import ColumnPlan
+from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.compact import CompactPlan
 from ldpsql.bulk.forms import Form, file_name, write_table
 from ldpsql.bulk.meter import Meter
@@ -48,7 +48,7 @@ def check_order(order: str) -> None:
 class Drawing:
     """One run of drawing: each row of the source once, in the order that was asked for."""
 
-    def __init__(self, con: DuckDBPyConnection, source: Source, plan: ColumnPlan, meter: Meter) -> None:
+    def __init__(self, con: DuckDBPyConnection, source: Source, plan: Plan, meter: Meter) -> None:
         self.parts = self.resumed = 0
         self._con, self._source, self._plan, self._meter = con, source, plan, meter
         self._compact = CompactPlan.like(plan)

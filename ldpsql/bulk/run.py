@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import ColumnPlan
+from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.charging import Charge, charged, check_ledger, is_published, mark_drawn, publish, written_release
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
@@ -30,6 +30,7 @@ from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParamete
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.reports import type_of
+from ldpsql.sql.named import mechanism_of
 
 
 @dataclass
@@ -66,7 +67,7 @@ def perturb_copy(
             files; an Arrow or Polars frame or stream.
         destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
             folder of Parquet files, which is drawn and resumed by input file, or by some row groups of one.
-        columns: the mechanism of each column; its reports replace the column under the same name.
+        columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
         keep: columns whose values pass through. All others are left out.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
         replace: replace what is at the destination; a ledger charges for the reports again.
@@ -87,7 +88,7 @@ def perturb_copy(
     """
     check_order(order)
     target = Path(destination).absolute()
-    plan, form = ColumnPlan.of(columns, keep), Form.of(target, tuple(partition_by))
+    plan, form = Plan.of(_named(con, columns), keep), Form.of(target, tuple(partition_by))
     _check_partition(form, plan)
     opened = _opened(con, source, plan, charge, split=form.folder)
     _check_destination(target, form, plan, opened)
@@ -132,7 +133,7 @@ def perturb_table(
         con: the database; the functions of ldpsql need not be attached. A cursor writes the table, in a transaction of its own.
         source: as for `perturb_copy`.
         into: the name of the table, ``name`` or ``schema.name``; without a schema, the connection's current one.
-        columns: the mechanism of each column; its reports replace the column under the same name.
+        columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
         keep: columns whose values pass through. All others are left out.
         replace: replace a table of that name; a ledger charges for the reports again.
         append: add the reports to a table of that name; name the part that is added, such as a day, in the `Charge`.
@@ -150,7 +151,7 @@ def perturb_table(
 
     """
     check_order(order)
-    plan, name = ColumnPlan.of(columns, keep), table_name(into)
+    plan, name = Plan.of(_named(con, columns), keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
     there, place = is_there(con, name), f"{database_of(con)} {into}"
@@ -177,7 +178,7 @@ def perturb_table(
     return Run(drawing.rows, 1, 0, token)
 
 
-def _opened(con: DuckDBPyConnection, source: Any, plan: ColumnPlan, charge: Charge | None, *, split: bool = False) -> Source:
+def _opened(con: DuckDBPyConnection, source: Any, plan: Plan, charge: Charge | None, *, split: bool = False) -> Source:
     """Return the source of a run, with its user ids if the ledger charges by user.
 
     Raises:
@@ -190,7 +191,7 @@ def _opened(con: DuckDBPyConnection, source: Any, plan: ColumnPlan, charge: Char
     return witnessed(opened, charge.user if charge else None, plan.keep)
 
 
-def _check_partition(form: Form, plan: ColumnPlan) -> None:
+def _check_partition(form: Form, plan: Plan) -> None:
     if set(form.partition_by) - set(plan.columns):
         raise InvalidParameter(
             "the reports can only be partitioned by columns that are written",
@@ -200,7 +201,7 @@ def _check_partition(form: Form, plan: ColumnPlan) -> None:
         raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
 
 
-def _check_destination(target: Path, form: Form, plan: ColumnPlan, source: Source) -> None:
+def _check_destination(target: Path, form: Form, plan: Plan, source: Source) -> None:
     """Refuse a text file for nested reports, and a destination that is or holds a file of the source."""
     nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in plan.mechanisms.values())
     if nested and form.kind in ("csv", "json"):
@@ -210,7 +211,7 @@ def _check_destination(target: Path, form: Form, plan: ColumnPlan, source: Sourc
         raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
 
 
-def _task(source: Source, plan: ColumnPlan, form: Form, *, order: Order, buckets: int) -> dict[str, Any]:
+def _task(source: Source, plan: Plan, form: Form, *, order: Order, buckets: int) -> dict[str, Any]:
     """Return all that a run that resumes must have in common with the run that was killed."""
     return {
         "inputs": [part.identity for part in source.parts],
@@ -226,3 +227,8 @@ def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token
     """Sign a table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
     marking.write(cursor, token, appended=appended)
     mark_drawn(charge, token)
+
+
+def _named(con: DuckDBPyConnection, columns: Mapping[str, Mechanism | str]) -> dict[str, Mechanism]:
+    """Return the mechanism of each column, read by the names of the connection."""
+    return {column: mechanism_of(mechanism, con) for column, mechanism in columns.items()}

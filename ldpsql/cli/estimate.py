@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ldpsql.cli.options import ByOption, ColumnOption, DatabaseOption, EstimatorOption, MechanismOption, SourceArgument
 from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
+from ldpsql.names import IBU
 
 
 def estimate(
     source: SourceArgument,
     column: ColumnOption,
     mechanism: MechanismOption,
-    estimator: EstimatorOption = "ibu",
+    estimator: EstimatorOption = IBU,
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     form: FormatOption = Format.TABLE,
@@ -19,14 +20,17 @@ def estimate(
 
     Example: ldpsql estimate reports.parquet --column city --mechanism city --by region
     """
-    from ldpsql.cli.source import Question, compared, opened
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.cli.source import compared, estimating, opened
     from ldpsql.errors import NoReports
+    from ldpsql.registry.registry import registry
 
-    question = Question.of(column, by, mechanism, estimator)
+    keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
     with opened(database) as con:
-        table = question.table(con, source)
-        with compared(con, source, column, question.mechanism):
-            rows = list(rows_of(con.sql(question.query(con, table))))
+        table = sql_of(con, source, [column, *keys])
+        with compared(con, source, column, made):
+            query = estimating(con, table, column, keys, made, method)
+            rows = list(rows_of(con.sql(query)))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)

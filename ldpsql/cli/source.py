@@ -1,10 +1,9 @@
-"""The reports that a command reads: a file, or a table of a database, which is opened for reading only."""
+"""Where a command finds reports: a file, or a table of a database, which is opened for reading only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechanism) -> Iterator[None]:
-    """Refuse reports of another mechanism; after a block that succeeds, write a note if no fingerprint names their mechanism.
+    """Refuse reports that another mechanism drew; after a block that succeeds, say on stderr if nothing says which one did.
 
     Raises:
-        OtherMechanism: if another mechanism drew them.
+        OtherMechanism: if another one did.
 
     """
     from ldpsql.bulk.fingerprints import of_source
@@ -40,7 +39,7 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
     """Open a database for reading, or one in memory, with the functions attached.
 
     Raises:
-        SourceRefused: if the file does not exist.
+        SourceRefused: where there is none.
 
     """
     import ldpsql
@@ -51,10 +50,10 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
 
 
 def existing(database: str) -> str:
-    """Return the name of a database whose file exists.
+    """Return the name of a database that is there.
 
     Raises:
-        SourceRefused: if the file does not exist: DuckDB would make one.
+        SourceRefused: where there is no such file: DuckDB would make one.
 
     """
     from ldpsql.errors import SourceRefused
@@ -66,40 +65,32 @@ def existing(database: str) -> str:
     return database
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is to be estimated: a column of reports, in each group of the keys, from a mechanism by an estimator."""
+def estimating(
+    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
+) -> str:
+    """Return the query that estimates a column of reports, in each group of the keys where there are any."""
+    from ldpsql.engine.functions import struct_text
+    from ldpsql.quoting import quoted, text_literal
+    from ldpsql.sql.named import sql_call
 
-    column: str
-    keys: list[str]
-    mechanism: Mechanism
-    estimator: Estimator
+    made, method = sql_call(mechanism, con), text_literal(str(estimator))
+    if not keys:
+        return f"FROM ldp.estimate({table}, {quoted(column)}, {made}, estimator := {method})"
+    groups = struct_text({key: quoted(key) for key in keys})
+    call = f"ldp.estimate_by({table}, {quoted(column)}, {groups}, {made}, estimator := {method})"
+    # within its group a value keeps its place in the domain
+    numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
+    return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
 
-    @classmethod
-    def of(cls, column: str, by: list[str] | None, mechanism: str, estimator: str) -> Question:
-        """Return the question that the options of a command ask."""
-        from ldpsql.registry.registry import registry
 
-        return cls(column, by or [], registry().mechanism(mechanism), registry().estimator(estimator))
+def estimating_keys(
+    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
+) -> str:
+    """Return the query that estimates frequency and mean of every key in a column of key-value reports, by group."""
+    from ldpsql.quoting import quoted, text_literal
+    from ldpsql.sql.named import sql_call
 
-    def table(self, con: DuckDBPyConnection, source: str) -> str:
-        """Return the string by which ``query_table`` reads a source, if it has the column and the keys."""
-        from ldpsql.bulk.sources import sql_of
-
-        return sql_of(con, source, [self.column, *self.keys])
-
-    def query(self, con: DuckDBPyConnection, table: str) -> str:
-        """Return the query that estimates the reports of a table."""
-        from ldpsql.engine.functions import struct_text
-        from ldpsql.quoting import quoted, text_literal
-        from ldpsql.sql.named import sql_call
-
-        column, mechanism = quoted(self.column), sql_call(self.mechanism, con)
-        estimator = text_literal(str(self.estimator))
-        if not self.keys:
-            return f"FROM ldp.estimate({table}, {column}, {mechanism}, estimator := {estimator})"
-        groups = struct_text({key: quoted(key) for key in self.keys})
-        call = f"ldp.estimate_by({table}, {column}, {groups}, {mechanism}, estimator := {estimator})"
-        # within a group, values stay in the order of the domain
-        numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
-        return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
+    groups = ", ".join(map(quoted, keys))
+    call = f"ldp.key_value({quoted(column)}, {sql_call(mechanism, con)}, estimator := {text_literal(str(estimator))})"
+    listed = f"SELECT {groups + ', ' if groups else ''}unnest({call}, recursive := true)\nFROM query_table({table})"
+    return f"{listed}\nGROUP BY {groups}\nORDER BY {groups}" if groups else listed
