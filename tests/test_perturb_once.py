@@ -166,7 +166,7 @@ def test_a_lost_damaged_shared_or_other_key_is_told(key_file: Path, tmp_path: Pa
     right = Key.read(key_file).fingerprint
     with pytest.raises(KeyUnusable, match="there is no key file"):
         Key.read(tmp_path / "nowhere")
-    with pytest.raises(KeyUnusable, match="a file where the key is to be made"):
+    with pytest.raises(KeyUnusable, match="the key file already exists"):
         Key.create(key_file)
     with pytest.raises(KeyUnusable, match="another key"):
         Key.read(key_file, "0" * 16)

@@ -101,7 +101,7 @@ WRONG: dict[str, tuple[dict[str, Callable[..., Any]], str]] = {
     "returns garbage": ({"ldpsql_estimators": lambda: [object, 3]}, "must return classes"),
     "returns an abstract class": ({"ldpsql_mechanisms": lambda: [NoChannel]}, "all methods"),
     "misspells a hook": ({"ldpsql_mechanism": lambda: [Whisper]}, "unknown hook"),
-    "takes a bad name": ({"ldpsql_mechanisms": lambda: [BadName]}, "lower-case name"),
+    "takes a bad name": ({"ldpsql_mechanisms": lambda: [BadName]}, "lowercase name"),
     "takes a name": ({"ldpsql_mechanisms": lambda: [TakesKrr]}, "offered by both ldpsql.plugins.mechanisms.krr and bad"),
     "offers one twice": ({"ldpsql_mechanisms": lambda: [Whisper, Whisper]}, "offers the name 'whisper' twice"),
     "is half good": ({"ldpsql_mechanisms": lambda: [Whisper], "ldpsql_estimators": lambda: 3}, "must return a list"),

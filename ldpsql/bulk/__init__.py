@@ -1,1 +1,1 @@
-"""Files, tables and streams of any size: perturbed in record batches, published whole or not at all, counted to the end."""
+"""Perturb and count files, tables and streams of any size in record batches, and publish them whole or not at all."""

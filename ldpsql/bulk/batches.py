@@ -1,4 +1,4 @@
-"""Perturbation of streams of record batches: what every engine that speaks Arrow can be fed through."""
+"""Perturb streams of record batches, from any engine that speaks Arrow."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ Draw: TypeAlias = Callable[[CertifiedMechanism, pa.Array], pa.Array]
 
 @withheld
 def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
-    """Perturb columns of a stream of record batches, batch by batch; a batch is drawn when it is read.
+    """Return a stream of record batches with some columns perturbed; each batch is drawn when it is read.
 
-    Rows stay in the order of the stream. If that depends on the values, shuffle them, or use `perturb_copy`.
+    Rows stay in the order of the stream. If that order depends on the values, shuffle the rows first, or use `perturb_copy`.
 
     Args:
         batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame; or a pandas
-            frame, where NaN is NULL.
-        columns: the mechanism of each column; its reports take its place and name.
+            frame, whose NaN is NULL.
+        columns: the mechanism of each column; its reports replace the column under the same name.
         keep: columns whose values pass through. All others are left out. Dictionaries and views become plain columns, so that
-            they hold nothing but the values of their rows.
+            they hold only the values of their rows.
 
     Raises:
-        UnknownName, SourceRefused: where a column is not there, or there twice.
-        MissingValue, OutsideDomain, WrongType: while reading, where a value cannot be perturbed.
+        UnknownName, SourceRefused: if a column is missing, or occurs twice.
+        MissingValue, OutsideDomain, WrongType: while reading, if a value cannot be perturbed.
 
     """
     plan = Plan.of(columns, keep)
@@ -56,20 +56,20 @@ def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a stream.
 
     Raises:
-        SourceRefused: if the stream fails; what its maker says of that may quote what is in it.
+        SourceRefused: if the stream fails. Its own message may quote values, so it is dropped.
 
     """
     try:
         yield from reader
     except LdpError:
         raise
-    except Exception:  # noqa: BLE001  # of the maker of the stream
-        hint = "is every batch of the types that it declares?"
+    except Exception:  # noqa: BLE001  # whatever the stream's producer raises
+        hint = "does every batch have the types that the stream declares?"
         raise SourceRefused("the stream could not be read to its end", hint) from None
 
 
 class Plan:
-    """What becomes of the columns of a stream: the certified mechanism of each perturbed one, and the kept ones."""
+    """What happens to the columns of a stream: the certified mechanism of each perturbed column, and the kept columns."""
 
     def __init__(self, mechanisms: Mapping[str, CertifiedMechanism], keep: tuple[str, ...]) -> None:
         self.mechanisms = mechanisms
@@ -77,10 +77,10 @@ class Plan:
 
     @classmethod
     def of(cls, columns: Mapping[str, Mechanism | str], keep: Iterable[str]) -> Plan:
-        """Read the mechanisms.
+        """Return the plan for the mechanism of each column, and for the columns to keep.
 
         Raises:
-            InvalidParameter: where there is no column to perturb, or one that is also to be kept.
+            InvalidParameter: if no column is to be perturbed, or a column is to be both perturbed and kept.
 
         """
         kept = tuple(dict.fromkeys(keep))
@@ -88,33 +88,38 @@ class Plan:
             raise InvalidParameter("there is no column to perturb", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
         if set(kept) & set(columns):
             raise InvalidParameter("a column cannot be both perturbed and kept", "name it once")
-        return cls({name: certify(registry().mechanism(given)) for name, given in columns.items()}, kept)
+        return cls({name: certify(registry().mechanism(mechanism)) for name, mechanism in columns.items()}, kept)
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are needed."""
+        """The names of all columns that are read, perturbed or kept."""
         return [*self.mechanisms, *self.keep]
 
+    @property
+    def uncertified(self) -> dict[str, Mechanism]:
+        """The mechanism of each perturbed column, without its certificate."""
+        return {name: certified.mechanism for name, certified in self.mechanisms.items()}
+
     def among(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that are needed, in the order in which they come.
+        """Return the columns of the plan, in the order in which ``names`` has them.
 
         Raises:
-            UnknownName, SourceRefused: where one is missing, or there twice.
+            UnknownName, SourceRefused: if one is missing, or occurs twice.
 
         """
         check_columns(self.columns, names)
         return [name for name in names if name in set(self.columns)]
 
-    def schema(self, given: pa.Schema) -> pa.Schema:
+    def schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of the reports: perturbed columns in the type of their reports, with their fingerprints."""
-        reports = {name: pa.field(name, type_of(known.reports)) for name, known in self.mechanisms.items()}
-        fields = [reports.get(name) or kept_field(given.field(name)) for name in self.among(given.names)]
+        reports = {name: pa.field(name, type_of(mechanism.reports)) for name, mechanism in self.mechanisms.items()}
+        fields = [reports.get(name) or kept_field(source.field(name)) for name in self.among(source.names)]
         return pa.schema(fields, self.fingerprints)
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """The metadata that say which mechanism drew each column."""
-        return metadata({name: certified.mechanism for name, certified in self.mechanisms.items()})
+        """The metadata that record which mechanism drew each column."""
+        return metadata(self.uncertified)
 
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
@@ -129,32 +134,32 @@ class Plan:
         return mechanism.perturb(column)
 
 
-def check_columns(wanted: Iterable[str], there: Sequence[str], *, tellable: bool = True) -> None:
-    """See that columns are there, once each.
+def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names: bool = True) -> None:
+    """Check that each wanted column exists exactly once.
 
     Args:
-        wanted: their names.
-        there: the names of all columns.
-        tellable: whether a hint may name one that is spelled alike. What is taken for names in a text file may be somebody's
-            data. All names are never listed: those of a PIVOT, or of a file without a line of names, are values.
+        wanted: the names to look for.
+        existing: the names of all columns.
+        hint_names: whether a hint may name a column with a similar spelling. The first line of a text file may be somebody's
+            data. A hint never lists all names: those of a PIVOT, or of a file without a header, are values.
 
     Raises:
-        UnknownName: where one is not there.
-        SourceRefused: where one is there twice.
+        UnknownName: if a column is missing.
+        SourceRefused: if a column occurs twice.
 
     """
     for name in wanted:
-        if name not in there:
-            alike = get_close_matches(name, there, n=1) if tellable else ()
+        if name not in existing:
+            alike = get_close_matches(name, existing, n=1) if hint_names else ()
             raise UnknownName(
-                "column", name, alike, _SPELLING if tellable else "the first line of a CSV file must name the columns"
+                "column", name, alike, _SPELLING if hint_names else "the first line of a CSV file must name the columns"
             )
-        if there.count(name) > 1:
+        if existing.count(name) > 1:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
 
 
 def drawn(mechanism: CertifiedMechanism, column: pa.Array, name: object, draw: Draw = CertifiedMechanism.perturb) -> pa.Array:
-    """Return a report for each value; a refusal names the column, if it has a name."""
+    """Return a report for each value of a column; an error names the column if it has a name."""
     try:
         return draw(mechanism, column)
     except NOT_PERTURBED as error:
@@ -162,11 +167,11 @@ def drawn(mechanism: CertifiedMechanism, column: pa.Array, name: object, draw: D
 
 
 def stream(frame: Any, wanted: Collection[str]) -> pa.RecordBatchReader:
-    """Return a frame as a stream of record batches, with at least the columns that are wanted.
+    """Return a frame as a stream of record batches with at least the wanted columns.
 
     Raises:
-        WrongType: for what neither speaks Arrow's stream interface nor is a pandas frame.
-        UnknownName, SourceRefused: where a pandas frame does not have a column, or has it twice.
+        WrongType: if the frame neither speaks Arrow's stream interface nor is a pandas frame.
+        UnknownName, SourceRefused: if a pandas frame lacks a column, or has it twice.
 
     """
     if isinstance(frame, pa.RecordBatchReader):

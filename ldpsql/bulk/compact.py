@@ -1,4 +1,4 @@
-"""Reports while they are shuffled: positions in the alphabet, of one, two or four bytes, instead of values."""
+"""Reports in the form in which they are shuffled: positions in the alphabet, of one, two or four bytes, instead of values."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ldpsql.engine.functions import guarded
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.reports import WordReports, type_of
 
-_FEW = 4096  # values of a dictionary that is read with every batch
+_FEW = 4096  # most values of a dictionary, which is read with every batch
 
 
 class CompactPlan(Plan):
-    """A plan whose batches hold positions until `shown` makes reports of them, and kept columns without dictionaries.
+    """A plan whose batches hold positions, which `decoded` turns into reports, and kept columns without dictionaries.
 
-    Dictionaries of batches may differ, but a file of Arrow batches has one.
+    The dictionaries of batches may differ, but a file of Arrow batches has only one.
     """
 
     @classmethod
     def like(cls, plan: Plan) -> CompactPlan:
-        """Return the same mechanisms and kept columns."""
+        """Return a compact plan with the same mechanisms and kept columns."""
         return cls(plan.mechanisms, plan.keep)
 
-    def schema(self, given: pa.Schema) -> pa.Schema:
+    def schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of the compact batches."""
-        return pa.schema([self._field(field) for field in super().schema(given)])
+        return pa.schema([self._field(field) for field in super().schema(source)])
 
     def _field(self, field: pa.Field) -> pa.Field:
         mechanism = self.mechanisms.get(field.name)
@@ -38,17 +38,17 @@ class CompactPlan(Plan):
     def _drawn(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
         return _positions(mechanism, column)
 
-    def shown_schema(self, schema: pa.Schema, *, encoded: bool) -> pa.Schema:
-        """Return the schema of the reports that compact batches of a schema stand for.
+    def decoded_schema(self, schema: pa.Schema, *, encoded: bool) -> pa.Schema:
+        """Return the schema of the reports that compact batches stand for.
 
         Args:
-            schema: of the compact batches.
-            encoded: leave few values, such as names, as a dictionary and positions in it, which DuckDB writes sooner.
+            schema: the schema of the compact batches.
+            encoded: leave small domains of text as a dictionary and positions in it, which DuckDB writes faster.
 
         """
-        return pa.schema([self._shown_field(field, encoded=encoded) for field in schema], self.fingerprints)
+        return pa.schema([self._decoded_field(field, encoded=encoded) for field in schema], self.fingerprints)
 
-    def _shown_field(self, field: pa.Field, *, encoded: bool) -> pa.Field:
+    def _decoded_field(self, field: pa.Field, *, encoded: bool) -> pa.Field:
         if field.name not in self.mechanisms:
             return field
         reports = self.mechanisms[field.name].reports
@@ -56,12 +56,12 @@ class CompactPlan(Plan):
         few = isinstance(reports, Domain) and len(reports) <= _FEW and family(kind) == "text"
         return field.with_type(pa.dictionary(field.type, kind) if encoded and few else kind)
 
-    def shown(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    def decoded(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Return the reports that a compact batch stands for."""
-        arrays = [self._shown(field, batch.column(field.name)) for field in schema]
+        arrays = [self._decoded(field, batch.column(field.name)) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _shown(self, field: pa.Field, column: pa.Array) -> pa.Array:
+    def _decoded(self, field: pa.Field, column: pa.Array) -> pa.Array:
         mechanism = self.mechanisms.get(field.name)
         if mechanism is None or isinstance(mechanism.reports, WordReports):
             return column
@@ -73,7 +73,7 @@ class CompactPlan(Plan):
 
 
 def _compact(mechanism: CertifiedMechanism) -> pa.DataType:
-    """Return the type of compact reports: the smallest that holds all positions, where reports are numbered."""
+    """Return the type of compact reports: the smallest integer type that holds all positions if reports are numbered."""
     if isinstance(mechanism.reports, WordReports):
         return mechanism.reports.type
     size = len(mechanism.reports)

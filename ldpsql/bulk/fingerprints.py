@@ -1,4 +1,4 @@
-"""Where fingerprints are kept in tables of DuckDB and in files, and how they are read from there."""
+"""Read and write fingerprints in tables of DuckDB and in files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ldpsql.bulk.tables import write_token
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import OtherMechanism, SourceRefused
 from ldpsql.ledger.datasets import parts, table_of
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.fingerprint import NONE, Fingerprints, check, digits, fingerprint, of_schema, of_text, say_unmarked
 
@@ -32,10 +32,10 @@ def copy_options(schema: pa.Schema) -> list[str]:
 
 
 class Marking:
-    """What the comments of a table will say of the mechanisms that draw into it."""
+    """The comments of a table that will name the mechanisms that draw into it."""
 
     def __init__(self, con: DuckDBPyConnection, name: str, mechanisms: Mapping[str, Mechanism]) -> None:
-        """Read what is in the table, if it is there, before anything is drawn.
+        """Read the comments of the table, if it exists, before anything is drawn.
 
         Args:
             con: the database.
@@ -52,7 +52,7 @@ class Marking:
         """Refuse to add reports to those of another mechanism.
 
         Raises:
-            OtherMechanism: if a column holds any.
+            OtherMechanism: if a column holds reports of another mechanism.
 
         """
         for column, before in self._before.items():
@@ -64,7 +64,7 @@ class Marking:
     def write(self, cursor: DuckDBPyConnection, token: str = "", *, appended: bool = False) -> None:
         """Write the fingerprints, and the token of a release, in the transaction that writes the table.
 
-        Where rows without a fingerprint were appended to, there will be none: what drew those nobody knows.
+        A column that already has rows without a fingerprint gets none: nobody knows what drew those rows.
         """
         write_token(cursor, self._name, token)
         self._write(cursor, table_of(cursor, self._name), appended=appended)
@@ -75,9 +75,9 @@ class Marking:
                 add_comment(cursor, path, column, mechanism)
 
     def write_if_there(self, con: DuckDBPyConnection) -> None:
-        """Write the fingerprints of a table that somebody else wrote, if it is one, and DuckDB lets its comments be written.
+        """Write the fingerprints of a table that the user's statements wrote, if it is a table whose comments DuckDB can write.
 
-        Through the connection itself: a comment of another would break a transaction that is open on this one.
+        The connection itself writes them: a comment from another would break a transaction that is open on this one.
         """
         with cursor_of(con) as cursor:
             cursor.execute("SET python_enable_replacements = false")
@@ -94,7 +94,7 @@ def _has_rows(cursor: DuckDBPyConnection, name: str) -> bool:
 
 
 def add_comment(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column: str, mechanism: Mechanism) -> None:
-    """Add a fingerprint to the comment of a column of the table catalog.schema.name, unless it is there."""
+    """Add a fingerprint to the comment of a column of the table catalog.schema.name, unless the comment has it."""
     line = fingerprint(mechanism)
     for (comment,) in _comments(cursor, path, column):
         if not digits([line]) <= digits(of_text(comment)):
@@ -114,9 +114,9 @@ def _comments(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column: 
 
 
 def of_table(cursor: DuckDBPyConnection, name: str, column: str) -> Fingerprints:
-    """Return what the comments say of a column of a table, or of the one table that a view reads.
+    """Return the fingerprints in the comments of a column of a table, or of the one table that a view reads.
 
-    A view of a table with the reports of several mechanisms says nothing: it may choose those of one.
+    Returns none for a view of a table with reports of several mechanisms: the view may choose those of one.
     """
     path = table_of(cursor, name)
     written = NONE.union(*(of_text(comment) for (comment,) in _comments(cursor, path, column)))
@@ -153,7 +153,7 @@ def compare_comments(
 
 
 def of_relation(relation: DuckDBPyRelation, column: str) -> Fingerprints:
-    """Return what the comments say of a column of a relation that is a whole table."""
+    """Return the fingerprints in the comments of a column of a relation that is a whole table."""
     if relation.type != "TABLE_RELATION":
         return NONE
     path = [text_literal(part) for part in parts(relation.sql_query().removeprefix("SELECT * FROM "))]
@@ -164,19 +164,19 @@ def of_relation(relation: DuckDBPyRelation, column: str) -> Fingerprints:
 
 
 def of_frame(frame: Any, column: str) -> Fingerprints | None:
-    """Return the fingerprints of a column of a frame; None for frames that can hold none, as those of Polars and pandas."""
+    """Return the fingerprints of a column of a frame; None for frames that hold none, such as Polars and pandas frames."""
     if isinstance(frame, pa.Table | pa.RecordBatchReader):
         return of_schema(frame.schema, column)
     return of_relation(frame, column) if isinstance(frame, DuckDBPyRelation) else None
 
 
 def of_source(con: DuckDBPyConnection, source: str, column: str) -> Fingerprints | None:
-    """Return the fingerprints of a column of a table or of files; None for what can hold none, such as CSV."""
-    if "://" in source:  # on the network: not ours to open
+    """Return the fingerprints of a column of a table or of files; None for formats that cannot hold any, such as CSV."""
+    if "://" in source:  # on the network: only DuckDB opens it
         return None
     try:
         read = source_of(con, source)
-    except SourceRefused:  # whoever reads it next says why
+    except SourceRefused:  # the next reader raises it
         return None
     if read.kind == "parquet":
         return NONE.union(*(of_schema(pq.read_schema(file), column) for file in read.files))
@@ -190,17 +190,12 @@ def of_source(con: DuckDBPyConnection, source: str, column: str) -> Fingerprints
 
 
 def compare(fingerprints: Fingerprints | None, mechanism: Mechanism) -> None:
-    """Refuse reports of another mechanism, and warn once if nothing says which mechanism drew them.
+    """Refuse reports of another mechanism, and warn once if no fingerprint names their mechanism.
 
     Raises:
-        OtherMechanism: if another one did.
+        OtherMechanism: if another mechanism drew them.
 
     """
     check(fingerprints or NONE, mechanism)
     if fingerprints is not None and not fingerprints:
         say_unmarked()
-
-
-def mechanisms_of(certified: Mapping[str, CertifiedMechanism]) -> dict[str, Mechanism]:
-    """Return the mechanism of each column."""
-    return {column: one.mechanism for column, one in certified.items()}

@@ -18,14 +18,14 @@ from ldpsql.errors import DestinationRefused
 from ldpsql.quoting import quoted, text_literal
 
 _STREAM = "__ldpsql_reports"
-# Settings of a connection that hold for the files it writes. The last one, once off, forbids to change those before it.
+# Settings of a connection that apply to the files it writes. Once the last one is off, the ones before it cannot change.
 _SHARED = ("threads", "memory_limit", "allowed_directories", "allowed_paths", "enable_external_access")
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}  # of text; Parquet has its own
 
 
 @dataclass(frozen=True)
 class Form:
-    """A format, the suffix of its files, and the columns that become folders; ``folder``: many files, ``tabs``: TSV."""
+    """A format, the suffix of its files, and the columns that become folders; ``folder`` means many files, ``tabs`` TSV."""
 
     kind: str
     suffix: str
@@ -35,10 +35,10 @@ class Form:
 
     @classmethod
     def of(cls, destination: Path, partition_by: tuple[str, ...]) -> Form:
-        """Return the form that a destination's suffix stands for; without one it is a folder of Parquet files.
+        """Return the form that a destination's suffix stands for; without a suffix it is a folder of Parquet files.
 
         Raises:
-            DestinationRefused: for a suffix that is not known, or a file that is to be partitioned.
+            DestinationRefused: if the suffix is unknown, or one file is to be partitioned.
 
         """
         if not destination.suffix:
@@ -51,7 +51,7 @@ class Form:
         return cls(kind, destination.suffix, folder=False, tabs=".tsv" in destination.suffixes)
 
     def write(self, con: DuckDBPyConnection, reports: pa.RecordBatchReader, folder: Path, name: str) -> None:
-        """Write a stream into a new folder, into a file or files of this name, without suffixes."""
+        """Write a stream into a new folder, as a file or files of this name without suffixes."""
         if self.kind == "arrow":
             _write_arrow(con, reports, folder / name)
             return
@@ -63,7 +63,7 @@ class Form:
         if self.partition_by:
             columns = ", ".join(quoted(column) for column in self.partition_by)
             options += [f"PARTITION_BY ({columns})", f"FILENAME_PATTERN '{name}_{{i}}'", "FILE_EXTENSION 'tmp'"]
-            options.append("OVERWRITE_OR_IGNORE")  # the folder is there, and empty
+            options.append("OVERWRITE_OR_IGNORE")  # the folder exists and is empty
         target = text_literal(str(folder if self.partition_by else folder / name))
         with _writer(con) as writer, stopped_with(con, writer):
             _run(writer, reports, f"COPY (FROM {_STREAM}) TO {target} ({', '.join(options)})")
@@ -78,7 +78,7 @@ def write_table(
     con: DuckDBPyConnection, reports: pa.RecordBatchReader, verb: str, then: Callable[[DuckDBPyConnection], None]
 ) -> None:
     """Write a stream into a table by ``CREATE TABLE name AS`` or ``INSERT INTO name``, and call ``then`` in its transaction."""
-    with cursor_of(con) as cursor:  # an open result on ``con`` does not matter
+    with cursor_of(con) as cursor:  # so that a result may be open on ``con``
         cursor.execute("BEGIN")
         try:
             _run(cursor, reports, f"{verb} FROM {_STREAM}")
@@ -100,18 +100,18 @@ def _run(con: DuckDBPyConnection, reports: pa.RecordBatchReader, statement: str)
 
 
 def _writer(con: DuckDBPyConnection) -> DuckDBPyConnection:
-    """Open a database in memory to write files from, with the threads, the memory and the permissions of another.
+    """Open a database in memory to write files from, with the threads, the memory and the permissions of a connection.
 
-    Its files are written by the threads that made them: DuckDB 2.0's own threads for writing and a COPY that ends early, for
-    Ctrl-C, a refused value or a full disk, now and then wait for each other for ever.
+    The threads that make the rows also write the files. DuckDB 2.0 has threads of its own for writing, but they and a COPY that
+    ends early (Ctrl-C, a refused value, a full disk) sometimes wait for each other for ever.
     """
     with con.cursor() as cursor:
         query = f"SELECT {', '.join(f'current_setting({text_literal(name)})' for name in _SHARED)}"
         (values,) = cursor.execute(query).fetchall()
     writer = duckdb.connect(config={"async_threads": 0})
     for name, value in zip(_SHARED, values, strict=True):
-        unlimited = name == "memory_limit" and value.endswith("PiB")  # DuckDB shows that unit, and does not read it
-        open_to_all = name == "enable_external_access" and value  # so it begins, and DuckDB refuses to set it later
+        unlimited = name == "memory_limit" and value.endswith("PiB")  # DuckDB prints that unit but cannot read it
+        open_to_all = name == "enable_external_access" and value  # the default, which DuckDB refuses to set later
         if not (unlimited or open_to_all):
             writer.execute(f"SET {name} = ?", [value])
     return writer

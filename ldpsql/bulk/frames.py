@@ -46,13 +46,13 @@ def perturb(column: Column, mechanism: Mechanism | str) -> Any:
 
     Args:
         column: a list, an Arrow or NumPy array, a Polars or pandas series. NaN of pandas and NumPy is NULL.
-        mechanism: what draws.
+        mechanism: the mechanism that draws the reports.
 
     Returns:
         A Polars series for a Polars series, a pandas series with the same index for a pandas series, else an Arrow array.
 
     Raises:
-        MissingValue, OutsideDomain, WrongType: where a value cannot be perturbed; then nothing is.
+        MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed; then no value is perturbed.
 
     """
     reports = drawn(certify(registry().mechanism(mechanism)), column_of(column), getattr(column, "name", None))
@@ -66,31 +66,31 @@ def estimate(reports: Frame, column: str, mechanism: Mechanism | str, estimator:
 @overload
 def estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate: ...
 @withheld
-def estimate(reports: Any, *arguments: Any, **named: Any) -> Estimate:
+def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     """Estimate the distribution of the values from reports; NULL reports are left out.
 
         estimate(reports, mechanism, estimator="ibu")           a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
         estimate(frame, column, mechanism, estimator="ibu")     a Polars or pandas frame, an Arrow table or stream, a relation
 
-    A frame is counted by its own engine, a stream batch by batch, so it need not fit into memory. A table of DuckDB, an Arrow
-    table and a stream say which mechanism drew their reports; if they do not, a warning says so once.
+    A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory. A table of DuckDB, an
+    Arrow table and a stream may name the mechanism that drew their reports; if they do not, a warning says so once.
 
     Raises:
-        ImpossibleReport, NotReports, NoReports: where these cannot be reports of the mechanism.
-        OtherMechanism: if another mechanism drew them, and their frame or their counts say so.
+        ImpossibleReport, NotReports, NoReports: if the values cannot be reports of the mechanism.
+        OtherMechanism: if the frame or the counts name another mechanism that drew them.
 
     """
     frame = is_frame(reports)
     call = _of_frame if frame else _of_reports
     try:
-        signature(call).bind(reports, *arguments, **named)
-        fits = frame or len(arguments) < 2 or not _is_mechanism(arguments[1])  # else there is a name of a column before it
+        signature(call).bind(reports, *arguments, **options)
+        fits = frame or len(arguments) < 2 or not _is_mechanism(arguments[1])  # otherwise a column name precedes it
     except TypeError:
         fits = False
     if not fits:
         what, needed = ("frame", "frame, 'city', mechanism") if frame else ("column", "frame['city'], mechanism")
         raise InvalidParameter(f"these are not the arguments for a {what} of reports", f"ldpsql.estimate({needed})")
-    return call(reports, *arguments, **named)
+    return call(reports, *arguments, **options)
 
 
 def _is_mechanism(argument: Any) -> bool:
@@ -99,17 +99,17 @@ def _is_mechanism(argument: Any) -> bool:
 
 
 def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
-    made = registry().mechanism(mechanism)
-    compare(of_frame(reports, column), made)
-    return _of_reports(_counted(reports, column), made, estimator)
+    drawn_by = registry().mechanism(mechanism)
+    compare(of_frame(reports, column), drawn_by)
+    return _of_reports(_counted(reports, column), drawn_by, estimator)
 
 
 @one_thread
 def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
-    known = registry().mechanism(mechanism)
-    if isinstance(known, KeyValueMechanism):
+    drawn_by = registry().mechanism(mechanism)
+    if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
-    return estimate_likelihood(known, _likelihood(reports, known), registry().estimator(estimator))[0]
+    return estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator))[0]
 
 
 @withheld
@@ -117,14 +117,14 @@ def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator:
 def key_value(
     reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "unbiased"
 ) -> KeyValueEstimate:
-    """Estimate frequency and mean of every key from a column of reports of sets of pairs; NULL reports are left out.
+    """Estimate the frequency and the mean of every key from a column of reports of sets of pairs; NULL reports are left out.
 
     Raises:
-        ImpossibleReport, NotReports, NoReports: where the column cannot hold reports of the mechanism.
+        ImpossibleReport, NotReports, NoReports: if the column cannot hold reports of the mechanism.
 
     """
-    known = registry().mechanism(mechanism)
-    return estimate_key_value(known, _likelihood(reports, known), registry().estimator(of_symbols(estimator)))[0]
+    drawn_by = registry().mechanism(mechanism)
+    return estimate_key_value(drawn_by, _likelihood(reports, drawn_by), registry().estimator(of_symbols(estimator)))[0]
 
 
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:

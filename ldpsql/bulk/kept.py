@@ -1,8 +1,8 @@
-"""Kept columns with nothing in them but their rows.
+"""Kept columns that hold only the values of their rows.
 
-An Arrow array may hold more than it shows: values under its NULLs, as pandas leaves them; text around a substring and of rows
-that were filtered out, as Polars leaves them; values of a dictionary that no row has; and views of a text or a list stay in the
-order of the source when rows are shuffled. Files and streams of Arrow carry all of that.
+An Arrow array may hold more than it shows: values under its NULLs, as pandas leaves them; text around a substring or of rows
+that were filtered out, as Polars leaves them; dictionary values that no row has. The data of string and list views stay in the
+order of the source when rows are shuffled. Files and streams of Arrow carry all of these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def kept_field(field: pa.Field) -> pa.Field:
 
 
 def kept_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type of the same values that shows all that it holds: no dictionaries, no views."""
+    """Return a type for the same values without dictionaries and views, whose arrays hold only what they show."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return kept_type(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):
@@ -47,7 +47,7 @@ def _nested_type(kind: pa.DataType) -> pa.DataType:
 
 
 def kept(column: pa.Array) -> pa.Array:
-    """Return the same rows in their `kept_type`, with nothing else in the buffers."""
+    """Return the same rows in their `kept_type`, with only their values in the buffers."""
     if pa.types.is_dictionary(column.type):
         return kept(column.dictionary).take(column.indices)
     if pa.types.is_run_end_encoded(column.type):
@@ -67,8 +67,8 @@ def kept(column: pa.Array) -> pa.Array:
 def _list(column: pa.Array, kind: pa.DataType) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    made, offset = (pa.ListArray, pa.int32()) if pa.types.is_list(kind) else (pa.LargeListArray, pa.int64())
-    return made.from_arrays(pa.array(ends, offset), kept(column.flatten()), type=kind, mask=_nulls(column))
+    array, offset = (pa.ListArray, pa.int32()) if pa.types.is_list(kind) else (pa.LargeListArray, pa.int64())
+    return array.from_arrays(pa.array(ends, offset), kept(column.flatten()), type=kind, mask=_nulls(column))
 
 
 def _nulls(column: pa.Array) -> pa.Array | None:

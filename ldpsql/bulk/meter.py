@@ -1,4 +1,4 @@
-"""Rows drawn, told to whoever watches, and errors as they were before DuckDB worded them."""
+"""Count the rows of a run for its progress, and keep its errors as they were before DuckDB reworded them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ldpsql.bulk.batches import Plan
 from ldpsql.bulk.sources import Part
 from ldpsql.errors import DestinationRefused, LdpError, SourceRefused
 
-Progress: TypeAlias = Callable[[int, int | None], None]  # rows done, and rows in all where that is known
+Progress: TypeAlias = Callable[[int, int | None], None]  # rows done; rows in all, None if unknown
 
 
 class Meter:
-    """Rows drawn, told to whoever watches, and what went wrong while DuckDB read the stream."""
+    """The number of rows drawn, for the progress, and the error that was raised while DuckDB read the stream."""
 
     def __init__(self, total: int | None, progress: Progress | None) -> None:
         self.drawn = 0
@@ -25,16 +25,16 @@ class Meter:
         self._refusal: LdpError | KeyboardInterrupt | None = None
 
     def skip(self, rows: int) -> None:
-        """Count rows that were drawn earlier."""
+        """Count rows that an earlier run drew."""
         self._skipped += rows
-        self._tell()
+        self._report_progress()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._progress:
             self._progress(self._skipped + self.drawn, self._total)
 
     def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
-        """Return the reports of a part as a stream that counts."""
+        """Return the reports of a part as a stream that counts its rows."""
         with self._reading():
             reader = part.read(plan.among(names), plan.mechanisms.keys(), plan.keep)
         schema = plan.schema(reader.schema)
@@ -44,25 +44,25 @@ class Meter:
                 for batch in reader:
                     yield plan.perturb(batch, schema)
                     self.drawn += batch.num_rows
-                    self._tell()
+                    self._report_progress()
 
         return pa.RecordBatchReader.from_batches(schema, batches())
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Remember what goes wrong with the source, for whoever writes sees only an error of DuckDB's or Arrow's."""
+        """Remember an error of the source: the writer sees only an error of DuckDB's or Arrow's."""
         try:
             yield
         except (LdpError, KeyboardInterrupt) as error:
             self._refusal = error
             raise
         except Exception:
-            hint = "is it complete, and is every column of one type?"
+            hint = "is it complete, and does every column have one type?"
             self._refusal = SourceRefused("the source could not be read to its end", hint)
             raise
 
     def watch(self, write: Callable[[], None]) -> None:
-        """Let something write; raise what goes wrong as it was before DuckDB worded it, for its message may hold raw values."""
+        """Call ``write``; raise an error as it was before DuckDB reworded it, since DuckDB's message may hold raw values."""
         try:
             write()
         except LdpError as error:
@@ -73,5 +73,5 @@ class Meter:
             )
         else:
             return
-        refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that nothing else comes along
+        refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that no other error is attached
         raise refusal.with_traceback(None)

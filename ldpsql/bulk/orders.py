@@ -1,7 +1,7 @@
 """How reports are drawn and written: in a random order, over the whole run, or in the order of the source.
 
 random: each part of the source is drawn and scattered over buckets, then the buckets are shuffled and written
-keep:   each part of the source is drawn and written at once, into a file of its own where a folder is written
+keep:   each part of the source is drawn and written at once, into a file of its own if the destination is a folder
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ldpsql.engine.interrupting import until_stopped
 from ldpsql.errors import InvalidParameter, SourceRefused
 
 Order: TypeAlias = Literal["random", "keep"]
-FILE_BYTES = 1 << 26  # of scattered rows, for each file of a folder
+FILE_BYTES = 1 << 26  # scattered rows per file of a folder
 
 
 def check_order(order: str) -> None:
-    """See that an order is one of those that there are.
+    """Check that an order is 'random' or 'keep'.
 
     Raises:
-        InvalidParameter: if it is not.
+        InvalidParameter: if it is neither.
 
     """
     if order not in get_args(Order):
@@ -46,7 +46,7 @@ def check_order(order: str) -> None:
 
 
 class Drawing:
-    """What is drawn, from where, and what watches it; each row once, in the order that is asked for."""
+    """One run of drawing: each row of the source once, in the order that was asked for."""
 
     def __init__(self, con: DuckDBPyConnection, source: Source, plan: Plan, meter: Meter) -> None:
         self.parts = self.resumed = 0
@@ -56,11 +56,11 @@ class Drawing:
 
     @property
     def rows(self) -> int:
-        """Number of rows that were drawn."""
+        """The number of rows drawn."""
         return self._meter.drawn
 
     def into_files(self, form: Form, staging: Staging, order: Order) -> None:
-        """Draw what is not complete, and write all of it."""
+        """Draw the parts that are not complete, and write all of them."""
         if order == "keep":
             self._each_part(staging, "part", lambda part, at: form.write(self._con, self._reports(part), at.parent, at.name))
             return
@@ -70,7 +70,7 @@ class Drawing:
             self._meter.watch(lambda: self._write_shuffled(files, form, staging))
 
     def into_table(self, verb: str, order: Order, then: Callable[[DuckDBPyConnection], None]) -> None:
-        """Draw all of it and write it by ``CREATE TABLE AS`` or ``INSERT INTO``; ``then`` is called in that transaction."""
+        """Draw all rows and write them by ``CREATE TABLE AS`` or ``INSERT INTO``; call ``then`` in the same transaction."""
         (part,) = self._source.parts
         if order == "keep":
             self._meter.watch(lambda: write_table(self._con, self._reports(part), verb, then))
@@ -81,7 +81,7 @@ class Drawing:
             self._meter.watch(lambda: write_table(self._con, reports, verb, then))
 
     def _each_part(self, staging: Staging, kind: str, write: Callable[[Part, Path], None]) -> None:
-        """Let each part that is not complete be written into a file of its own."""
+        """Write each part that is not complete into a file of its own."""
         for number, part in enumerate(self._source.parts):
             if staging.done(number, kind):
                 self.resumed += 1
@@ -99,16 +99,16 @@ class Drawing:
             self._scatter(part, file, staging.files("drawn"))
 
     def _scatter(self, part: Part, file: IO[bytes], earlier: Iterable[Path] = ()) -> None:
-        """Draw a part into a file, if its rows can stand between those of earlier files."""
+        """Draw a part into a file, if its columns have types that can be joined with those of earlier files."""
         reader = self._meter.reports(part, self._compact, self._source.names)
         try:
             pa.unify_schemas([*map(schema_of, earlier), reader.schema], promote_options="permissive")
         except pa.ArrowException:
-            raise SourceRefused("a kept column has types in two files that do not go together", "cast it in one") from None
+            raise SourceRefused("a kept column has incompatible types in two files", "cast it in one of them") from None
         scatter(until_stopped(self._con, reader), reader.schema, file, self.buckets)
 
     def _write_shuffled(self, files: list[IO[bytes]], form: Form, staging: Staging) -> None:
-        """Write one file, or a folder of files of some buckets each: neither shows which part of the source a row is from."""
+        """Write one file, or a folder of files with some buckets each; neither shows which part of the source a row is from."""
         scattered = Scattered(files, staging.folder)
         size = sum(os.fstat(file.fileno()).st_size for file in files)
         outputs = min(self.buckets, 1 + size // FILE_BYTES) if form.folder else 1
@@ -121,6 +121,6 @@ class Drawing:
 
     def _shuffled(self, scattered: Scattered, buckets: range, *, encoded: bool) -> pa.RecordBatchReader:
         """Return the reports of some buckets."""
-        schema = self._compact.shown_schema(scattered.schema, encoded=encoded)
+        schema = self._compact.decoded_schema(scattered.schema, encoded=encoded)
         batches = until_stopped(self._con, scattered.shuffled(buckets))
-        return pa.RecordBatchReader.from_batches(schema, (self._compact.shown(batch, schema) for batch in batches))
+        return pa.RecordBatchReader.from_batches(schema, (self._compact.decoded(batch, schema) for batch in batches))

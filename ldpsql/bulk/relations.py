@@ -1,4 +1,4 @@
-"""Relations of DuckDB as record batches, in types that hold all of their values."""
+"""Read relations of DuckDB as record batches, in types that hold all of their values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ldpsql.domains.columns import plain
 from ldpsql.engine.interrupting import cursor_like, stopped_with
 from ldpsql.quoting import quoted
 
-_COMPARABLE = {"UUID": "VARCHAR", "JSON": "VARCHAR", "UHUGEINT": "HUGEINT"}  # types that no domain has
+_COMPARABLE = {"UUID": "VARCHAR", "JSON": "VARCHAR", "UHUGEINT": "HUGEINT"}  # types that no domain has, and the type to compare
 
 _SETTINGS = {
-    "arrow_lossless_conversion": True,  # else a UHUGEINT may become -1, and a BIT other bytes
+    "arrow_lossless_conversion": True,  # otherwise a UHUGEINT may become -1, and a BIT other bytes
     "produce_arrow_string_view": False,  # a view in a UNION cannot be written
     "arrow_output_list_view": False,
 }
@@ -29,18 +29,18 @@ def selected(
     relation: Callable[[DuckDBPyConnection], Any],
     snapshot: DuckDBPyConnection | None = None,
 ) -> pa.RecordBatchReader:
-    """Read columns of a relation on a cursor of its own, so that the connection is free to write.
+    """Return columns of a relation, read on a cursor of its own, so that the connection is free to write.
 
-    Columns that are ``kept`` come as they are, others in a type that values of a domain can be compared with. A cursor of
-    `snapshot_of` reads what was there when it first read.
+    Columns that are ``kept`` come as they are, others in a type that can be compared with the values of a domain. A cursor of
+    `snapshot_of` reads tables as they were at its first read.
     """
     cursor = snapshot or cursor_like(con)
     for setting, value in _SETTINGS.items():
         cursor.execute(f"SET SESSION {setting} = {value}")
-    found = relation(cursor)
-    types = dict(zip(found.columns, map(str, found.types), strict=True))
+    rows = relation(cursor)
+    types = dict(zip(rows.columns, map(str, rows.types), strict=True))
     columns = (quoted(name) if name in kept else _comparable(name, types[name]) for name in wanted)
-    reader = found.project(", ".join(columns)).to_arrow_reader(BATCH_ROWS)
+    reader = rows.project(", ".join(columns)).to_arrow_reader(BATCH_ROWS)
     schema = pa.schema([_plain_field(field) for field in reader.schema])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -52,7 +52,7 @@ def selected(
 
 
 def snapshot_of(con: DuckDBPyConnection) -> DuckDBPyConnection:
-    """Return a cursor like the connection that sees tables as they are at its first read, whatever is written meanwhile."""
+    """Return a cursor like the connection that sees tables as they are at its first read, whatever is written later."""
     cursor = cursor_like(con)
     cursor.execute("BEGIN")
     return cursor
@@ -69,5 +69,5 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Return booleans and HUGEINTs as every reader of Arrow has them; other columns as they are."""
+    """Return booleans and HUGEINTs in the types that every reader of Arrow knows, and other columns as they are."""
     return plain(column) if isinstance(column.type, pa.BaseExtensionType) else column

@@ -1,4 +1,4 @@
-"""Releases in SQL: charged first, then drawn by the statements of a block, then published."""
+"""Releases in SQL: charged, then drawn by the statements of a ``with`` block, then published."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ def release(
     again: bool = False,
     name: str = "ldp",
 ) -> Iterator[Release]:
-    """Charge a release to the connection's ledger, let the statements of the block draw it, then write it down as published.
+    """Charge a release to the connection's ledger, run the statements of the block, which draw it, then record it as published.
 
         with ldpsql.release(con, "people", {"city": "city()"}, "reports") as release:
             if not release.stored:
                 con.execute("CREATE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people")
 
-    Each mechanism draws at most as many reports as the dataset has rows, for each column that names it.
+    For each column that names it, a mechanism draws at most as many reports as the dataset has rows.
 
     Args:
         con: a connection to which `attach(con, ledger=...)` gave a ledger.
-        dataset: a table, a view or a file. However it is spelled, the tables and files that it reads are charged.
+        dataset: a table, a view or a file. The tables and files that it reads are charged, however its name is spelled.
         columns: the mechanism of each column: as SQL writes it, such as ``city()``, or a `Mechanism`.
         destination: where the reports go; the same release for the same destination is not drawn twice.
-        part: a part of the dataset with other people than the other parts, such as a day.
-        again: charge and draw anew what was published before.
+        part: a part of the dataset whose people are in no other part, such as a day.
+        again: charge and draw again what was published before.
         name: the catalog of ldpsql.
 
     Raises:
-        NotReleased: where the connection has no ledger, another release is open, the same release was published for fewer
-            rows, or users came into the dataset while it was open. Then it is not published: drop what was drawn.
-        BudgetExceeded: where it would cost somebody too much.
-        LedgerError: where the ledger cannot be used.
+        NotReleased: if the connection has no ledger, another release is open, the same release was published for fewer
+            rows, or users came into the dataset while it was open. Then it is not published: drop the reports.
+        BudgetExceeded: if it would exceed somebody's budget.
+        LedgerError: if the ledger cannot be used.
 
     """
     con = duckdb_of(con)
@@ -67,7 +67,7 @@ def release(
     if guard.occupied.locked():  # before it is charged
         raise occupied()
     with _without_variables(con) as cursor:
-        mechanisms = {column: _mechanism(cursor, told) for column, told in columns.items()}
+        mechanisms = {column: _mechanism(cursor, call) for column, call in columns.items()}
         unit = guard.ledger.policy.privacy_unit
         rows, users = people(cursor, dataset, unit)
         data = dataset_of(cursor, dataset)
@@ -90,21 +90,21 @@ def release(
 
 @contextmanager
 def _without_variables(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
-    """Give a cursor like the connection that takes no name of a dataset for a Python variable of this file."""
+    """Give a cursor like the connection that never takes the name of a dataset for a Python variable of this file."""
     with cursor_of(con) as cursor:
         cursor.execute("SET python_enable_replacements = false")
         yield cursor
 
 
-def _mechanism(cursor: DuckDBPyConnection, told: Mechanism | str) -> Mechanism:
-    if isinstance(told, Mechanism):
-        return told
-    ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({told})").fetchall()
+def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str) -> Mechanism:
+    if isinstance(call, Mechanism):
+        return call
+    ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
     return MECHANISMS.thing(number)
 
 
 def people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa.ChunkedArray | None]:
-    """Return the number of rows, and the user ids where they are the unit of privacy."""
+    """Return the number of rows, and the user ids if they are the unit of privacy."""
     source = f"query_table({text_literal(dataset)})"
     if unit == "row":
         ((rows,),) = cursor.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  # quoted
@@ -115,10 +115,10 @@ def people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa
 
 
 def refuse_others(cursor: DuckDBPyConnection, dataset: str, unit: str, charged: pa.ChunkedArray | None) -> None:
-    """Refuse to publish what may have been drawn of users who came into a dataset after it was charged.
+    """Refuse to publish reports that may be of users who came into a dataset after it was charged.
 
     Raises:
-        NotReleased: where there are any. Users may have left: a statement may delete the rows that it draws from.
+        NotReleased: if any user came. Users may have left: a statement may delete the rows that it draws from.
 
     """
     if charged is None:

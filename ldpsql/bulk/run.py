@@ -1,12 +1,12 @@
-"""Perturbation of whole tables and files: record batch by record batch, in bounded memory, all of it published or nothing.
+"""Perturb whole tables and files, batch by batch in bounded memory, and publish all of the reports or nothing.
 
-charge, where there is a ledger -> draw -> on the disk -> renamed to its place -> published in the ledger
+charge, if there is a ledger -> draw -> write to the disk -> rename to the destination -> publish in the ledger
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,17 +16,17 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Plan
-from ldpsql.bulk.charging import Charge, charged, check_ledger, written_release
-from ldpsql.bulk.fingerprints import Marking, mechanisms_of
+from ldpsql.bulk.charging import Charge, charged, check_ledger, is_published, mark_drawn, publish, written_release
+from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.orders import Drawing, Order, check_order
-from ldpsql.bulk.sources import source_of
+from ldpsql.bulk.sources import Source, source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.bulk.unchanged import witnessed
 from ldpsql.engine.interrupting import stops_with_connection
-from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter, UnfinishedRun
+from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.reports import type_of
@@ -35,7 +35,7 @@ from ldpsql.sql.named import mechanism_of
 
 @dataclass
 class Run:
-    """What a run did: rows and parts that it drew, parts that an earlier run had drawn, and its token in the ledger."""
+    """The result of a run: the rows and parts that it drew, the parts that an earlier run drew, and its token in the ledger."""
 
     rows: int = 0
     parts: int = 0
@@ -62,73 +62,51 @@ def perturb_copy(
     """Perturb columns of a table, of files or of a frame into a file or a folder of files.
 
     Args:
-        con: finds tables, reads and writes files; it needs no functions of ldpsql attached.
+        con: finds tables, reads and writes files; the functions of ldpsql need not be attached.
         source: the name of a table or view; a Parquet, CSV, JSON or Arrow file, a pattern with ``*``, or a folder of Parquet
             files; an Arrow or Polars frame or stream.
         destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
-            folder of Parquet files, which is drawn, and resumed, input file by input file or some row groups at a time.
-        columns: the mechanism of each column, or its name (see `attach`); its reports take its place and name.
-        keep: columns that go out as they are. All others stay here.
+            folder of Parquet files, which is drawn and resumed by input file, or by some row groups of one.
+        columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
+        keep: columns whose values pass through. All others are left out.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
-        replace: put the reports in the place of what is there; a ledger charges for them again.
-        resume: go on with a run that was killed: complete parts are not drawn again, and nothing is charged twice.
-        order: 'random' shuffles all rows, with cryptographic randomness, so that where a report stands says nothing about its
-            value. 'keep' leaves them in the order of the source: choose it only if that order, and the number of rows in
-            each file, say nothing about the perturbed values.
+        replace: replace what is at the destination; a ledger charges for the reports again.
+        resume: continue a run that was killed: complete parts are not drawn again, and nothing is charged twice.
+        order: 'random' shuffles all rows with cryptographic randomness, so that the position of a report reveals nothing
+            about its value. 'keep' leaves them in the order of the source: choose it only if neither that order nor the number
+            of rows in each file reveals anything about the perturbed values.
         charge: the ledger that is charged before the first draw.
-        progress: called after every batch with the rows done and the rows in all, None where that is not known.
+        progress: called after every batch with the rows done and the rows in all, None if that number is unknown.
 
     Raises:
-        DestinationExists, DestinationRefused: where the reports cannot go there.
-        UnfinishedRun: where an earlier run to this destination is neither finished nor to be resumed or replaced.
-        SourceRefused: where the source is not there or cannot be read.
-        UnknownName: where it has no such column.
-        PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
+        DestinationExists, DestinationRefused: if the reports cannot go there.
+        UnfinishedRun: if an earlier run to this destination is unfinished, and neither to be resumed nor replaced.
+        SourceRefused: if the source does not exist or cannot be read.
+        UnknownName: if the source lacks a column.
+        PrivacyError: if a value cannot be perturbed, or a budget would be exceeded. Then nothing is published.
 
     """
     check_order(order)
     target = Path(destination).absolute()
     plan, form = Plan.of(_named(con, columns), keep), Form.of(target, tuple(partition_by))
-    if set(form.partition_by) - set(plan.columns):
-        raise InvalidParameter(
-            "the reports can only be partitioned by columns that go out", "keep the column too: --keep, in Python keep=[...]"
-        )
-    if not set(plan.columns) - set(form.partition_by):
-        raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
-    found = source_of(con, source, split=form.folder)
-    found.check(plan.columns)
-    found.check_folders(plan.mechanisms)
-    found = witnessed(found, charge.user if charge else None, plan.keep)
-    if form.kind in ("csv", "json") and any(pa.types.is_nested(type_of(known.reports)) for known in plan.mechanisms.values()):
-        raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
-    if any(target.resolve() in (file, *file.parents) for file in (Path(name).resolve() for name in found.files)):
-        raise DestinationRefused("the destination is what is to be perturbed, or holds it", "write the reports somewhere else")
+    _check_partition(form, plan)
+    opened = _opened(con, source, plan, charge, split=form.folder)
+    _check_destination(target, form, plan, opened)
     check_ledger(con, charge)
-    drawing = Drawing(con, found, plan, Meter(found.rows, progress))
-    task = {
-        "inputs": [part.identity for part in found.parts],
-        "columns": {name: str(known.mechanism) for name, known in plan.mechanisms.items()},
-        "keep": plan.keep,
-        "partition_by": form.partition_by,
-        "order": order,
-        "buckets": drawing.buckets,
-    }
+    drawing = Drawing(con, opened, plan, Meter(opened.rows, progress))
+    task = _task(opened, plan, form, order=order, buckets=drawing.buckets)
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
-            token = charged(con, charge, found, plan, str(target), again=replace, resume=resume and not target.exists())
+            token = charged(con, charge, opened, plan, str(target), again=replace, resume=resume and not target.exists())
             staging.write_state({"task": task, "release": token, "replace": replace})
-        elif bool(token) != (charge is not None):
-            raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
-        elif charge and charge.ledger.release_of(token).stored:  # killed while it tidied up
+        elif is_published(charge, token):  # killed while it tidied up
             staging.remove()
-            return Run(0, 0, len(found.parts), token)
+            return Run(0, 0, len(opened.parts), token)
         drawing.into_files(form, staging, order)
-        if charge:
-            charge.ledger.drawn(token)
+        mark_drawn(charge, token)
         staging.publish(one_file=not form.folder)
-        if charge:
-            charge.ledger.publish(charge.ledger.release_of(token))
+        publish(charge, token)
         staging.remove()
     return Run(drawing.rows, drawing.parts, drawing.resumed, token)
 
@@ -149,70 +127,106 @@ def perturb_table(
     charge: Charge | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Perturb columns of a table, of files or of a frame into a table, in one statement: all of it is there, or nothing.
+    """Perturb columns of a table, of files or of a frame into a table, in one statement that writes all rows or none.
 
     Args:
-        con: the database; it needs no functions of ldpsql attached. The table is written through a cursor of it, in a
-            transaction of its own.
+        con: the database; the functions of ldpsql need not be attached. A cursor writes the table, in a transaction of its own.
         source: as for `perturb_copy`.
-        into: the name of the table, ``name`` or ``schema.name``; what has no schema goes where the connection's own tables go.
-        columns: the mechanism of each column, or its name (see `attach`); its reports take its place and name.
-        keep: columns that go out as they are. All others stay here.
-        replace: put the reports in the place of a table of that name; a ledger charges for them again.
-        append: add them to a table of that name; give a ledger's `Charge` the part that is added, such as a day.
+        into: the name of the table, ``name`` or ``schema.name``; without a schema, the connection's current one.
+        columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
+        keep: columns whose values pass through. All others are left out.
+        replace: replace a table of that name; a ledger charges for the reports again.
+        append: add the reports to a table of that name; name the part that is added, such as a day, in the `Charge`.
         resume: do not charge again for a run that was killed; if its reports are in a table, they are not drawn again.
-        order: 'random' shuffles all rows, with cryptographic randomness, so that where a report stands says nothing about its
-            value. 'keep' leaves them in the order of the source: choose it only if that order, and the number of rows in
-            each file, say nothing about the perturbed values.
+        order: as for `perturb_copy`.
         charge: the ledger that is charged before the first draw.
-        progress: called after every batch with the rows done and the rows in all, None where that is not known.
+        progress: as for `perturb_copy`.
 
     Raises:
-        DestinationExists, DestinationRefused: where the reports cannot go there.
+        DestinationExists, DestinationRefused: if the reports cannot go there.
         OtherMechanism: if they would be appended to reports of another mechanism.
-        SourceRefused: where the source is not there or cannot be read.
-        UnknownName: where it has no such column.
-        PrivacyError: where a value cannot be perturbed, or a budget does not suffice. Then nothing is published.
+        SourceRefused: if the source does not exist or cannot be read.
+        UnknownName: if the source lacks a column.
+        PrivacyError: if a value cannot be perturbed, or a budget would be exceeded. Then nothing is published.
 
     """
     check_order(order)
     plan, name = Plan.of(_named(con, columns), keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
-    there, where = is_there(con, name), f"{database_of(con)} {into}"
+    there, place = is_there(con, name), f"{database_of(con)} {into}"
     if there and not (replace or append or resume):
         raise DestinationExists(*exists(into))
-    found = source_of(con, source)
-    found.check(plan.columns)
-    found.check_folders(plan.mechanisms)
-    found = witnessed(found, charge.user if charge else None, plan.keep)
-    if resume and charge and (token := written_release(con, charge, found, plan, where)):
-        charge.ledger.publish(charge.ledger.release_of(token))
+    opened = _opened(con, source, plan, charge)
+    if resume and charge and (token := written_release(con, charge, opened, plan, place)):
+        publish(charge, token)
         return Run(0, 0, 1, token)
     if there and not (replace or append):
         raise DestinationExists(*exists(into))
-    if there and found.kind == "table" and read_from(con, source) & read_from(con, name):
-        raise DestinationRefused("the destination is what is to be perturbed", "write the reports into another table")
+    if there and opened.kind == "table" and read_from(con, source) & read_from(con, name):
+        raise DestinationRefused("the destination is the source itself", "write the reports into another table")
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
     check_writable(con, verb, plan.columns)
     check_ledger(con, charge)
-    marking = Marking(con, name, mechanisms_of(plan.mechanisms))
+    marking = Marking(con, name, plan.uncertified)
     if append:
         marking.check()
-    token = charged(con, charge, found, plan, where, again=replace, resume=resume and not there)
-    drawing = Drawing(con, found, plan, Meter(found.rows, progress))
-    sign = partial(marking.write, token=token, appended=append and there)
-    drawing.into_table(verb, order, partial(_sign, sign=sign, token=token, charge=charge))
-    if charge:
-        charge.ledger.publish(charge.ledger.release_of(token))
+    token = charged(con, charge, opened, plan, place, again=replace, resume=resume and not there)
+    drawing = Drawing(con, opened, plan, Meter(opened.rows, progress))
+    drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, charge=charge))
+    publish(charge, token)
     return Run(drawing.rows, 1, 0, token)
 
 
-def _sign(cursor: DuckDBPyConnection, *, sign: Callable[[DuckDBPyConnection], None], token: str, charge: Charge | None) -> None:
-    """Sign a table, and write into the ledger that COMMIT comes next: what is in the table may then be seen."""
-    sign(cursor)
-    if charge:
-        charge.ledger.drawn(token)
+def _opened(con: DuckDBPyConnection, source: Any, plan: Plan, charge: Charge | None, *, split: bool = False) -> Source:
+    """Return the source of a run, with its user ids if the ledger charges by user.
+
+    Raises:
+        UnknownName, SourceRefused: if it cannot be read, or a column is missing or is the name of its folders.
+
+    """
+    opened = source_of(con, source, split=split)
+    opened.check(plan.columns)
+    opened.check_folders(plan.mechanisms)
+    return witnessed(opened, charge.user if charge else None, plan.keep)
+
+
+def _check_partition(form: Form, plan: Plan) -> None:
+    if set(form.partition_by) - set(plan.columns):
+        raise InvalidParameter(
+            "the reports can only be partitioned by columns that are written",
+            "keep the column too: --keep, in Python keep=[...]",
+        )
+    if not set(plan.columns) - set(form.partition_by):
+        raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
+
+
+def _check_destination(target: Path, form: Form, plan: Plan, source: Source) -> None:
+    """Refuse a text file for nested reports, and a destination that is or holds a file of the source."""
+    nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in plan.mechanisms.values())
+    if nested and form.kind in ("csv", "json"):
+        raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
+    files = [Path(name).resolve() for name in source.files]
+    if any(target.resolve() in (file, *file.parents) for file in files):
+        raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
+
+
+def _task(source: Source, plan: Plan, form: Form, *, order: Order, buckets: int) -> dict[str, Any]:
+    """Return all that a run that resumes must have in common with the run that was killed."""
+    return {
+        "inputs": [part.identity for part in source.parts],
+        "columns": {name: str(mechanism) for name, mechanism in plan.uncertified.items()},
+        "keep": plan.keep,
+        "partition_by": form.partition_by,
+        "order": order,
+        "buckets": buckets,
+    }
+
+
+def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token: str, charge: Charge | None) -> None:
+    """Sign a table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
+    marking.write(cursor, token, appended=appended)
+    mark_drawn(charge, token)
 
 
 def _named(con: DuckDBPyConnection, columns: Mapping[str, Mechanism | str]) -> dict[str, Mechanism]:

@@ -1,9 +1,8 @@
-"""Rows in a uniformly random order, in bounded memory: scattered over buckets in a file, then shuffled bucket by bucket.
+"""Put rows in a uniformly random order in bounded memory: scatter them over buckets in a file, then shuffle each bucket.
 
-Each row goes into a bucket at random, independently of all others. Then the rows of each bucket are put in a uniformly random
-order. Together these are the order of independent, identically distributed keys (bucket, position), and rows with such keys are
-in every order with the same probability, whatever the sizes of the buckets turn out to be. It also holds for several buckets
-that are shuffled as one.
+Each row goes into a random bucket, independently of all others. Then the rows of each bucket are put in a uniformly random
+order. The result is the order of independent, identically distributed keys (bucket, position). Rows with such keys are in every
+order with the same probability, whatever the sizes of the buckets. This also holds if several buckets are shuffled as one.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ BLOCK_ROWS = 1 << 20  # rows that are scattered at a time
 BLOCK_BYTES = 1 << 26
 _OUT_ROWS = 122_880  # a row group of DuckDB
 _ENDS = "ends of buckets"
-_DIGIT = 12  # bits: Arrow counts instead of comparing where at most 4,096 values occur
+_DIGIT = 12  # bits: Arrow sorts by counting, not by comparing, if at most 4,096 values occur
 
 
 def buckets_for(rows: int | None) -> int:
-    """Return how many buckets suit a number of rows, None if it is not known: a power of two."""
+    """Return how many buckets suit a number of rows, a power of two; None stands for an unknown number."""
     if rows is None:
         return MOST_BUCKETS
     return min(MOST_BUCKETS, 1 << (max(rows - 1, 0) // BUCKET_ROWS).bit_length())
@@ -43,13 +42,13 @@ def buckets_for(rows: int | None) -> int:
 def permutation(count: int, words: Words = random_words) -> pa.Array:
     """Return the numbers 0 .. count - 1 in a uniformly random order.
 
-    They are sorted by random keys, digit by digit, the last digit first. Equal keys are told apart by further random words, as
-    independent keys of any length would be.
+    They are sorted by random keys, digit by digit, the last digit first. Further random words order equal keys, as if the keys
+    were longer.
     """
     passes = max(1, -(-(count.bit_length() + 6) // _DIGIT))  # so that few numbers share a key
     digits = [words(-(-count // 4)).view(np.uint16)[:count] >> np.uint16(16 - _DIGIT) for _ in range(passes)]
     sortings = [pc.array_sort_indices(pa.array(digit)) for digit in digits]  # stable
-    before = list(accumulate(reversed(sortings), lambda after, by: _take(by, after)))[::-1]  # each sorting: what it had where
+    before = list(accumulate(reversed(sortings), lambda after, by: _take(by, after)))[::-1]  # the order after each sorting
     same = 1 + np.flatnonzero(_alike(np.asarray(_take(pa.array(digits[0]), before[0]))))
     for digit, positions in zip(digits[1:], before[1:], strict=True):
         there = np.asarray(positions)
@@ -66,7 +65,7 @@ def _alike(keys: NDArray[np.uint16]) -> NDArray[np.bool_]:
 
 
 def _untied(order: pa.Array, same: NDArray[np.int64], words: Words) -> pa.Array:
-    """Put neighbours of equal keys in a uniformly random order; ``same``: the positions that have the key of the one before."""
+    """Put neighbours with equal keys in a uniformly random order; ``same`` has the positions whose key repeats."""
     begun, runs = np.zeros((2, len(order)), dtype=np.bool_)
     begun[same] = runs[same] = runs[same - 1] = True
     tied = np.flatnonzero(runs)
@@ -81,8 +80,8 @@ def _untied(order: pa.Array, same: NDArray[np.int64], words: Words) -> pa.Array:
 
 
 def scatter(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes], buckets: int) -> None:
-    """Write rows into a file, each into a bucket at random: blocks of rows sorted by bucket, with the end of each bucket."""
-    own = pa.PythonFile(os.fdopen(os.dup(file.fileno()), "wb"))  # which Arrow closes in the end
+    """Write each row into a random bucket of a file: blocks of rows sorted by bucket, with the end of each bucket."""
+    own = pa.PythonFile(os.fdopen(os.dup(file.fileno()), "wb"))  # Arrow closes this copy at the end
     with pa.BufferedOutputStream(own, 1 << 20) as sink, pa.ipc.new_file(sink, schema) as writer:
         for block in _blocks(batches):
             chosen = random_words(-(-block.num_rows // 8)).view(np.uint8)[: block.num_rows] & np.uint8(buckets - 1)
@@ -92,7 +91,7 @@ def scatter(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes
 
 
 def sizes(chosen: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return how often each byte occurs, from the pairs of neighbours, which are counted in half the time."""
+    """Return how often each byte occurs. Pairs of neighbours are counted, which takes half the time."""
     pairs = np.bincount(chosen[: len(chosen) & ~1].view(np.uint16), minlength=1 << 16).reshape(256, 256)
     return pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(chosen[len(chosen) & ~1 :], minlength=256)
 
@@ -118,10 +117,10 @@ def schema_of(file: Path) -> pa.Schema:
 
 
 class Scattered:
-    """Files of rows that were scattered over the same number of buckets; ``folder`` is where a large bucket is scattered again.
+    """Files of rows scattered over the same number of buckets; large buckets are scattered again into files in ``folder``.
 
     Raises:
-        pyarrow.ArrowException: if their columns have types that nothing can hold together.
+        pyarrow.ArrowException: if their columns have types that cannot be joined.
 
     """
 
@@ -136,7 +135,7 @@ class Scattered:
     def shuffled(self, buckets: range) -> Iterator[pa.RecordBatch]:
         """Return the rows of these buckets in a uniformly random order.
 
-        Small buckets are shuffled as one. Which ones may depend on their numbers of rows, and on nothing else in them.
+        Small buckets are shuffled as one. Which buckets are joined depends only on their numbers of rows.
         """
         waiting: list[pa.RecordBatch] = []
         rows = 0
@@ -172,17 +171,17 @@ class Scattered:
         with TemporaryFile(dir=self._folder) as file:
             scatter(batches, self.schema, file, buckets)
             scattered = Scattered([file], self._folder)
-            for bucket in range(buckets):  # never joined, so that they become smaller
+            for bucket in range(buckets):  # one by one, so that each is smaller than before
                 yield from scattered._in_random_order(scattered._rows(bucket))
 
 
 def _block(reader: pa.RecordBatchFileReader, number: int) -> tuple[pa.RecordBatch, list[int]]:
-    """Return a block, and where in it each bucket begins and the last one ends."""
+    """Return a block, the position where each of its buckets begins, and the position where the last one ends."""
     batch, metadata = reader.get_batch_with_custom_metadata(number)
     return batch, [0, *np.frombuffer(metadata[_ENDS.encode()], "<i8").tolist()]
 
 
 def _mapped(file: IO[bytes]) -> pa.Buffer:
-    """Return what is in a file without reading it."""
+    """Map a file into memory and return it as a buffer."""
     file.flush()
     return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -1,6 +1,6 @@
-"""What is to be perturbed, in parts: files, tables of DuckDB, and anything that speaks Arrow's stream interface.
+"""The sources of a run, in parts: files, tables of DuckDB, and anything that speaks Arrow's stream interface.
 
-A part is what is read, perturbed and published as one: a file, or some row groups of one.
+A part is read, perturbed and published as one: a file, or some row groups of a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import LdpError, SourceRefused
 from ldpsql.quoting import quoted, text_literal
 
-PART_ROWS = 8_000_000  # of a file that is cut at its row groups
+PART_ROWS = 8_000_000  # per part of a file that is cut at its row groups
 _FORMATS = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
     ".ndjson": "json", ".arrow": "arrow", ".feather": "arrow"
@@ -37,11 +37,12 @@ _EXPECTED = "give a Parquet, CSV, JSON or Arrow file, a folder, a pattern with *
 
 @dataclass(frozen=True)
 class Part:
-    """One part: what tells it from any other, its number of rows where that is known, and how it is read.
+    """One part of a source: its identity, its number of rows (None if unknown), and how it is read.
 
-    ``read`` takes the columns; those of which only the domain's positions matter: they may come encoded by a dictionary; and
-    those that are kept: they come in types that hold all of their values, even if no domain can. A stream of files that changed
-    since ends in `SourceRefused`. ``snapshot`` returns the part as it is now, whatever is written meanwhile, where that can be.
+    ``read`` takes three lists of columns: all that are wanted; those of which only the domain's positions matter, which may
+    come encoded by a dictionary; and those that are kept, which come in types that hold all of their values.
+    A stream of files that changed meanwhile ends in `SourceRefused`. ``snapshot``, if possible, returns the part as it is now,
+    whatever is written later.
     """
 
     identity: tuple[Any, ...]
@@ -52,9 +53,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """All parts, the names of the columns, the files that they are in, what they are; a stream can be read only ``once``.
+    """The names of the columns, the parts, the files and their format; a stream can be read only ``once``.
 
-    ``users`` holds the user ids that were read from it, until they are charged.
+    ``users`` holds the user ids that were read from the source, until they are charged.
     """
 
     names: list[str]
@@ -66,105 +67,105 @@ class Source:
 
     @property
     def rows(self) -> int | None:
-        """Number of rows, None where it is not known beforehand."""
-        known = [part.rows for part in self.parts]
-        return None if None in known else sum(rows or 0 for rows in known)
+        """The number of rows, None if it is not known beforehand."""
+        sizes = [part.rows for part in self.parts]
+        return None if None in sizes else sum(rows or 0 for rows in sizes)
 
     def check(self, columns: Iterable[str]) -> None:
-        """See that columns are there, once each.
+        """Check that each column exists exactly once.
 
         Raises:
-            UnknownName, SourceRefused: where one is not there, or there twice.
+            UnknownName, SourceRefused: if a column is missing, or occurs twice.
 
         """
-        check_columns(columns, self.names, tellable=self.kind not in ("csv", "json"))
+        check_columns(columns, self.names, hint_names=self.kind not in ("csv", "json"))
 
     def check_folders(self, columns: Iterable[str]) -> None:
-        """See that no column is the name of folders ``column=value/``: the files of one value come one after the other.
+        """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row.
 
         Raises:
-            SourceRefused: if one is.
+            SourceRefused: if a column is.
 
         """
         folders = {name.split("=")[0] for file in self.files for name in Path(file).parent.parts if "=" in name}
         if self.kind != "arrow" and folders & set(columns):
             raise SourceRefused(
-                "a column that is to be perturbed is the name of the folders of the source, which hold its values",
+                "a column to be perturbed is the name of the source's folders, which are named after its values",
                 "read them into a table first: CREATE TABLE people AS FROM 'folder/**/*.parquet'",
             )
 
 
-def source_of(con: DuckDBPyConnection, given: Any, *, split: bool = False) -> Source:
+def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False) -> Source:
     """Return the source that a table name, a path, or an Arrow stream stands for.
 
     Args:
-        con: where tables are; it is read through a cursor, so its temporary tables and its variables are not seen.
-        given: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``; a frame of Arrow, Polars
+        con: the database with the tables; a cursor of it reads, which sees neither its temporary tables nor its variables.
+        source: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``; a frame of Arrow, Polars
             or pandas.
-        split: cut files into parts; else all of it is one part.
+        split: cut files into parts; otherwise the source is one part.
 
     Raises:
-        SourceRefused: where it is not there or cannot be read. The message of the engine stays here: it may hold raw values.
+        SourceRefused: if it does not exist or cannot be read. The engine's own message is dropped: it may hold raw values.
 
     """
     try:
-        if not isinstance(given, str | os.PathLike):
-            return _streamed(given)
-        path = Path(given)
-        if isinstance(given, os.PathLike) or format_of(path) or has_magic(given):
+        if not isinstance(source, str | os.PathLike):
+            return _streamed(source)
+        path = Path(source)
+        if isinstance(source, os.PathLike) or format_of(path) or has_magic(source):
             return _stored(con, path, split=split)
         try:
-            return _table(con, given)
+            return _table(con, source)
         except duckdb.CatalogException:
             return _stored(con, path, split=split)
     except LdpError as error:
         refusal = error
     except Exception:  # noqa: BLE001  # DuckDB, Arrow, the file system: messages may quote what is in the file
         refusal = SourceRefused(
-            f"'{given}' cannot be read" if isinstance(given, str | os.PathLike) else "this frame cannot be read",
-            f"is it whole, and of the kind that its name says? {_EXPECTED}",
+            f"'{source}' cannot be read" if isinstance(source, str | os.PathLike) else "this frame cannot be read",
+            f"is it complete, and of the format that its name says? {_EXPECTED}",
         )
     refusal.__context__ = refusal.__cause__ = None
     raise refusal.with_traceback(None)
 
 
 def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = ()) -> str:
-    """Return the name of a table, or a path, as text that ``query_table`` reads, once it is there and has these columns.
+    """Return the name of a table, or a path, as the string that ``query_table`` takes, if it exists and has these columns.
 
-    What DuckDB does not read by itself becomes a view of this connection. A path is quoted, or DuckDB takes its suffix for the
-    name of a Python variable, where the caller has one.
+    A file that DuckDB cannot read by itself becomes a view of this connection. A path is quoted: otherwise DuckDB could take
+    its suffix for the name of a Python variable of the caller.
 
     Raises:
-        SourceRefused: where it is not there, or cannot be read.
-        UnknownName: where it has no such column.
+        SourceRefused: if it does not exist, or cannot be read.
+        UnknownName: if it has no such column.
 
     """
-    if "://" in source:  # on the network: DuckDB's to find
+    if "://" in source:  # on the network: only DuckDB opens it
         return text_literal(quoted(source))
-    found, path = source_of(con, source), Path(source)
-    found.check(columns)
-    if found.files and path.suffix in _UNKNOWN_TO_DUCKDB:
+    opened, path = source_of(con, source), Path(source)
+    opened.check(columns)
+    if opened.files and path.suffix in _UNKNOWN_TO_DUCKDB:
         from pyarrow.dataset import dataset  # noqa: PLC0415  # slow to import
 
-        con.register(source, dataset(found.files, format=_UNKNOWN_TO_DUCKDB[path.suffix]))
-    if not found.files:
+        con.register(source, dataset(opened.files, format=_UNKNOWN_TO_DUCKDB[path.suffix]))
+    if not opened.files:
         return text_literal(source)
     return text_literal(quoted(str(path / "**" / "*.parquet") if path.is_dir() else source))
 
 
 def format_of(path: Path) -> str | None:
-    """Return the format of a file by its suffix, None where it says none."""
+    """Return the format of a file by its suffix, None if the suffix is unknown."""
     return _FORMATS.get(next((s for s in reversed(path.suffixes) if s not in (".gz", ".zst")), ""))
 
 
-def _streamed(given: Any) -> Source:
-    if isinstance(given, pa.RecordBatchReader):
-        return Source(given.schema.names, [Part(("stream",), None, lambda *_: given)], once=True)
-    if is_pandas_frame(given):
-        part = Part(("stream",), len(given), lambda wanted, *_: stream(given, wanted))
-        return Source(pandas_names(given), [part])
-    rows = getattr(given, "num_rows", getattr(given, "height", None))
-    return Source(stream(given, ()).schema.names, [Part(("stream",), rows, lambda wanted, *_: stream(given, wanted))])
+def _streamed(frame: Any) -> Source:
+    if isinstance(frame, pa.RecordBatchReader):
+        return Source(frame.schema.names, [Part(("stream",), None, lambda *_: frame)], once=True)
+    if is_pandas_frame(frame):
+        part = Part(("stream",), len(frame), lambda wanted, *_: stream(frame, wanted))
+        return Source(pandas_names(frame), [part])
+    rows = getattr(frame, "num_rows", getattr(frame, "height", None))
+    return Source(stream(frame, ()).schema.names, [Part(("stream",), rows, lambda wanted, *_: stream(frame, wanted))])
 
 
 def _table(con: DuckDBPyConnection, name: str) -> Source:
@@ -191,7 +192,7 @@ def _stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
 
 
 def _files(path: Path) -> tuple[str, list[str]]:
-    """Return the format and the files, sorted; a folder stands for the Parquet files below it."""
+    """Return the format and the sorted files; a folder stands for the Parquet files below it."""
     pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
     files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))
     kinds = {format_of(Path(file)) for file in files}
@@ -199,7 +200,7 @@ def _files(path: Path) -> tuple[str, list[str]]:
         raise SourceRefused(f"there is no table or file named '{path}'", _EXPECTED)
     if len(kinds) > 1 or None in kinds:
         raise SourceRefused(
-            "files must be Parquet, CSV, JSON or Arrow, all of one kind", "named .parquet, .csv, .json or .arrow"
+            "files must be Parquet, CSV, JSON or Arrow, all of one format", "named .parquet, .csv, .json or .arrow"
         )
     return str(kinds.pop()), [os.path.abspath(file) for file in files]
 
@@ -210,7 +211,7 @@ _READERS = {
     "json": "FROM read_json($1)",
 }
 _ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
-           WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by these numbers
+           WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by row numbers
 
 
 def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
@@ -229,7 +230,7 @@ def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
 
 
 def _parts_of(con: DuckDBPyConnection, kind: str, file: str) -> list[Part]:
-    """Return the parts of one file: ranges of row groups where it is Parquet, else all of it."""
+    """Return the parts of one file: ranges of row groups if it is Parquet, otherwise all of it."""
     if kind != "parquet":
         return _joined(con, kind, [file]).parts
     sizes, parts, first = rows_of(file), [], 0
@@ -263,6 +264,6 @@ def _arrow(files: list[str]) -> Source:
 
 
 def _stamp(file: str) -> list[Any]:
-    """Return what changes when a file does."""
-    told = os.stat(file)
-    return [file, told.st_size, told.st_mtime_ns]
+    """Return the name, the size and the time of a file, which change if its content does."""
+    status = os.stat(file)
+    return [file, status.st_size, status.st_mtime_ns]

@@ -1,13 +1,13 @@
-"""A folder beside the destination in which reports are written, and from which they are published by renaming.
+"""A folder next to the destination, in which reports are written and from which they are published by renaming.
 
-    .NAME.ldpsql/state.json        what is being done, written before the first draw
+    .NAME.ldpsql/state.json        the task of the run, written before the first draw
     .NAME.ldpsql/drawn-00000/      reports of a part of the source, scattered over buckets: not drawn again, never published
     .NAME.ldpsql/part-00000.tmp/   a part that is being written
     .NAME.ldpsql/part-00000/       a part that is complete and on the disk; it is not written again
     .NAME.ldpsql/whole/            all parts, about to be renamed to NAME
     .NAME.ldpsql/replaced/         what was at NAME before
 
-A file gets its suffix only when all parts are complete: until then no pattern such as ``**/*.parquet`` finds anything here.
+A file gets its suffix only after all parts are complete: before that, no pattern such as ``**/*.parquet`` matches a file here.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Staging:
     @classmethod
     @contextmanager
     def at(cls, destination: Path, suffix: str) -> Iterator[Staging]:
-        """Lock the staging folder of a destination; ``suffix`` is what its files get in the end.
+        """Lock the staging folder of a destination; ``suffix`` is the suffix of the published files.
 
-        Complete parts stay in it until `remove`, the rest goes.
+        Complete parts stay in the folder until `remove`; all else is deleted at the end.
 
         Raises:
-            DestinationRefused: where there can be none.
-            UnfinishedRun: where another process works in it.
+            DestinationRefused: if the folder cannot be made.
+            UnfinishedRun: if another process works in it.
 
         """
         handle = locked_folder(staging_folder(destination))
@@ -64,16 +64,16 @@ class Staging:
             foreign = [inside for inside in self.folder.iterdir() if not _STAGED.fullmatch(inside.name)]
         if foreign:
             raise DestinationRefused(
-                f"the folder {self.folder.name} beside the destination holds what ldpsql did not write",
+                f"the folder {self.folder.name} next to the destination holds files that ldpsql did not write",
                 f"move it away: {len(foreign)} files or folders",
             )
 
     def begin(self, task: Mapping[str, Any], *, replace: bool, resume: bool) -> str | None:
-        """Return the release of the run that is resumed, None where there is none.
+        """Return the token of the run that is resumed, None if no run is.
 
         Raises:
-            DestinationExists: where something is at the destination that is not to be replaced.
-            UnfinishedRun: where there is an earlier run that cannot be resumed, or that nobody said what to do with.
+            DestinationExists: if the destination exists and is not to be replaced.
+            UnfinishedRun: if an earlier run cannot be resumed, or is neither to be resumed nor replaced.
 
         """
         if replace:
@@ -87,7 +87,7 @@ class Staging:
         if not resume:
             raise UnfinishedRun(
                 "an earlier run to this destination was not finished",
-                "go on with it: --resume, resume=True; or begin again: --replace, replace=True",
+                "continue it: --resume, resume=True; or begin again: --replace, replace=True",
             )
         if state["task"] != json.loads(json.dumps(task)):
             raise UnfinishedRun("the unfinished run had other inputs, columns, mechanisms or options", _BEGIN_AGAIN)
@@ -96,17 +96,17 @@ class Staging:
         return str(state["release"])
 
     def _refuse_to_replace(self) -> None:
-        """See that a folder to be replaced holds only what a run wrote: all of it will be deleted."""
+        """Check that a folder to be replaced holds only files that a run wrote: all of it will be deleted."""
         with disk_refusals():
             foreign = foreign_files(self.destination)
         if foreign:
             raise DestinationRefused(
-                f"the folder to be replaced holds what ldpsql did not write, {foreign} files or folders",
+                f"the folder to be replaced holds {foreign} files or folders that ldpsql did not write",
                 "move them away, or choose another destination",
             )
 
     def _state(self) -> dict[str, Any] | None:
-        """Return what was written down, None if nothing was.
+        """Return the state that a run wrote, None if there is none.
 
         Raises:
             UnfinishedRun: if it cannot be read.
@@ -123,7 +123,7 @@ class Staging:
         return state
 
     def _clear(self) -> None:
-        """Delete what an earlier run left, but for what was at the destination if nothing is there: that goes back."""
+        """Delete what an earlier run left; if the destination is empty, put back what the run took away from there."""
         replaced = self.folder / "replaced"
         with disk_refusals():
             if replaced.exists() and not self.destination.exists():
@@ -134,13 +134,13 @@ class Staging:
                 delete(inside)
 
     def _forget(self) -> None:
-        """Delete the state, before the parts: a state without its parts would let them be drawn again."""
+        """Delete the state before the parts: a state without its parts would let them be drawn again."""
         if (self.folder / "state.json").is_file():
             (self.folder / "state.json").unlink()
             synced(self.folder)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
-        """Write down what is done; it is on the disk when this returns."""
+        """Write the state; it is on the disk when this returns."""
         made = self.folder / "state.tmp"
         with disk_refusals():
             made.write_text(json.dumps(state), encoding="utf-8")
@@ -155,10 +155,10 @@ class Staging:
 
     @contextmanager
     def new_part(self, part: int, kind: str = "part") -> Iterator[Path]:
-        """Give a new folder to be filled; the part is complete when all its files are on the disk."""
+        """Give a new folder for the files of a part; the part is complete when all of them are on the disk."""
         made = self._part(part, kind).with_suffix(".tmp")
         with disk_refusals():
-            shutil.rmtree(made, ignore_errors=True)  # of a run that was killed; nothing of it has left
+            shutil.rmtree(made, ignore_errors=True)  # of a run that was killed; nobody has seen it
             made.mkdir()
         yield made
         with disk_refusals():
@@ -177,7 +177,7 @@ class Staging:
         return [file for part in parts for file in sorted(part.rglob("*")) if file.is_file()]
 
     def publish(self, *, one_file: bool) -> None:
-        """Put the complete parts where they belong; after a kill it goes on where it stopped."""
+        """Move the complete parts to the destination; after a kill, continue where the earlier run stopped."""
         state = self._state() or {}
         if not state.get("publishing"):
             self.write_state(state | {"publishing": True})
@@ -185,19 +185,19 @@ class Staging:
             self._refuse_to_replace()
         with disk_refusals():
             staged = next(self._part(0, "part").iterdir(), None) if one_file else self._assembled()
-            if staged is not None:  # else it was renamed before the kill
+            if staged is not None:  # otherwise it was renamed before the kill
                 self._rename(staged, replace=state["replace"])
 
     def _rename(self, staged: Path, *, replace: bool) -> None:
         if self.destination.exists() and not replace:
             raise DestinationExists(*exists(self.destination.name))
-        if self.destination.is_dir() or (self.destination.exists() and staged.is_dir()):  # a file gives way to a file only
+        if self.destination.is_dir() or (self.destination.exists() and staged.is_dir()):  # a file can only replace a file
             self.destination.rename(self.folder / "replaced")
         staged.replace(self.destination)
         synced(self.destination.parent)
 
     def _assembled(self) -> Path | None:
-        """Move the files of all parts into one folder; None where that folder has been published."""
+        """Move the files of all parts into one folder and return it; None if that folder has been published."""
         waiting = self.files("part")
         if not waiting and not self._whole.exists():
             return None
@@ -212,7 +212,7 @@ class Staging:
         return self._whole
 
     def remove(self) -> None:
-        """Remove all that a run wrote into the folder, and the folder unless something else is in it."""
+        """Remove everything that a run wrote into the folder, and the folder itself if it is then empty."""
         with disk_refusals():
             self._remove()
 
@@ -226,7 +226,7 @@ class Staging:
         synced(self.folder.parent)
 
     def _leave(self) -> None:
-        """Keep complete parts for a run that resumes, and nothing else; what cannot be removed stays."""
+        """Keep only complete parts, for a run that resumes; what cannot be deleted stays."""
         with suppress(OSError):
             for made in self.folder.glob("*.tmp"):
                 if _STAGED.fullmatch(made.name):
@@ -236,13 +236,13 @@ class Staging:
 
 
 def staging_folder(destination: Path) -> Path:
-    """Return where the reports for a destination are written."""
+    """Return the folder in which the reports for a destination are written."""
     return destination.parent / f".{destination.name}.ldpsql"
 
 
 def exists(name: str) -> tuple[str, str]:
-    """Return the words of a refusal."""
+    """Return the message and the hint of a `DestinationExists`."""
     return (
-        f"there is something at the destination already: {name}",
+        f"the destination already exists: {name}",
         "choose another, or replace it: --replace, in Python replace=True",
     )

@@ -1,4 +1,4 @@
-"""Tables that are written: their names, whether they are there, and whether they can be written."""
+"""The tables that a run writes: their names, whether they exist, and whether they can be written."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _REMARK = "ldpsql release "
 
 
 def table_name(into: str) -> str:
-    """Return a name such as ``schema.name`` as SQL writes it, whatever is in its parts."""
+    """Return a name such as ``schema.name`` as SQL writes it, with each part quoted."""
     return ".".join(quoted(part) for part in into.split("."))
 
 
 def is_there(con: DuckDBPyConnection, name: str) -> bool:
-    """Whether there is a table or a view of this name, as SQL writes it."""
+    """Whether a table or a view of this name, as SQL writes it, exists."""
     try:
         with cursor_of(con) as cursor:
             cursor.table(name)
@@ -34,10 +34,10 @@ def is_there(con: DuckDBPyConnection, name: str) -> bool:
 
 
 def check_writable(con: DuckDBPyConnection, verb: str, columns: Iterable[str]) -> None:
-    """See that ``CREATE TABLE name AS`` or ``INSERT INTO name BY NAME`` can write these columns, by writing no row of them.
+    """Check that ``CREATE TABLE name AS`` or ``INSERT INTO name BY NAME`` can write these columns, by writing zero rows.
 
     Raises:
-        DestinationRefused: where the database is read-only, or the schema or a column is not there.
+        DestinationRefused: if the database is read-only, or the schema or a column does not exist.
 
     """
     none = ", ".join(f"NULL AS {quoted(column)}" for column in columns)
@@ -53,14 +53,14 @@ def check_writable(con: DuckDBPyConnection, verb: str, columns: Iterable[str]) -
     if refused:
         raise DestinationRefused(
             "the reports cannot be written into this table",
-            "is the database open for writing, is the schema there, and does a table that is there take their columns?",
+            "is the database open for writing, does the schema exist, and does an existing table have these columns?",
         )
 
 
 def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:
-    """Add the token of a release to the comment of a table, in the transaction that writes it; its comment moves with it.
+    """Add the token of a release to the comment of a table, in the transaction that writes the table.
 
-    A database that is not DuckDB's own keeps no comments, and gets none.
+    The comment stays with a table that is renamed. Databases of other systems keep no comments and get none.
     """
     path = table_of(cursor, name) if token else None
     query = """
@@ -72,28 +72,28 @@ def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:
 
 
 def written_tokens(con: DuckDBPyConnection) -> set[str]:
-    """Return the tokens of the releases that are in a table of the connection, whatever its name is by now."""
+    """Return the tokens of the releases that are in the tables of the connection, even if a table was renamed."""
     with cursor_of(con) as cursor:
         rows = cursor.execute("SELECT comment FROM duckdb_tables() WHERE contains(comment, $1)", [_REMARK]).fetchall()
     return {token for (comment,) in rows for token in re.findall(f"{_REMARK}([0-9a-f]{{32}})", comment)}
 
 
 def read_from(con: DuckDBPyConnection, name: str) -> set[str]:
-    """Return the tables that a table or a view is read from, by the names in DuckDB's plan."""
+    """Return the tables that a table or a view reads, by their names in DuckDB's plan."""
     with cursor_of(con) as cursor:
         ((_, plan),) = cursor.execute(f"EXPLAIN (FORMAT json) FROM query_table({text_literal(name)})").fetchall()
     return set(re.findall(r'"Table": (".*")', plan))
 
 
 def database_of(con: DuckDBPyConnection) -> str:
-    """Return the file of the current database, nothing for one in memory."""
+    """Return the file of the current database, an empty string for one in memory."""
     with cursor_of(con) as cursor:
         rows = cursor.execute("SELECT path FROM duckdb_databases() WHERE database_name = current_database()").fetchall()
     return rows[0][0] or ""
 
 
 def scratch_folder(con: DuckDBPyConnection) -> Path | None:
-    """Return where rows may wait on the disk: DuckDB's folder for that, or that of the database; None for the system's own."""
+    """Return a folder for temporary files: DuckDB's own, or that of the database; None for the system's default."""
     with cursor_of(con) as cursor:
         ((temporary,),) = cursor.execute("SELECT current_setting('temp_directory')").fetchall()
     database = database_of(con)

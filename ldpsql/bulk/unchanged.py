@@ -1,6 +1,6 @@
-"""What was charged is what is drawn: streams that end in a refusal if their files or their people are not those of before.
+"""Streams that end in an error if their files or their users changed: only what was charged is drawn.
 
-A stream is read to its end before its reports are published, so a refusal there leaves nothing behind.
+A stream is read to its end before its reports are published, so an error at the end leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Read: TypeAlias = Callable[[list[str], Collection[str], Collection[str]], pa.Rec
 
 
 def unchanged(files: Sequence[str], read: Read) -> Read:
-    """Return a way to read files that refuses, at the end of the stream, files that are not those of now."""
+    """Return ``read`` with a check: the stream ends in an error if the files changed since this call."""
     before = _identities(files)
 
     def checked(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
@@ -39,15 +39,15 @@ def unchanged(files: Sequence[str], read: Read) -> Read:
 
 
 def witnessed(source: Source, user: str | None, keep: Collection[str]) -> Source:
-    """Return a source with its user ids, whose streams refuse at their end if their rows are not of the same users.
+    """Return a source with its user ids, whose streams end in an error if their rows are of other users.
 
     Args:
-        source: tables are taken as they are now, in one snapshot for the ids and for what is drawn.
-        user: the column of user ids; without one the source stays as it is.
-        keep: the columns that go out as they are.
+        source: its tables are read in one snapshot, for the ids and for the draw.
+        user: the column of user ids; if None, the source is returned as it is.
+        keep: the columns whose values pass through.
 
     Raises:
-        UnknownName, SourceRefused: where the column is not there, or the source can be read only once.
+        UnknownName, SourceRefused: if the column does not exist, or the source can be read only once.
 
     """
     if user is None:
@@ -62,10 +62,10 @@ def witnessed(source: Source, user: str | None, keep: Collection[str]) -> Source
 
 
 def _with_users(part: Part, user: str, keep: Collection[str]) -> tuple[Part, pa.ChunkedArray]:
-    """Return a part that knows whose it is, and its user ids as they are charged."""
+    """Return a part that checks its user ids, and these ids as they are charged."""
     ids = _column(part, user, keep)
     expected = digest(ids)
-    if user in keep:  # in a type of its own, perhaps; a user is charged as the same in any type
+    if user in keep:  # perhaps in a type of its own; an id is the same user in any type
         ids = _column(part, user, ())
     return replace(part, identity=(*part.identity, *expected), read=_compared(part.read, user, expected)), ids
 
@@ -77,7 +77,7 @@ def _column(part: Part, name: str, keep: Collection[str]) -> pa.ChunkedArray:
 
 
 def _compared(read: Read, user: str, expected: Digest) -> Read:
-    """Return a way to read a part together with its user ids, which are compared at the end and go no further."""
+    """Return ``read`` with a check: the user ids are read, too, compared at the end, and not passed on."""
 
     def compared(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
         reader = read([*wanted, *({user} - set(wanted))], [name for name in encoded if name != user], kept)
@@ -97,7 +97,7 @@ def _compared(read: Read, user: str, expected: Digest) -> Read:
 
 
 def _identities(files: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return what tells files from others that take their places."""
+    """Return what distinguishes files from others that replace them."""
     try:
         stats = [os.stat(file) for file in files]
     except OSError:

@@ -43,16 +43,16 @@ def allow(name: str, *, user: bool) -> list[Path]:
 
 
 def change(name: str, *, allowed: bool, user: bool) -> Path:
-    """Allow a plugin, or allow it no longer; return the file that says so, made where there was none."""
+    """Add a plugin to the allow-list, or remove it; return the file, which is made if it does not exist."""
     path = _file(user=user)
-    told = _read(path)
-    listed = told.setdefault("plugins", tomlkit.table()).setdefault("allow", tomlkit.array())
+    document = _read(path)
+    listed = document.setdefault("plugins", tomlkit.table()).setdefault("allow", tomlkit.array())
     if allowed and name not in listed:
         listed.append(name)
     for item in [item for item in listed if not allowed and short_name(item) == short_name(name)]:
         listed.remove(item)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(tomlkit.dumps(told), encoding="utf-8")
+    path.write_text(tomlkit.dumps(document), encoding="utf-8")
     return path
 
 
@@ -60,7 +60,7 @@ def disallow(name: str, *, user: bool) -> Path:
     """Allow a plugin no longer; return the file that allowed it.
 
     Raises:
-        UnknownName: where the file does not allow it.
+        UnknownName: if the file does not allow it.
 
     """
     listed, package = _allowed(user=user), next(iter(packages_of(name)), name)
@@ -71,12 +71,12 @@ def disallow(name: str, *, user: bool) -> Path:
 
 
 def is_allowed(name: str, *, user: bool) -> bool:
-    """Tell whether the file allows a package."""
+    """Whether the file allows a package."""
     return short_name(name) in map(short_name, _allowed(user=user))
 
 
 def warn_of_environment() -> None:
-    """Say on stderr where the environment goes before the files."""
+    """Write a note on stderr if the environment overrides the files."""
     if "LDPSQL_PLUGINS" in os.environ:
         sys.stderr.write("note: LDPSQL_PLUGINS is set and goes before this file\n")
 

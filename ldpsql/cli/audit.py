@@ -18,7 +18,7 @@ def audit(
 ) -> None:
     """Compute the privacy of a mechanism exactly.
 
-    With --draws also measure it, and fail where it exceeds the claim.
+    With --draws also measure it, and fail if it exceeds the claim.
 
     Example: ldpsql audit --mechanism "krr(epsilon=1, domain=['a', 'b', 'c'])" --draws 1000000
     """

@@ -39,7 +39,7 @@ def history(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> N
 
 @app.command(epilog="Example: ldpsql budget check")
 def check(ledger: LedgerOption = None) -> None:
-    """Check that the file is whole and that all accounts add up; fail where they do not."""
+    """Check that the file is whole and that all accounts add up; fail if they do not."""
     from ldpsql.ledger.configured import needed_ledger
 
     opened = needed_ledger(ledger)
@@ -51,7 +51,7 @@ def check(ledger: LedgerOption = None) -> None:
 
 @app.command(epilog="Example: ldpsql budget export > ledger.json")
 def export(ledger: LedgerOption = None) -> None:
-    """Write everything that the ledger may tell as JSON: policies, balances, history; no person is in it."""
+    """Write policies, balances and history as JSON, without any person."""
     import json
     from dataclasses import asdict
 
@@ -59,13 +59,13 @@ def export(ledger: LedgerOption = None) -> None:
 
     opened = needed_ledger(ledger)
     balances = [asdict(balance) for balance in opened.balances()]
-    told = {"policies": opened.policies(), "balances": balances, "history": opened.history()}
-    typer.echo(json.dumps(told, indent=2))
+    contents = {"policies": opened.policies(), "balances": balances, "history": opened.history()}
+    typer.echo(json.dumps(contents, indent=2))
 
 
 @app.command(epilog="Example: ldpsql budget adopt")
 def adopt(ledger: LedgerOption = None) -> None:
-    """Let the ledger keep the policy of ldpsql.toml from now on; begin the ledger where there is none."""
+    """Replace the ledger's policy by that of ldpsql.toml; begin the ledger if it does not exist."""
     from ldpsql.errors import LedgerMissing
     from ldpsql.ledger import Ledger
     from ldpsql.ledger.configured import configured_path, configured_policy
@@ -83,7 +83,7 @@ def adopt(ledger: LedgerOption = None) -> None:
 
 @app.command(epilog="Example: ldpsql budget new-key permanent.key")
 def new_key(path: Annotated[Path, typer.Argument(help="Where to write the key; nothing may be there.")]) -> None:
-    """Make a key for permanent reports, and say its fingerprint; keep the file as safe as the raw data."""
+    """Make a key for permanent reports, and print its fingerprint; keep the file as safe as the raw data."""
     from ldpsql.ledger.permanent import Key
 
     typer.echo(f"fingerprint: {Key.create(path).fingerprint}")

@@ -26,7 +26,7 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
         mechanisms: how to make the mechanisms to check; by default as `ldpsql.testing.examples` guesses.
 
     Raises:
-        PluginError: where it cannot be loaded, or offers nothing that can be checked.
+        PluginError: if it cannot be loaded, or offers nothing that can be checked.
 
     """
     from ldpsql.registry.registry import registry
@@ -50,7 +50,7 @@ def _check_estimator(estimator: type[Estimator]) -> None:
 
 
 def _check_command(command: Callable[..., Any]) -> None:
-    """See that the command line can be made of it."""
+    """Check that the command line can be made of a command."""
     import typer
 
     from ldpsql.cli.app import add_command
@@ -85,10 +85,10 @@ def _offered(target: str) -> list[str]:
 
 def _entry_points(project: Path) -> dict[str, str]:
     try:
-        told = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
+        project_file = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         raise PluginError("the project's pyproject.toml cannot be read", "see what: ldpsql plugins new") from None
-    points: dict[str, str] = told.get("project", {}).get("entry-points", {}).get("ldpsql", {})
+    points: dict[str, str] = project_file.get("project", {}).get("entry-points", {}).get("ldpsql", {})
     if not points:
         raise PluginError("the project has no entry point in the group ldpsql", "see what: ldpsql plugins new")
     return points

@@ -20,7 +20,7 @@ _FOR_DEVELOPERS = ("dev", "peers")
 def doctor(form: FormatOption = Format.TABLE) -> None:
     """Check that everything works on this machine.
 
-    Packages, settings, ledger, random source, plugins, and one round through SQL; exits with 1 where one of them fails.
+    Packages, settings, ledger, random source, plugins, and one round through SQL; exits with 1 if one of them fails.
 
     Example: ldpsql doctor --format json
     """
@@ -33,14 +33,14 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
         "SQL": _round,
         **{f"extra {name}": _extra(packages) for name, packages in _extras().items()},
     }
-    rows = [{"check": name, **_told(check)} for name, check in checks.items()]
+    rows = [{"check": name, **_outcome(check)} for name, check in checks.items()]
     write_rows(rows, form)
     if any(row["status"] == "failed" for row in rows):
         raise typer.Exit(1)
 
 
-def _told(check: Callable[[], str]) -> dict[str, str]:
-    """Run a check: what it returns is said; a failure is one of its own, and stops no other."""
+def _outcome(check: Callable[[], str]) -> dict[str, str]:
+    """Run a check and return its status and finding; a failure does not stop the other checks."""
     try:
         return {"status": "ok", "finding": check()}
     except _NotInstalled as missing:
@@ -80,9 +80,9 @@ def _extras() -> dict[str, list[str]]:
     """Return the packages of each extra, as the installed metadata has them."""
     extras: dict[str, list[str]] = {}
     for requirement in requires("ldpsql") or []:
-        found = _EXTRA.fullmatch(requirement)
-        if found and found[2] not in _FOR_DEVELOPERS:
-            extras.setdefault(found[2], []).append(found[1])
+        match = _EXTRA.fullmatch(requirement)
+        if match and match[2] not in _FOR_DEVELOPERS:
+            extras.setdefault(match[2], []).append(match[1])
     return extras
 
 
@@ -99,16 +99,16 @@ def _extra(packages: list[str]) -> Callable[[], str]:
 def _settings() -> str:
     from ldpsql import settings
 
-    told = settings.load()
-    files = [str(path) for path in (told.project, told.user) if path is not None and path.is_file()]
+    loaded = settings.load()
+    files = [str(path) for path in (loaded.project, loaded.user) if path is not None and path.is_file()]
     return ", ".join(files) or "no file: every setting has its default"
 
 
 def check_ledger() -> str:
-    """Say where the ledger and the key are that the settings name; nothing is begun.
+    """Return the state of the ledger and the key that the settings name; begin nothing.
 
     Raises:
-        LedgerError: where one of them cannot be used.
+        LedgerError: if one of them cannot be used.
 
     """
     from ldpsql.errors import LedgerUnwritable
@@ -116,16 +116,16 @@ def check_ledger() -> str:
     from ldpsql.ledger.configured import configured_key, path_and_policy
 
     key = configured_key()
-    told = [f"key {key.fingerprint}"] if key else []
+    findings = [f"key {key.fingerprint}"] if key else []
     path, policy = path_and_policy()
     if path is None:
-        return ", ".join(told) or "none is named"
+        return ", ".join(findings) or "none is named"
     if path.exists() or policy is None:
         Ledger.open(path, policy).check()
-        return ", ".join([f"{path} is whole", *told])
+        return ", ".join([f"{path} is whole", *findings])
     if not os.access(path.parent, os.W_OK):
         raise LedgerUnwritable("the ledger cannot be begun", "its folder must exist and be writable")
-    return ", ".join([f"the first release begins {path}", *told])
+    return ", ".join([f"the first release begins {path}", *findings])
 
 
 def _random() -> str:

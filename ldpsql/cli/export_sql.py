@@ -34,4 +34,4 @@ def export_sql(
         sys.stdout.write(export.macros(made, called))
         return
     export.write(made, called, output)
-    typer.echo(f"Wrote {called}_ibu and its kin to {output}", err=True)
+    typer.echo(f"Wrote {called}_ibu and the related macros to {output}", err=True)

@@ -22,7 +22,7 @@ def install(package: str) -> list[str]:
     """Install a package and return the plugins that it brought.
 
     Raises:
-        PluginError: where it cannot be installed, or brings none.
+        PluginError: if it cannot be installed, or brings none.
 
     """
     # A folder by its full path: a name alone would be looked for in the package index.

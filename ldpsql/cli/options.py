@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def in_a_folder(path: Path | None) -> Path | None:
-    """Return where a file is to be written, once its folder is there: else all the work would be for nothing."""
+    """Return the path of a file to write, after a check of its folder, so that no work is wasted."""
     from ldpsql.errors import DestinationRefused
 
     if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
@@ -38,7 +38,7 @@ ColumnOption: TypeAlias = Annotated[str, typer.Option("--column", "-c", help="Th
 ByOption: TypeAlias = Annotated[list[str] | None, typer.Option("--by", help="Estimate each group of this column; repeat it.")]
 DatabaseOption: TypeAlias = Annotated[str, typer.Option("--database", "-d", help="A DuckDB file that holds the reports.")]
 LedgerOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--ledger", help="The ledger to charge; else that of the settings, where they say one.")
+    Path | None, typer.Option("--ledger", help="The ledger to charge; by default that of the settings.")
 ]
 DatasetOption: TypeAlias = Annotated[
     str | None, typer.Option("--dataset", help="The name of the people of the data, for the ledger.")
@@ -47,7 +47,7 @@ PartOption: TypeAlias = Annotated[
     str, typer.Option("--part", help="Which part of the dataset this is, such as a day: no row is in two.")
 ]
 UserOption: TypeAlias = Annotated[
-    str | None, typer.Option("--user", help="The column of user ids, where the ledger charges by user.")
+    str | None, typer.Option("--user", help="The column of user ids, if the ledger charges by user.")
 ]
 
 
@@ -67,11 +67,11 @@ def edges_of(bounds: str) -> list[str]:
 
 
 def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
-    """Return what is charged for a run, None where no ledger is named.
+    """Return the charge for a run, None if no ledger is named.
 
     Raises:
-        InvalidParameter: where the options do not say whose data this is, or speak of a ledger that is not there.
-        LedgerError: where the ledger cannot be used.
+        InvalidParameter: if the options do not say whose data this is, or speak of a ledger that is not there.
+        LedgerError: if the ledger cannot be used.
 
     """
     from ldpsql.bulk.charging import Charge
@@ -89,5 +89,5 @@ def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | N
 
 
 def charged_text(charge: Charge | None) -> str:
-    """Return which ledger a run was charged to, to be said at its end: from another folder it may be none."""
+    """Return the line at the end of a run that names its ledger: from another folder, there may be none."""
     return "no ledger was charged" if charge is None else f"charged to {charge.ledger.path}"

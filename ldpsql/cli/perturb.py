@@ -59,48 +59,48 @@ def perturb(
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
     columns, charge = dict(zip(column, mechanism, strict=True)), charge_of(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "order": order, "charge": charge}
-    with _telling(Path(destination)), duckdb.connect(existing(database)) as con, _bar() as progress:
+    with _reporting_interrupts(Path(destination)), duckdb.connect(existing(database)) as con, _bar() as progress:
         if table:
             run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)
         else:
             folders = partition_by or ()
             run = perturb_copy(con, source, destination, columns, partition_by=folders, progress=progress, **options)
-    typer.echo(f"{_told(run)}; {charged_text(charge)}", err=True)
+    typer.echo(f"{_summary(run)}; {charged_text(charge)}", err=True)
 
 
 @contextmanager
-def _telling(destination: Path) -> Iterator[None]:
-    """Say what an interrupt left."""
+def _reporting_interrupts(destination: Path) -> Iterator[None]:
+    """After an interrupt, report on stderr whether the reports were published."""
     from ldpsql.bulk.staging import staging_folder
 
     before = _identity(destination)
     try:
         yield
     except KeyboardInterrupt:
-        told = "nothing was published" if _identity(destination) == before else "the reports were published"
+        outcome = "nothing was published" if _identity(destination) == before else "the reports were published"
         more = "; --resume goes on" if staging_folder(destination.absolute()).exists() else ""
-        typer.echo(f"interrupted: {told}{more}", err=True)
+        typer.echo(f"interrupted: {outcome}{more}", err=True)
         raise typer.Exit(130) from None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file or a folder from one that takes its place, None where there is none."""
+    """Return what distinguishes a file or a folder from one that replaces it, None if it does not exist."""
     if not path.exists():
         return None
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
-def _told(run: Run) -> str:
-    told = f"perturbed {run.rows:,} rows"
+def _summary(run: Run) -> str:
+    summary = f"perturbed {run.rows:,} rows"
     if run.resumed:
-        told += f"; {run.resumed} of {run.resumed + run.parts} parts were there from an earlier run"
-    return told
+        summary += f"; {run.resumed} of {run.resumed + run.parts} parts were there from an earlier run"
+    return summary
 
 
 @contextmanager
 def _bar() -> Iterator[Progress | None]:
-    """Show a bar with rate and time left on stderr, where that is a terminal."""
+    """Show a bar with rate and time left on stderr, if it is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -108,12 +108,12 @@ def _bar() -> Iterator[Progress | None]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.fields[done]} rows"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("", total=None, done="0", rate="")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, done="0", rate="")
 
         def progress(rows: int, total: int | None) -> None:
-            speed = shown.tasks[0].speed
+            speed = bar.tasks[0].speed
             rate = f"{speed / 1e6:.1f} M rows/s" if speed else ""
-            shown.update(task, completed=rows, total=total, done=f"{rows:,}", rate=rate)
+            bar.update(task, completed=rows, total=total, done=f"{rows:,}", rate=rate)
 
         yield progress

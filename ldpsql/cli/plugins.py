@@ -20,7 +20,7 @@ UserOption = Annotated[bool, typer.Option("--user", help="In your own settings i
 
 @app.command(name="list", epilog="Example: ldpsql plugins list --format json")
 def list_plugins(form: FormatOption = Format.TABLE) -> None:
-    """List every plugin, with why it is not used where it is not."""
+    """List every plugin, with the reason if it is not used."""
     from ldpsql.registry.registry import registry
 
     registry().functions()  # SQL families are checked when they are asked for their functions
@@ -89,7 +89,7 @@ def check(
     mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Check it as made here; repeat it.")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Run the conformance suite; exit with 4 where a claim fails."""
+    """Run the conformance suite; exit with 4 if a claim fails."""
     from ldpsql.cli import checking
     from ldpsql.errors import PluginError
 

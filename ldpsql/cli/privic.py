@@ -69,13 +69,13 @@ def privic(
         sql_of(con, source, [*([lon, lat] if bounds else [column]), *([user] if user else [])])
     cell = _cell(bounds, columns, rows, lon, lat, nearest=nearest) if bounds else quoted(column)
     mechanism = cycling.start(beta, range(columns * rows), columns=columns, iterations=iterations, mixing=mixing)
-    found = cycling.collect(
-        source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_tell, charge=charge
+    finished = cycling.collect(
+        source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_report_cycle, charge=charge
     )
-    write_rows(_rows(found), form)
+    write_rows(_rows(finished), form)
     typer.echo(charged_text(charge), err=True)
     if page:
-        _write_page(page, found, columns, rows, bounds)
+        _write_page(page, finished, columns, rows, bounds)
         typer.echo(f"Wrote {page}", err=True)
 
 
@@ -88,7 +88,7 @@ def _cell(bounds: str, columns: int, rows: int, lon: str, lat: str, *, nearest: 
     return f"ldp.cell({quoted(lon)}, {quoted(lat)}, ldp.grid({grid}), outside := {rule})"
 
 
-def _tell(cycle: Cycle) -> None:
+def _report_cycle(cycle: Cycle) -> None:
     typer.echo(f"cycle {cycle.number} finished", err=True)
 
 

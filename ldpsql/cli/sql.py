@@ -49,7 +49,7 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     """Run every statement of a text once and write the rows of those that are queries.
 
     Raises:
-        StatementFailed: where DuckDB refuses one.
+        StatementFailed: if DuckDB refuses one.
 
     """
     import duckdb
@@ -109,8 +109,8 @@ def prompt(con: DuckDBPyConnection, form: Format, ledger: Ledger | None) -> None
             try:
                 run(con, pending, form)
             except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the prompt goes on
-                told = failure(error, pending)
-                typer.echo(f"error{f'[{told.code}]' if told.code else ''}: {told.message}", err=True)
-                if told.hint:
-                    typer.echo(f"hint: {told.hint}", err=True)
+                failed = failure(error, pending)
+                typer.echo(f"error{f'[{failed.code}]' if failed.code else ''}: {failed.message}", err=True)
+                if failed.hint:
+                    typer.echo(f"hint: {failed.hint}", err=True)
             pending = ""

@@ -1,4 +1,4 @@
-"""The ledger of privacy budgets: a file that knows what was spent on whom, and refuses what would be too much."""
+"""The ledger of privacy budgets: a file that records what each person has spent, and refuses what exceeds a budget."""
 
 from __future__ import annotations
 

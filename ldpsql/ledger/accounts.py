@@ -1,7 +1,7 @@
 """What people have spent from an account: an array of pseudonyms and sums, in sealed buckets by the first bits of a pseudonym.
 
-A charge reads and writes the buckets of its people as a whole, and the seals of all buckets. Arrays make a charge of a million
-people quick, and buckets one of a single person.
+A charge reads and writes whole buckets of its people, and the seals of all buckets. Arrays make a charge of a million people
+fast, and buckets a charge of a single person.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def load(db: sqlite3.Connection, account: int, persons: NDArray[np.bytes_] | Non
     Args:
         db: the ledger, whose head was verified.
         account: the number of the account.
-        persons: people in whose buckets everybody is returned; all if None.
+        persons: return everybody in the buckets of these people; all if None.
 
     Raises:
         LedgerDamaged: if what is read is not what was written.
@@ -69,7 +69,7 @@ def _seal_of_people(key: bytes, account: int, bucket: int, people: bytes) -> byt
 
 
 def store(db: sqlite3.Connection, account: int, people: NDArray[np.void]) -> None:
-    """Write what people have spent, everybody of each bucket, in ascending order of their pseudonyms."""
+    """Write what people have spent: everybody in each bucket, in ascending order of their pseudonyms."""
     key, bucket = key_of(db), buckets_of(people["person"])
     starts = np.flatnonzero(np.diff(bucket, prepend=-1)).tolist()
     rows = [
@@ -84,6 +84,6 @@ def store(db: sqlite3.Connection, account: int, people: NDArray[np.void]) -> Non
 
 
 def _replaced(buckets: NDArray[np.void], written: NDArray[np.void]) -> NDArray[np.void]:
-    """Return all buckets in ascending order, those that were written with their new seals."""
+    """Return all buckets in ascending order, with the new seals of those that were written."""
     together = np.concatenate([buckets[~np.isin(buckets["bucket"], written["bucket"])], written])
     return together[np.argsort(together["bucket"])]

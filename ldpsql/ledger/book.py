@@ -1,50 +1,50 @@
-"""The ledger of privacy budgets: what was spent on whom, written down before anything is drawn.
+"""The ledger of privacy budgets: what each person has spent, recorded before anything is drawn.
 
     charge (on the disk) -> draw -> publish
 
-A crash between the first and the last leaves a release that is charged and not published: people lose budget, never privacy.
+A crash between the first step and the last leaves a release charged and not published: people lose budget, never privacy.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ldpsql.engine.functions import guarded
-from ldpsql.errors import InvalidParameter, PolicyMismatch
+from ldpsql.errors import PolicyMismatch
 from ldpsql.errors.boundary import withheld, withheld_block
 from ldpsql.ledger import statements
 from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.entries import (
+    ColumnCost,
     Release,
-    body,
-    charged,
+    charged_columns,
     check_earlier,
     clock,
-    found,
-    identity_of,
-    known,
-    lines_of,
+    column_costs,
+    latest_release,
     now_of,
     policy_of,
+    policy_text,
     refuse_new_rows,
+    release_of,
     was_drawn,
     write_charge,
     write_release,
 )
 from ldpsql.ledger.file import create, reading, snapshot, writing
-from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
+from ldpsql.ledger.requests import Request, request_of
 from ldpsql.ledger.seals import check_entries, enter
-from ldpsql.ledger.spending import Asked, accounts_of, spend
+from ldpsql.ledger.spending import AccountKey, Demand, accounts_of, spend
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanisms.base import Mechanism
 
 
 class Ledger:
-    """A ledger file and its policy; make one with `open`. Any number of processes and threads may use the same file."""
+    """A ledger file and its policy, made with `open`. Any number of processes and threads may use the same file."""
 
     def __init__(self, path: Path, policy: Policy) -> None:
         self.path = path
@@ -52,44 +52,44 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | Path, policy: Policy | Mapping[str, Any] | None = None) -> Ledger:
-        """Open a ledger; with a policy also begin one where there is none.
+        """Open a ledger; with a policy, also begin one if the file does not exist.
 
         Raises:
-            LedgerMissing: where there is none, and no policy.
-            PolicyMismatch: where the ledger keeps another policy; `adopt` changes it, and writes that down.
-            LedgerError: where the file cannot be used.
+            LedgerMissing: if the file does not exist, and no policy is passed.
+            PolicyMismatch: if the ledger has another policy; `adopt` changes it, and records the change.
+            LedgerError: if the file cannot be used.
 
         """
         wanted = Policy(**policy) if isinstance(policy, Mapping) else policy
         path = Path(path).absolute()  # a process may change its folder
         if wanted is not None and not path.exists():
-            create(path, body(wanted), clock())
+            create(path, policy_text(wanted), clock())
         with reading(path) as db, snapshot(db):
             kept, _ = policy_of(db)
         if wanted is not None and wanted != kept:
             raise PolicyMismatch(
-                "the ledger keeps another policy than the one that is configured",
+                "the policy of the ledger differs from the configured one",
                 "compare with: ldpsql budget show; to change it: ldpsql budget adopt",
             )
         return cls(path, kept)
 
     def adopt(self, policy: Policy) -> None:
-        """Replace the policy. What was spent stays spent; history keeps both.
+        """Replace the policy. What was spent stays spent; the history keeps both policies.
 
         Raises:
-            PolicyMismatch: where the unit of privacy or the group of a column that was charged would change.
-            LedgerDamaged: where releases or charges are not as they were written.
+            PolicyMismatch: if the unit of privacy or the group of a column that was charged would change.
+            LedgerDamaged: if releases or charges are not as they were written.
 
         """
         with reading(self.path) as db, writing(db):
             check_entries(db)
             _, salt = policy_of(db)
-            if any(unit != policy.privacy_unit or policy.group(column) != group for unit, column, group in charged(db)):
+            if any(unit != policy.privacy_unit or policy.group(column) != group for unit, column, group in charged_columns(db)):
                 raise PolicyMismatch(
                     "another unit of privacy or other groups of columns would forget what was spent",
                     "budgets may change; unit and groups only of columns that were never charged",
                 )
-            db.execute("INSERT INTO policy (at, body, salt) VALUES (?, ?, ?)", [now_of(db), body(policy), salt])
+            db.execute("INSERT INTO policy (at, body, salt) VALUES (?, ?, ?)", [now_of(db), policy_text(policy), salt])
         self.policy = policy
 
     @withheld
@@ -105,55 +105,43 @@ class Ledger:
         again: bool = False,
         resume: bool = False,
     ) -> Release:
-        """Write down what a release costs everybody in it, all or nothing; it is on the disk when this returns.
+        """Record what a release costs everybody in it, all or nothing; the charge is on the disk when this returns.
 
-        The same release again (same dataset, people, columns, mechanisms and destination) is the stored one, free of charge.
+        A release with the same dataset, people, columns, mechanisms and destination as an earlier one returns that one, and
+        costs nothing.
 
         Args:
             dataset: a name for the people of the data; the same name means the same people, in upper or lowercase. A `Dataset`
                 also says which tables and files it reads; each of them is charged.
             columns: the mechanism of each column.
             destination: where the reports go.
-            users: the user id of each row, where the policy's ``privacy_unit`` is a column of user ids.
-            rows: the number of rows, where each row is a person and the number is known.
-            part: a part of the dataset whose rows are in no other part, such as a day: parts do not add up.
-            again: charge and draw anew although it was published before.
-            resume: take up a release that was charged and never published nor `drawn`; only where nothing of it has left.
+            users: the user id of each row, if the policy's ``privacy_unit`` is a column of user ids.
+            rows: the number of rows, if each row is a person and the number is known.
+            part: a part of the dataset whose rows are in no other part, such as a day: costs of parts do not add up.
+            again: charge and draw again, even if it was published before.
+            resume: take up a release that was charged and neither `drawn` nor published; only if nobody saw its reports.
 
         Raises:
-            BudgetExceeded: where it would cost somebody more than the policy allows; then nothing is charged.
-            NotReleased: where it was published for fewer rows.
-            LedgerError: where the ledger cannot be used; then nothing may be released.
+            BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
+            NotReleased: if it was published for fewer rows.
+            LedgerError: if the ledger cannot be used; then nothing may be released.
 
         """
-        data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
-        named = (data.name, part, destination)
         with reading(self.path) as db:
-            with snapshot(db):
-                policy, salt = policy_of(db)
-            people = self._people(policy, users, salt)
-            lines = lines_of(policy, columns)
-            counted = None if users is None else people
-            identity = identity_of(policy, counted, named, columns)
-            asked = Asked.of(people)
+            request = request_of(db, dataset, columns, destination, users=users, part=part)
+            demand = Demand.of(request.people)
+            costs = column_costs(request.policy, columns)
             with writing(db):
-                if policy_of(db)[0] != policy:  # somebody adopted another one just now
+                if policy_of(db)[0] != request.policy:  # another process adopted a new one meanwhile
                     raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
-                earlier = known(db, identity)
+                earlier = latest_release(db, request.identity)
                 taken_up = resume and earlier and not earlier.stored and not was_drawn(db, earlier.token)
                 if earlier and (taken_up or (earlier.stored and not again)):
-                    check_earlier(db, earlier, identity)
+                    check_earlier(db, earlier, request.identity)
                     refuse_new_rows(db, earlier, rows)
                     return earlier
-                now = now_of(db)
-                token = write_release(db, now, identity, named, counted or rows)
-                charged_names, its_part = (data.charged, part) if users is None else (("",), "")
-                for line in lines:
-                    where = (policy.privacy_unit, its_part, line.group, line.cost.currency)
-                    for account in accounts_of(db, charged_names, where):
-                        spend(db, account, asked, line.cost, policy, now=now)
-                        write_charge(db, token, line, account)
-        return Release(token, *named, "charged")
+                token = _charge(db, request, costs, demand, rows)
+        return Release(token, *request.name, "charged")
 
     def unfinished(
         self,
@@ -164,42 +152,31 @@ class Ledger:
         users: Any = None,
         part: str = "",
     ) -> Release | None:
-        """Return the release that was charged and never published; takes what `charge` takes, and charges nothing."""
-        data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
-        with reading(self.path) as db, snapshot(db):
-            policy, salt = policy_of(db)
-            people = None if users is None else self._people(policy, users, salt)
-            identity = identity_of(policy, people, (data.name, part, destination), columns)
-            release = known(db, identity)
-            if release is None or release.stored:
-                return None
-            check_earlier(db, release, identity)
+        """Return the release that was charged and never published, None if there is none; takes the arguments of `charge`."""
+        with reading(self.path) as db:
+            identity = request_of(db, dataset, columns, destination, users=users, part=part).identity
+            with snapshot(db):
+                release = latest_release(db, identity)
+                if release is None or release.stored:
+                    return None
+                check_earlier(db, release, identity)
         return release
 
-    @staticmethod
-    def _people(policy: Policy, users: Any, salt: bytes) -> People:
-        if (users is None) != (policy.privacy_unit == "row"):
-            raise InvalidParameter(
-                f"the ledger charges by {policy.privacy_unit}",
-                "pass no user ids (--user)" if policy.privacy_unit == "row" else "pass the user id of each row (--user COLUMN)",
-            )
-        return People.each_row() if users is None else _people_of(users, salt)
-
     def drawn(self, token: str) -> None:
-        """Write down that the reports of a release are about to be where others see them; no `charge` takes it up any more."""
+        """Record that others may soon see the reports of a release; no later `charge` takes it up."""
         with reading(self.path) as db, writing(db):
-            if not was_drawn(db, found(db, token).token):
+            if not was_drawn(db, release_of(db, token).token):
                 enter(db, token, "drawn")
 
     def publish(self, release: Release) -> Release:
-        """Write down that the reports of a release are where they belong.
+        """Record that the reports of a release are at their destination.
 
         Raises:
-            UnknownRelease: where the ledger does not know it.
+            UnknownRelease: if the ledger does not know it.
 
         """
         with reading(self.path) as db, writing(db):
-            kept = found(db, release.token)
+            kept = release_of(db, release.token)
             if not kept.stored:
                 db.execute("UPDATE release NOT INDEXED SET published_at = ? WHERE token = ?", [now_of(db), release.token])
                 enter(db, release.token, "published")
@@ -207,9 +184,9 @@ class Ledger:
 
     @withheld_block
     def release(self, *args: Any, **options: Any) -> Iterator[Release]:
-        """Charge, let the block draw unless the release is ``stored``, and publish; takes what `charge` takes.
+        """Charge, run the block, which draws unless the release is ``stored``, and publish; takes the arguments of `charge`.
 
-        An exception leaves the release charged and not published.
+        An exception in the block leaves the release charged and not published.
         """
         release = self.charge(*args, **options)
         yield release
@@ -217,15 +194,15 @@ class Ledger:
             self.publish(release)
 
     def release_of(self, token: str) -> Release:
-        """Return the release whose token was found with some data.
+        """Return the release whose token is stored with some data.
 
         Raises:
-            UnknownRelease: where the ledger is older than the data, or another one.
+            UnknownRelease: if the ledger is older than the data, or another ledger was charged.
 
         """
         with reading(self.path) as db, snapshot(db):
             check_entries(db)
-            return found(db, token)
+            return release_of(db, token)
 
     def balances(self) -> list[Balance]:
         """Return what is spent and what is left, for each group of columns."""
@@ -233,26 +210,34 @@ class Ledger:
             return statements.balances(db)
 
     def history(self) -> list[dict[str, Any]]:
-        """Return every column of every release, oldest first: when, what, where, how much for one report, state."""
+        """Return every column of every release, oldest first: its time, names, mechanism, cost of one report and state."""
         with reading(self.path) as db, snapshot(db):
             return statements.history(db)
 
     def policies(self) -> list[dict[str, Any]]:
-        """Return the policies, oldest first; the last is in force."""
+        """Return the policies, oldest first; the last one is in force."""
         with reading(self.path) as db, snapshot(db):
             return statements.policies(db)
 
     def check(self) -> None:
-        """Check the file, that every row is as it was written, and that accounts have spent what releases were charged.
+        """Check that the file is whole, that every row is as it was written, and that accounts have spent what was charged.
 
         Raises:
-            LedgerDamaged: where something is wrong.
+            LedgerDamaged: if something is wrong.
 
         """
         with reading(self.path) as db, snapshot(db):
             statements.check(db)
 
 
-@guarded
-def _people_of(users: Any, salt: bytes) -> People:
-    return People.of(users, salt)
+def _charge(db: sqlite3.Connection, request: Request, costs: list[ColumnCost], demand: Demand, rows: int | None) -> str:
+    """Write a release with its charges, within a transaction, and return its token."""
+    now, policy = now_of(db), request.policy
+    token = write_release(db, now, request.identity, request.name, request.users or rows)
+    datasets, part = (request.dataset.charged, request.name.part) if request.users is None else (("",), "")
+    for column in costs:
+        key = AccountKey(policy.privacy_unit, part, column.group, column.cost.currency)
+        for account in accounts_of(db, datasets, key):
+            spend(db, account, demand, column.cost, policy, now=now)
+            write_charge(db, token, column, account)
+    return token

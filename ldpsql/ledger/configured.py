@@ -13,54 +13,54 @@ from ldpsql.ledger.policy import Policy
 
 
 def configured_policy() -> Policy | None:
-    """Return the policy in ``[ledger]`` of ``ldpsql.toml``, if it says one.
+    """Return the policy in ``[ledger]`` of ``ldpsql.toml``, None if it has none.
 
     Raises:
-        UsageError: where it cannot be read.
+        UsageError: if it cannot be read.
 
     """
-    told = {name: value for name, value in settings.load().ledger.items() if name not in ("path", "key")}
-    return Policy(**told) if told else None
+    options = {name: value for name, value in settings.load().ledger.items() if name not in ("path", "key")}
+    return Policy(**options) if options else None
 
 
-def configured_path(given: Path | None = None) -> Path | None:
-    """Return where the ledger is: as given, as LDPSQL_LEDGER says, else as ``ldpsql.toml`` says; None where nobody does."""
-    told = given or os.environ.get("LDPSQL_LEDGER") or settings.load().ledger.get("path")
-    return Path(told) if told else None
+def configured_path(chosen: Path | None = None) -> Path | None:
+    """Return the path of the ledger: the chosen one, or that of LDPSQL_LEDGER, or that of ``ldpsql.toml``; None without any."""
+    path = chosen or os.environ.get("LDPSQL_LEDGER") or settings.load().ledger.get("path")
+    return Path(path) if path else None
 
 
-def path_and_policy(given: Path | None = None) -> tuple[Path | None, Policy | None]:
-    """Return where the ledger is, and its policy in the settings.
+def path_and_policy(chosen: Path | None = None) -> tuple[Path | None, Policy | None]:
+    """Return the path of the ledger, and its policy in the settings.
 
     Raises:
-        LedgerMissing: where they hold a policy for no ledger: nothing would be charged.
+        LedgerMissing: if the settings hold a policy and no ledger is named: nothing would be charged.
 
     """
-    path, policy = configured_path(given), configured_policy()
+    path, policy = configured_path(chosen), configured_policy()
     if path is None and policy is not None:
         raise LedgerMissing("the settings hold a policy, and no ledger is named", "write path below [ledger] in ldpsql.toml")
     return path, policy
 
 
-def configured_ledger(given: Path | None = None) -> Ledger | None:
-    """Open the ledger, and begin it where the settings hold a policy for it; None where no ledger is named.
+def configured_ledger(chosen: Path | None = None) -> Ledger | None:
+    """Open the ledger, or begin it if the settings hold a policy for it; return None if no ledger is named.
 
     Raises:
-        LedgerError: where it cannot be used, keeps another policy than the settings, or they hold a policy for no ledger.
+        LedgerError: if it cannot be used, has another policy than the settings, or they hold a policy without a ledger.
 
     """
-    path, policy = path_and_policy(given)
+    path, policy = path_and_policy(chosen)
     return None if path is None else Ledger.open(path, policy)
 
 
-def needed_ledger(given: Path | None = None) -> Ledger:
-    """Open the ledger that is named, to read it, whatever its policy; it must be there: a mistyped name is no empty ledger.
+def needed_ledger(chosen: Path | None = None) -> Ledger:
+    """Open an existing ledger to read it, whatever its policy; a mistyped name must not look like an empty ledger.
 
     Raises:
-        LedgerMissing: where no ledger is named, or none is there.
+        LedgerMissing: if no ledger is named, or the file does not exist.
 
     """
-    path = configured_path(given)
+    path = configured_path(chosen)
     if path is None:
         raise LedgerMissing(
             "no ledger is named", "pass --ledger, set LDPSQL_LEDGER, or write path below [ledger] in ldpsql.toml"
@@ -71,11 +71,11 @@ def needed_ledger(given: Path | None = None) -> Ledger:
 
 
 def configured_key() -> Key | None:
-    """Read the key of permanent reports that LDPSQL_KEY or ``ldpsql.toml`` names; None where neither does.
+    """Read the key of permanent reports that LDPSQL_KEY or ``ldpsql.toml`` names; return None if neither does.
 
     Raises:
-        KeyUnusable: where it cannot be used.
+        KeyUnusable: if it cannot be used.
 
     """
-    told = os.environ.get("LDPSQL_KEY") or settings.load().ledger.get("key")
-    return Key.read(told) if told else None
+    path = os.environ.get("LDPSQL_KEY") or settings.load().ledger.get("key")
+    return Key.read(path) if path else None

@@ -1,4 +1,4 @@
-"""Names of datasets: one for each table or file, however it is spelled.
+"""Names of datasets: one name for each table or file, however it is spelled.
 
     people, PEOPLE, main.people, "people"   warehouse.main.people: catalog, schema and table in lowercase
     a view                                  itself, and the tables and files that it reads
@@ -6,8 +6,8 @@
     read_parquet('peo' || 'ple.parquet')    any file: `COMPUTED`
     any other name                          itself, in lowercase
 
-A ledger charges a name together with every name that may mean the same: `people` in an older ledger, or given by hand, stands
-for `warehouse.main.people` too, and a database file for all of its tables. That can only charge too much.
+A ledger charges a name together with every name that may mean the same: `people`, from an older ledger or typed by hand, also
+stands for `warehouse.main.people`, and a database file for all of its tables. This can only charge too much.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _TEXTS = """SELECT view_name, sql FROM duckdb_views() WHERE NOT internal
             AND NOT internal AND NOT starts_with(function_name, '_')"""
 _VIEWS = "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE lower(view_name) = $1"
 
-COMPUTED = "files of computed names"  # the dataset of whatever reads files that no text names
+COMPUTED = "files of computed names"  # the dataset of a query that reads files that no string names
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """The name of a dataset, and the names of what is charged for it: the tables and files that it reads."""
+    """The name of a dataset, and the names that are charged for it: the tables and files that it reads."""
 
     name: str
     charged: tuple[str, ...]
 
     @classmethod
     def named(cls, name: str) -> Dataset:
-        """Return the dataset that a name stands for by itself, without a connection to look it up in."""
+        """Return the dataset of a name, without a connection to look it up in."""
         return cls(canonical(name), (canonical(name),))
 
 
@@ -63,12 +63,12 @@ def canonical(name: str) -> str:
 
 
 def _dotted(path: Iterable[str]) -> str:
-    """Return the parts of a name as one text that `parts` reads back."""
+    """Return the parts of a name as one string, which `parts` reads back."""
     return ".".join(quoted(part) if set(part) & set('."') or _FILE.search(f".{part}") else part for part in path)
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a dotted name or of a path, in lowercase; of what is neither, the whole."""
+    """Return the parts of a dotted name or of a path in lowercase; any other string is one part."""
     if _FILE.search(name):
         return tuple(part.casefold() for part in Path(name).parts)
     read, at = [], 0
@@ -81,7 +81,7 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two names may stand for the same people: they end alike, and the shorter one only says less."""
+    """Whether two names may stand for the same people: they end alike, and the shorter one only leaves parts out."""
     short, long = sorted((parts(one), parts(other)), key=len)
     if COMPUTED in (one, other):
         return one == other or any(_FILE.search(name) for name in (one, other))
@@ -102,8 +102,8 @@ def dataset_of(cursor: DuckDBPyConnection, name: str) -> Dataset:
     """Return the dataset that a table, a view, a file, a pattern or any other name stands for on a connection.
 
     Args:
-        cursor: a cursor of the connection, to look names up in; it may be left without DuckDB's optimizer.
-        name: as `query_table` takes it, or a name that nothing on the connection has.
+        cursor: a cursor of the connection, to look names up in; DuckDB's optimizer may be off in it afterwards.
+        name: as `query_table` takes it, or any other name.
 
     """
     stems = _stems(cursor)
@@ -118,10 +118,10 @@ def dataset_of(cursor: DuckDBPyConnection, name: str) -> Dataset:
 
 
 def table_of(cursor: DuckDBPyConnection, name: str) -> tuple[str, ...] | None:
-    """Return catalog, schema and name of a table in lowercase, None for anything that is not one table.
+    """Return catalog, schema and name of a table in lowercase; None if the name does not read exactly one table.
 
     Args:
-        cursor: it may be left without DuckDB's optimizer.
+        cursor: DuckDB's optimizer may be off in it afterwards.
         name: as SQL writes it.
 
     """
@@ -130,10 +130,10 @@ def table_of(cursor: DuckDBPyConnection, name: str) -> tuple[str, ...] | None:
 
 
 def _scans(cursor: DuckDBPyConnection, name: str) -> list[tuple[str, str]]:
-    """Return what DuckDB's plan reads, before anything is optimised away: tables by name, and functions."""
-    if "://" in name:  # on the network: not ours to open
+    """Return the tables and functions that DuckDB's plan reads, before the optimizer removes any."""
+    if "://" in name:  # on the network: only DuckDB opens it
         return []
-    for optimizer in ("disable", "enable"):  # it leaves out what gives no rows; some plans cannot do without it
+    for optimizer in ("disable", "enable"):  # it removes tables that give no rows, but some plans need it
         cursor.execute(f"PRAGMA {optimizer}_optimizer")
         with suppress(duckdb.Error):
             ((_, plan),) = cursor.execute(f"EXPLAIN (FORMAT json) FROM query_table({text_literal(name)})").fetchall()
@@ -143,13 +143,13 @@ def _scans(cursor: DuckDBPyConnection, name: str) -> list[tuple[str, str]]:
 
 def _read(plan: Any) -> Iterator[tuple[str, str]]:
     for node in plan:
-        about = node.get("extra_info") or {}
-        yield from ((kind, str(about[kind])) for kind in ("Table", "Function") if kind in about)
+        details = node.get("extra_info") or {}
+        yield from ((kind, str(details[kind])) for kind in ("Table", "Function") if kind in details)
         yield from _read(node.get("children") or [])
 
 
 def _stems(cursor: DuckDBPyConnection) -> dict[str, str]:
-    """Return the name of each database: of its file, without folder and suffix, for an alias is a matter of spelling."""
+    """Return the name of each database: that of its file without folder and suffix, since an alias is only another spelling."""
     rows = cursor.execute("SELECT database_name, path FROM duckdb_databases()").fetchall()
     return {name.casefold(): Path(path).resolve().stem if path and Path(path).is_file() else name for name, path in rows}
 
@@ -160,7 +160,7 @@ def _qualified(path: tuple[str, ...], stems: dict[str, str]) -> str:
 
 
 def _own_name(cursor: DuckDBPyConnection, name: str, stems: dict[str, str], tables: Iterable[str], files: set[str]) -> str:
-    """Return the name of a dataset itself, qualified where it is a table or a view."""
+    """Return the name of the dataset itself, qualified if it is a table or a view."""
     path = parts(name)
     views = [] if _FILE.search(name) else cursor.execute(_VIEWS, [path[-1]]).fetchall()
     for view in [tuple(part.casefold() for part in row) for row in views]:
@@ -175,7 +175,7 @@ def _own_name(cursor: DuckDBPyConnection, name: str, stems: dict[str, str], tabl
 
 
 def _files(cursor: DuckDBPyConnection, name: str) -> set[str]:
-    """Return the files that a dataset names, and those in the text of every view and macro on the way to it."""
+    """Return the files that a dataset names, and those that the views and macros name through which it reads."""
     waiting, folders = [f"{text_literal(name)} {name}"], _folders(cursor)
     texts: dict[str, list[str]] = {}  # views of one name in several schemas: any of them may be meant
     for called, text in cursor.execute(_TEXTS).fetchall():
@@ -192,14 +192,14 @@ def _files(cursor: DuckDBPyConnection, name: str) -> set[str]:
 
 
 def _folders(cursor: DuckDBPyConnection) -> tuple[str, list[str]]:
-    """Return the folder that DuckDB takes for ``~``, and those in which it looks for files."""
+    """Return the folder that DuckDB takes for ``~``, and the folders in which it looks for files."""
     settings = "SELECT current_setting('home_directory'), current_setting('file_search_path')"
     ((home, searched),) = cursor.execute(settings).fetchall()
     return home or os.path.expanduser("~"), ["", *filter(None, (searched or "").split(","))]
 
 
 def _existing(path: str, folders: tuple[str, list[str]]) -> set[str]:
-    """Return the files of a path, a folder or a pattern, without links; what is on the network as it is written."""
+    """Return the files of a path, a folder or a pattern, with links resolved; an address on the network as it is written."""
     path = _LOCAL.sub("", path, count=1) if _LOCAL.match(path) else path
     if "://" in path:
         return {path}

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.people import People
@@ -19,12 +19,20 @@ from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.privacy.owned import of_core
 
 
+class ReleaseName(NamedTuple):
+    """What a user calls a release."""
+
+    dataset: str
+    part: str
+    destination: str
+
+
 @dataclass(frozen=True)
 class Release:
-    """One set of reports that leaves for one destination.
+    """One set of reports for one destination.
 
-    ``token`` names it: write it into what you publish, and `Ledger.release_of` finds it again. ``state`` is ``charged``, and
-    ``published`` once the reports are where they belong.
+    ``token`` identifies it: store it with the data that you publish, and `Ledger.release_of` finds the release. ``state`` is
+    ``charged``, and ``published`` once the reports are at their destination.
     """
 
     token: str
@@ -35,13 +43,13 @@ class Release:
 
     @property
     def stored(self) -> bool:
-        """Whether it was published: then its reports are there to be used, nothing is charged, and nothing may be drawn."""
+        """Whether it was published: then use its reports; nothing is charged, and nothing may be drawn."""
         return self.state == "published"
 
 
 @dataclass(frozen=True)
-class Line:
-    """What a column of a release costs one person for each report, and by which claim."""
+class ColumnCost:
+    """The cost of one report of a column for one person, and the claim that it follows from."""
 
     column: str
     mechanism: str
@@ -50,8 +58,8 @@ class Line:
     cost: Cost
 
 
-def body(policy: Policy) -> str:
-    """Return a policy as text."""
+def policy_text(policy: Policy) -> str:
+    """Return a policy as JSON."""
     return json.dumps(policy.given(), sort_keys=True)
 
 
@@ -65,51 +73,51 @@ def policy_of(db: sqlite3.Connection) -> tuple[Policy, bytes]:
 
 
 def clock() -> int:
-    """Return the time in microseconds, as the clock has it."""
+    """Return the time of the machine's clock in microseconds."""
     return time.time_ns() // 1000
 
 
 def now_of(db: sqlite3.Connection) -> int:
-    """Return the time in microseconds; it never goes back, whatever the clock does."""
+    """Return the time in microseconds; it never goes back, even if the clock does."""
     (latest,) = db.execute("SELECT at FROM head").fetchone()
     return max(clock(), latest)
 
 
 def is_ahead(now: int) -> bool:
-    """Tell whether the ledger's time is an hour later than the clock's; machines that share a ledger differ by less."""
+    """Whether the ledger's time is over an hour later than the clock's; the clocks of machines that share it differ by less."""
     return now > clock() + 3600 * 10**6
 
 
-def lines_of(policy: Policy, columns: Mapping[str, Mechanism]) -> list[Line]:
-    """Return what each column costs one person a report; a mechanism that does not keep its claim is refused here."""
+def column_costs(policy: Policy, columns: Mapping[str, Mechanism]) -> list[ColumnCost]:
+    """Return the cost of each column; refuse a mechanism that does not keep its claim."""
     if not columns:
         raise InvalidParameter("a release must have at least one column", "name the mechanism of each column")
-    lines = []
+    costs = []
     for column, mechanism in columns.items():
         claim = certify(mechanism).certificate.claim
-        lines.append(Line(column, mechanism.name, str(claim), policy.group(column), Cost.of(claim)))
+        costs.append(ColumnCost(column, mechanism.name, str(claim), policy.group(column), Cost.of(claim)))
         most = policy.max_epsilon_per_report
         if most is not None and claim.epsilon > most:
             raise BudgetExceeded(
                 f"a report under {mechanism.name} has epsilon {claim.epsilon}, and at most {most} is allowed",
                 "lower its epsilon; max_epsilon_per_report is the limit",
             )
-    return lines
+    return costs
 
 
-def identity_of(policy: Policy, people: People | None, named: tuple[str, str, str], columns: Mapping[str, Mechanism]) -> str:
+def identity_of(policy: Policy, people: People | None, name: ReleaseName, columns: Mapping[str, Mechanism]) -> str:
     """Return the fingerprint of a release."""
-    told = {
+    identity = {
         "unit": policy.privacy_unit,
         "people": people.digest() if people else None,
-        "named": named,
+        "named": name,
         "columns": {column: _written(mechanism) for column, mechanism in columns.items()},
     }
-    return blake2b(json.dumps(told, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+    return blake2b(json.dumps(identity, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
 def _written(mechanism: Mechanism) -> dict[str, Any] | list[Any]:
-    """Return a mechanism as JSON; one of somebody else with its claim too, for it may write two epsilons in the same way."""
+    """Return a mechanism as JSON; a plugin's mechanism with its claim, since its JSON may be the same for two epsilons."""
     spec = mechanism.to_json()
     return spec if of_core(type(mechanism)) else [spec, str(certify(mechanism).certificate.claim)]
 
@@ -118,15 +126,15 @@ STATE = "CASE WHEN published_at IS NULL THEN 'charged' ELSE 'published' END"
 _RELEASE = f"SELECT token, dataset, part, destination, {STATE} FROM release"  # noqa: S608  # constants
 
 
-def known(db: sqlite3.Connection, identity: str) -> Release | None:
-    """Return the release of this identity, a published one before one that is only charged."""
+def latest_release(db: sqlite3.Connection, identity: str) -> Release | None:
+    """Return the latest release of this identity, a published one if there is any."""
     order = "ORDER BY published_at IS NULL, id DESC LIMIT 1"
     row = db.execute(f"{_RELEASE} WHERE identity = ? {order}", [identity]).fetchone()
     return Release(*row) if row else None
 
 
 def check_earlier(db: sqlite3.Connection, release: Release, identity: str) -> None:
-    """Check that an earlier release, for which nothing will be charged, is what was written down.
+    """Check that an earlier release, whose repetition will cost nothing, is as it was written.
 
     Raises:
         LedgerDamaged: if it is not.
@@ -138,11 +146,11 @@ def check_earlier(db: sqlite3.Connection, release: Release, identity: str) -> No
         raise damaged("releases")
 
 
-def found(db: sqlite3.Connection, token: str) -> Release:
-    """Return the release of a token, as its seals have it: the index of tokens is not relied on.
+def release_of(db: sqlite3.Connection, token: str) -> Release:
+    """Return the release of a token, checked by its seals; the index of tokens, which no seal covers, is not used.
 
     Raises:
-        UnknownRelease: if there is none.
+        UnknownRelease: if no release has this token.
         LedgerDamaged: if it is not as it was written.
 
     """
@@ -158,10 +166,10 @@ def found(db: sqlite3.Connection, token: str) -> Release:
 
 
 def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) -> None:
-    """Refuse a dataset that has more rows now than it had when its release was published.
+    """Refuse a dataset that has more rows now than when its release was published.
 
     Raises:
-        NotReleased: where it has.
+        NotReleased: if it has more.
 
     """
     (then,) = db.execute("SELECT users FROM release NOT INDEXED WHERE token = ?", [release.token]).fetchone()
@@ -172,38 +180,36 @@ def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) 
         )
 
 
-def write_release(
-    db: sqlite3.Connection, now: int, identity: str, named: tuple[str, str, str], people: People | int | None
-) -> str:
-    """Write a release down and return its token; where each row is a person, ``people`` is their number, if that is known."""
+def write_release(db: sqlite3.Connection, now: int, identity: str, name: ReleaseName, people: People | int | None) -> str:
+    """Write a release and return its token; if each row is a person, ``people`` is their number, None if unknown."""
     token = secrets.token_hex(16)
     users, reports = (len(people.reports), sum(people.reports)) if isinstance(people, People) else (people, None)
     db.execute(
         """INSERT INTO release (token, identity, at, dataset, part, destination, users, reports)
            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-        [token, identity, now, *named, users, reports],
+        [token, identity, now, *name, users, reports],
     )
     enter(db, token, "charged")
     return token
 
 
 def was_drawn(db: sqlite3.Connection, token: str) -> bool:
-    """Whether the reports of a release were about to be published."""
+    """Whether the ledger records that others may have seen the reports of a release."""
     query = (
         "SELECT count(*) FROM entry WHERE state = 'drawn' AND release = (SELECT id FROM release NOT INDEXED WHERE token = ?)"
     )
     return bool(db.execute(query, [token]).fetchone()[0])
 
 
-def write_charge(db: sqlite3.Connection, token: str, line: Line, account: int) -> None:
-    """Write down what one column of a release was charged."""
+def write_charge(db: sqlite3.Connection, token: str, column: ColumnCost, account: int) -> None:
+    """Write the charge of one column of a release."""
     db.execute(
         "INSERT INTO charge SELECT id, ?, ?, ?, ?, ?, ? FROM release NOT INDEXED WHERE token = ?",
-        [line.column, line.mechanism, line.claim, account, line.cost.epsilon, line.cost.delta, token],
+        [column.column, column.mechanism, column.claim, account, column.cost.epsilon, column.cost.delta, token],
     )
 
 
-def charged(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
+def charged_columns(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return the unit, column and group of every column that was ever charged."""
     both = "SELECT DISTINCT a.unit, c.column_name, a.column_group FROM charge c JOIN account a ON a.id = c.account"
     return db.execute(both).fetchall()

@@ -1,7 +1,7 @@
-"""The file of a ledger: a SQLite database in WAL mode, every commit synchronised with the disk before it counts.
+"""The file of a ledger: a SQLite database in WAL mode; each commit is on the disk before it counts.
 
-Each operation opens a connection of its own, so a ledger can be used from any thread and after a fork. SQLite's own messages
-stop here.
+Each operation opens its own connection, so a ledger can be used from any thread and after a fork. SQLite's own messages are
+replaced here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _PATIENCE = 120.0  # seconds to wait for other writers
 
 
 def create(path: Path, policy: str, at: int) -> None:
-    """Make a new ledger with a policy, and log that; if another process makes one first, that one stays.
+    """Make a new ledger with a policy, and log a warning; if another process makes one first, keep that one.
 
-    The file gets its name only when it is complete, so an empty file is never taken for a new ledger.
+    The file gets its name when it is complete, so an empty file is never taken for a new ledger.
     """
     with _translated():
         try:
@@ -54,7 +54,7 @@ def _fill(name: str, policy: str, at: int) -> None:
 
 
 def _link(made: Path, path: Path) -> bool:
-    """Give a file its name, unless there is one of that name; tell whether it got it."""
+    """Give a file its name, and return True; return False if a file of that name exists."""
     with made.open("rb") as file:
         os.fsync(file.fileno())
     try:
@@ -75,7 +75,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a ledger and check that it is one, of this layout.
 
     Raises:
-        LedgerMissing, LedgerDamaged, LedgerVersion, LedgerUnwritable, LedgerBusy: where it cannot be used.
+        LedgerMissing, LedgerDamaged, LedgerVersion, LedgerUnwritable, LedgerBusy: if it cannot be used.
 
     """
     if not path.is_file():
@@ -103,12 +103,12 @@ def _refuse_second_name(path: Path) -> None:
     """Refuse a file with two names: SQLite logs by the name, so each of them would have a budget of its own."""
     if path.stat().st_nlink == 1:
         return
-    for made in path.resolve().parent.glob(f".{path.resolve().name}.*"):  # left by a process that was killed while it began it
+    for made in path.resolve().parent.glob(f".{path.resolve().name}.*"):  # left by a process that was killed
         if made.samefile(path):
             made.unlink(missing_ok=True)
     if path.stat().st_nlink > 1:
         raise LedgerUnwritable(
-            "the ledger is one file under two names, and what is charged under one is not seen under the other",
+            "the ledger is one file under two names, and charges under one name are not seen under the other",
             "remove the other name, a hard link; ls -i shows it. A copy is a ledger of its own",
         )
 
@@ -122,10 +122,10 @@ def _upgrade(db: sqlite3.Connection) -> None:
 
 @contextmanager
 def snapshot(db: sqlite3.Connection) -> Iterator[Head]:
-    """Read one state of the ledger, whatever others write meanwhile; its head is checked.
+    """Read one state of the ledger, whatever others write meanwhile, and check its head.
 
     Raises:
-        LedgerDamaged: if policies or accounts are not what was written.
+        LedgerDamaged: if policies or accounts are not as they were written.
 
     """
     with _transaction(db, "DEFERRED"):
@@ -134,10 +134,10 @@ def snapshot(db: sqlite3.Connection) -> Iterator[Head]:
 
 @contextmanager
 def writing(db: sqlite3.Connection) -> Iterator[None]:
-    """Run a transaction that no other writer comes between; it is sealed, and on the disk, when the block ends.
+    """Run a transaction that excludes other writers; it is sealed and on the disk when the block ends.
 
     Raises:
-        LedgerDamaged: before anything is written, if policies or accounts are not what was written.
+        LedgerDamaged: before anything is written, if policies or accounts are not as they were written.
 
     """
     with _transaction(db, "IMMEDIATE"):
@@ -159,7 +159,7 @@ def _transaction(db: sqlite3.Connection, kind: str) -> Iterator[None]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    uri = path.absolute().as_uri() + "?mode=rw"  # never make a file that is not there
+    uri = path.absolute().as_uri() + "?mode=rw"  # never make a missing file
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE)
 
 

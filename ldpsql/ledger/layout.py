@@ -1,4 +1,4 @@
-"""The tables of a ledger's file, and how a file of 0.1.0 becomes one of this version."""
+"""The tables of a ledger's file, and the upgrade of a file of 0.1.0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ldpsql.errors import LedgerDamaged
 from ldpsql.ledger.accounts import PERSON, store
 from ldpsql.ledger.seals import KEY_SIZE, enter, seal, start
 
-VERSION = 3  # 1 is that of 0.1.0; no version of ldpsql was released with 2
+VERSION = 3  # 0.1.0 had 1; no release of ldpsql had 2
 _RELEASES = """
     CREATE TABLE policy (
         id INTEGER PRIMARY KEY, at INTEGER NOT NULL, body TEXT NOT NULL, salt BLOB NOT NULL);
@@ -72,10 +72,10 @@ def _tables(layout: str) -> list[tuple[str, str, str]]:
 
 
 def check_layout(db: sqlite3.Connection, layout: str = LAYOUT) -> None:
-    """Check that a file has the tables of a layout, to the letter.
+    """Check that a file has exactly the tables of a layout.
 
     Raises:
-        LedgerDamaged: if it has not.
+        LedgerDamaged: if it has others.
 
     """
     if db.execute(_TABLES).fetchall() != _tables(layout):
@@ -83,7 +83,7 @@ def check_layout(db: sqlite3.Connection, layout: str = LAYOUT) -> None:
 
 
 def upgrade(db: sqlite3.Connection) -> None:
-    """Turn a ledger of layout 1 into one of this layout, within a transaction; what it holds is sealed as it is.
+    """Upgrade a ledger of layout 1 within a transaction; its rows are sealed as they are.
 
     Raises:
         LedgerDamaged: if it does not add up; then nothing is changed.
@@ -108,7 +108,7 @@ def upgrade(db: sqlite3.Connection) -> None:
 
 
 def _rebuild(db: sqlite3.Connection) -> None:
-    """Put the rows of the old tables into new ones, so that their definitions are those of a new file to the letter."""
+    """Copy the rows of the old tables into new ones, so that their definitions are exactly those of a new file."""
     for table in _FIRST_TABLES:
         db.execute(f"CREATE TEMP TABLE first_{table} AS SELECT * FROM main.{table}")  # noqa: S608  # constants
         db.execute(f"DROP TABLE main.{table}")
@@ -127,5 +127,5 @@ def _fill_accounts(db: sqlite3.Connection) -> None:
 
 
 def begin(db: sqlite3.Connection, at: int) -> None:
-    """Seal a file that holds a policy and nothing else."""
+    """Seal a file that holds only a policy."""
     seal(db, start(db, os.urandom(KEY_SIZE), at))

@@ -1,6 +1,6 @@
-"""What reminds a DuckDB instance of its guard: a function of the system catalog, which SQL can neither drop nor replace.
+"""The mark of a guarded DuckDB instance: a function of the system catalog, which SQL can neither drop nor replace.
 
-Any user can replace the macro `_guard`, or detach its catalog; attaching again then finds the mark.
+Any user can replace the macro `_guard`, or detach its catalog; attaching ldpsql again then finds the mark.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ldpsql.engine.functions import guarded
 _MARK = "__ldp_guarded_"
 _MARKS = f"""SELECT function_name FROM duckdb_functions()
              WHERE database_name = 'system' AND starts_with(function_name, '{_MARK}')"""  # noqa: S608  # a constant
-_MADE: list[str] = []  # in this process: without any there is nothing to look for, and looking takes DuckDB 20 ms
+_MADE: list[str] = []  # in this process: without any, skip the query, which takes DuckDB 20 ms
 
 
 def mark(cursor: DuckDBPyConnection, catalog: str, number: int) -> None:
-    """Mark an instance: from now on its catalog of this name has the guard of this number."""
+    """Mark an instance: its catalog of this name has the guard of this number."""
     name = f"{_MARK}{number}_{catalog.casefold().encode().hex()}"
     _MADE.append(name)
     cursor.create_function(name, _marked, None, "BOOLEAN", type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL)
 
 
 def marked(cursor: DuckDBPyConnection) -> dict[str, int]:
-    """Return the number of the latest guard of every catalog that was marked, by the name of the catalog in lowercase."""
+    """Return the number of the latest guard of each marked catalog, by the catalog's name in lowercase."""
     names = [name for (name,) in cursor.execute(_MARKS).fetchall()] if _MADE else []
     made = sorted(name.removeprefix(_MARK).split("_") for name in names)
     latest: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """Permanent reports: the same person with the same value gives the same report, today and in a year.
 
 The random bits of a report are a keyed function (BLAKE2b) of person, column, mechanism and value. Without the key they cannot
-be told from random ones; with it they could be drawn again for every value, so the key is as secret as the raw values, and
-stays in Python: no statement, plan or message shows it.
+be distinguished from random bits. With the key they can be drawn again for every value, so it is as secret as the raw values,
+and stays in Python: no statement, plan or message shows it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _WORDS = 8  # in one BLAKE2b digest
 
 @dataclass(frozen=True)
 class Key:
-    """A secret key; it never shows itself. ``fingerprint`` is public and tells it from other keys."""
+    """A secret key, which its ``repr`` hides. ``fingerprint`` is public and distinguishes it from other keys."""
 
     secret: bytes = field(repr=False)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled: a pickle is a file or a message with the secret in it."""
-        raise KeyUnusable("a key is not handed to another process", "read it from its file there")
+        raise KeyUnusable("a key cannot be sent to another process", "read it from its file there")
 
     @property
     def fingerprint(self) -> str:
-        """What may be written down to recognise the key."""
+        """A public number that identifies the key."""
         return blake2b(b"fingerprint", key=self.secret, digest_size=8).hexdigest()
 
     @classmethod
@@ -52,7 +52,7 @@ class Key:
         """Make a key file, readable by its owner only.
 
         Raises:
-            KeyUnusable: where there is a file already, or none can be made.
+            KeyUnusable: if the file exists, or cannot be made.
 
         """
         key, path = cls(secrets.token_bytes(_SIZE)), Path(path)
@@ -68,7 +68,7 @@ class Key:
                 with suppress(OSError):
                     Path(name).unlink()
         except FileExistsError:
-            raise KeyUnusable("there is a file where the key is to be made", "a key that is replaced is lost") from None
+            raise KeyUnusable("the key file already exists", "choose another path: a replaced key is lost") from None
         except OSError:
             raise KeyUnusable("the key file cannot be made", "its folder must exist and be writable") from None
         return key
@@ -78,7 +78,7 @@ class Key:
         """Read a key file.
 
         Raises:
-            KeyUnusable: where it is missing, damaged, readable by others, or not the key of that fingerprint.
+            KeyUnusable: if it is missing, damaged, readable by others, or not the key of that fingerprint.
 
         """
         try:
@@ -93,7 +93,7 @@ class Key:
         except (OSError, UnicodeDecodeError):
             raise KeyUnusable("the key file cannot be read", "restore it from a backup") from None
         if shared:
-            raise KeyUnusable("the key file can be read by others", "chmod 600, and think about who has read it")
+            raise KeyUnusable("the key file can be read by others", "chmod 600, and consider who may have read it")
         key = cls(bytes.fromhex(parts[1])) if len(parts) == 3 and len(parts[1]) == 2 * _SIZE and _is_hex(parts[1]) else None
         if key is None or parts[0] != _HEAD or parts[2] != key.fingerprint:
             raise KeyUnusable("the key file is damaged", "restore it from a backup")
@@ -111,25 +111,23 @@ class Key:
     def draw(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> Drawn:
         """Return the permanent report of each row, in the channel's own terms.
 
-        Row by row: only so no report can depend on the rows beside it.
+        Rows are drawn one by one, so that no report can depend on the other rows.
 
         Args:
-            mechanism: what draws.
+            mechanism: the mechanism that draws.
             column: the values, at least one.
-            people: whose they are, as bytes.
-            name: which column this is: two columns with one name and one mechanism give equal reports for equal values.
+            people: the person of each value, as bytes.
+            name: the name of the column. Two columns with the same name and mechanism give equal reports for equal values.
 
         Raises:
-            InvalidParameter: for a mechanism over sets of pairs, whose values are too many to number.
+            InvalidParameter: if the mechanism is over sets of pairs, which are too many to number.
 
         """
         if not isinstance(mechanism, CertifiedValues):
-            raise InvalidParameter(
-                "there are no permanent reports of sets of pairs", "perturb them once, into a table or a file"
-            )
+            raise InvalidParameter("sets of pairs cannot have permanent reports", "perturb them once, into a table or a file")
         codes = mechanism.codes(column)
-        told = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
-        purpose = blake2b(told, digest_size=_SIZE).digest()
+        column_and_mechanism = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
+        purpose = blake2b(column_and_mechanism, digest_size=_SIZE).digest()
         rows = zip(people.to_pylist(), codes.tolist(), strict=True)
         sources = (self.words(person, purpose, value) for person, value in rows)
         return np.concatenate([mechanism.channel.draw(codes[at : at + 1], source) for at, source in enumerate(sources)])

@@ -1,6 +1,6 @@
-"""What a ledger allows, and what a release costs, in whole numbers: micro-epsilons, and delta in units of 1e-15.
+"""The policy of a ledger and the cost of a release, in whole numbers: micro-epsilons, and delta in units of 1e-15.
 
-Costs are rounded up and budgets down, so that sums never allow more than was declared.
+Costs are rounded up and budgets down, so that sums never allow more than the declared budget.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ EPSILON, PER_DISTANCE = "epsilon", "epsilon per unit of distance"
 REST = "all"  # the group of the columns that no group names
 
 
-def _budget(given: Any) -> Fraction:
-    read = number(given)
-    if not Fraction(1, _MICRO) <= read <= _LARGEST:
+def _budget(argument: Any) -> Fraction:
+    budget = number(argument)
+    if not Fraction(1, _MICRO) <= budget <= _LARGEST:
         raise ValueError("must lie between 0.000001 and 1000000")
-    return read
+    return budget
 
 
-def _delta(given: Any) -> Fraction:
-    read = number(given)
-    if not 0 <= read < 1:
+def _delta(argument: Any) -> Fraction:
+    delta = number(argument)
+    if not 0 <= delta < 1:
         raise ValueError("must lie between 0 and 1")
-    return read
+    return delta
 
 
-def _window(given: Any) -> str:
-    if not isinstance(given, str) or not _WINDOW.fullmatch(given):
+def _window(argument: Any) -> str:
+    if not isinstance(argument, str) or not _WINDOW.fullmatch(argument):
         raise ValueError("must be a number of hours, days or weeks, such as '30 days'")
-    return given
+    return argument
 
 
 BudgetField = Annotated[Fraction, BeforeValidator(_budget), EXACT]
@@ -53,9 +53,9 @@ WindowField = Annotated[str, BeforeValidator(_window)]
 
 @dataclass(frozen=True)
 class Cost:
-    """What reports cost one person: micro-epsilons and delta in units of 1e-15, in one currency.
+    """The cost of reports for one person: micro-epsilons and delta in units of 1e-15, in one currency.
 
-    Epsilon and epsilon per unit of distance cannot be added up, so each has accounts of its own.
+    Epsilon and epsilon per unit of distance cannot be added, so each currency has its own accounts.
     """
 
     currency: str
@@ -77,8 +77,8 @@ class Policy(Spec):
     """The budget of one person for each group of columns.
 
     Within a group the costs of all reports of a person add up (sequential composition); two persons share nothing (parallel
-    composition). A column that no group names belongs to the group ``all``: unless you say otherwise, columns are taken to
-    speak of the same secret.
+    composition). A column that no group names belongs to the group ``all``: by default, all columns are assumed to depend on
+    the same secret.
     """
 
     kind: ClassVar[str] = "policy"
@@ -105,7 +105,7 @@ class Policy(Spec):
         return next((name for name, columns in self.column_groups.items() if column in columns), REST)
 
     def allowance(self, currency: str) -> Cost:
-        """Return what one person may spend in a group, rounded down; nothing where no budget is declared."""
+        """Return what one person may spend in a group, rounded down; zero if no budget is declared."""
         budget = self.epsilon_budget if currency == EPSILON else self.distance_budget or Fraction(0)
         return Cost(currency, int(budget * _MICRO), int(self.delta_budget * _FEMTO))
 

@@ -1,4 +1,4 @@
-"""The seals of a ledger: keyed hashes by which damage, and edits by other programs, are found before anything is charged.
+"""The seals of a ledger: keyed hashes that reveal damage, and edits by other programs, before anything is charged.
 
     head <- policies, accounts <- buckets of people
     head <- last entry <- ... <- first entry; an entry is a release that was charged with its charges, that was drawn and about
@@ -6,7 +6,7 @@
 
 The seal of the head covers every policy and every account, the seal of an account its buckets of people, the seal of a bucket
 its people. Each entry is sealed together with the entry before it. So nothing can be changed, left out or put in without the
-key. The key is in the file: it has to be wherever the ledger is, and who may write the file can also replace it as a whole.
+key. The key is in the file, since it must be wherever the ledger is; anyone who may write the file can replace all of it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def damaged(what: str) -> LedgerDamaged:
 
 
 def sealed(key: bytes, *content: Any) -> bytes:
-    """Return the seal of some values: numbers, strings, bytes, NULL, and lists of them, told apart by their types."""
+    """Return the seal of values: numbers, strings, bytes, NULL, and lists of them; the types count, too."""
     return blake2b(ascii(content).encode("ascii"), key=key, digest_size=_SIZE).digest()
 
 
 def sealed_bytes(key: bytes, name: bytes, content: bytes) -> bytes:
-    """Return the seal of what has a name: the buckets of an account, the people of a bucket."""
+    """Return the seal of named bytes: the buckets of an account, or the people of a bucket."""
     return blake2b(name + b" " + content, key=key, digest_size=_SIZE).digest()
 
 
@@ -58,7 +58,7 @@ class Head:
         """Return the seal of the head with all policies and accounts.
 
         Raises:
-            LedgerDamaged: if an account is there twice, as in a damaged index.
+            LedgerDamaged: if an account occurs twice, as in a damaged index.
 
         """
         policies = db.execute("SELECT id, at, body, salt FROM policy ORDER BY id").fetchall()
@@ -71,7 +71,7 @@ class Head:
 
 
 def verified(db: sqlite3.Connection) -> Head:
-    """Return the head, and check it with all policies and accounts.
+    """Return the head, after a check of all policies and accounts.
 
     Raises:
         LedgerDamaged: if something was changed.
@@ -106,7 +106,7 @@ def enter(db: sqlite3.Connection, token: str, state: State) -> None:
 
 
 def seal(db: sqlite3.Connection, head: Head) -> None:
-    """Link the entries that are new, and seal the head; the end of every transaction that writes."""
+    """Link the new entries, and seal the head, at the end of every transaction that writes."""
     new = db.execute("SELECT id, release, state FROM entry WHERE id > ? ORDER BY id", [head.entries]).fetchall()
     for number, release, state in new:
         row = db.execute(f"{_RELEASE} WHERE id = ?", [release]).fetchone()
@@ -150,7 +150,7 @@ def check_entries(db: sqlite3.Connection) -> None:
     """Follow the whole chain, from the first entry to the head.
 
     Raises:
-        LedgerDamaged: if a release, a charge or an entry was changed, is missing or was put in.
+        LedgerDamaged: if a release, a charge or an entry was changed, removed or added.
 
     """
     last = verified(db)

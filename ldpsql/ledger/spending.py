@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,64 +20,81 @@ from ldpsql.ledger.statements import time_text
 
 
 @dataclass(frozen=True)
-class Asked:
+class Demand:
     """The people of a release in ascending order of their pseudonyms, and how many reports each gives."""
 
     persons: NDArray[np.bytes_]
     reports: NDArray[np.int64]
 
     @classmethod
-    def of(cls, people: People) -> Asked:
-        """Return people as arrays; before a transaction, for which others have to wait."""
+    def of(cls, people: People) -> Demand:
+        """Return people as arrays; call this before a transaction, which makes others wait."""
         return cls(np.array(people.pseudonyms, dtype=PERSON["person"]), np.array(people.reports, dtype=np.int64))
 
 
-def accounts_of(db: sqlite3.Connection, names: Iterable[str], where: tuple[str, str, str, str]) -> list[int]:
-    """Return the numbers of the accounts of some datasets, made if they are new, and of all that may be of the same people.
+class AccountKey(NamedTuple):
+    """What accounts of several datasets have in common."""
+
+    unit: str
+    part: str
+    group: str
+    currency: str
+
+
+class Refused(NamedTuple):
+    """How many people are refused, the most that one of them has spent, and the most reports that one of them gives."""
+
+    people: int
+    epsilon: int
+    delta: int
+    reports: int
+
+
+def accounts_of(db: sqlite3.Connection, names: Iterable[str], key: AccountKey) -> list[int]:
+    """Return the numbers of the accounts of datasets, made if they are new, and of all that may have the same people.
 
     Args:
         db: the ledger, in a transaction.
-        names: the datasets; the empty name where users are charged, wherever they are.
-        where: unit, part, group of columns, currency.
+        names: the datasets; the empty name if users are charged, whatever the dataset.
+        key: the unit, the part, the group of columns and the currency.
 
     """
-    unit, part, group, currency = where
     for name in names:
         new = "INSERT OR IGNORE INTO account (unit, dataset, part, column_group, currency) VALUES (?, ?, ?, ?, ?)"
-        db.execute(new, [unit, name, part, group, currency])
+        db.execute(new, [key.unit, name, key.part, key.group, key.currency])
     ours = "unit = ? AND part = ? AND column_group = ? AND currency = ?"  # without the index, which no seal covers
-    rows = db.execute(f"SELECT id, dataset FROM account NOT INDEXED WHERE {ours} ORDER BY id", where).fetchall()  # noqa: S608
+    rows = db.execute(f"SELECT id, dataset FROM account NOT INDEXED WHERE {ours} ORDER BY id", key).fetchall()  # noqa: S608
     return [number for number, dataset in rows if any(dataset == name or alike(dataset, name) for name in names)]
 
 
-def spend(db: sqlite3.Connection, account: int, asked: Asked, cost: Cost, policy: Policy, *, now: int) -> None:
-    """Add a cost to what everybody in the release has spent, if all of them can afford it."""
-    everybody = _joined(load(db, account, asked.persons), asked.persons)
-    where = np.searchsorted(everybody["person"], asked.persons)
-    people, allowed = everybody[where], policy.allowance(cost.currency)
+def spend(db: sqlite3.Connection, account: int, demand: Demand, cost: Cost, policy: Policy, *, now: int) -> None:
+    """Add a cost to what everybody in the release has spent, if everybody can afford it."""
+    everybody = _joined(load(db, account, demand.persons), demand.persons)
+    positions = np.searchsorted(everybody["person"], demand.persons)
+    people, allowed = everybody[positions], policy.allowance(cost.currency)
     fresh = people["since"] <= (now - policy.window if policy.window is not None else -1)
     people["since"][fresh] = now
     for spent in (people["epsilon"], people["delta"]):
         spent[fresh] = 0
-    refused = _beyond(people["epsilon"], cost.epsilon, asked.reports, allowed.epsilon)
-    refused |= _beyond(people["delta"], cost.delta, asked.reports, allowed.delta)
+    refused = _beyond(people["epsilon"], cost.epsilon, demand.reports, allowed.epsilon)
+    refused |= _beyond(people["delta"], cost.delta, demand.reports, allowed.delta)
     if refused.any():
-        refusal = _exceeded(_most(people[refused], asked.reports[refused]), allowed, cost, policy)
+        refusal = _exceeded(_most(people[refused], demand.reports[refused]), allowed, cost, policy)
         raise _ahead(refusal, now) if policy.window is not None and is_ahead(now) else refusal
     for name, each in (("epsilon", cost.epsilon), ("delta", cost.delta)):
-        people[name] += each * asked.reports
-        people[f"{name}_ever"] += each * asked.reports
-    everybody[where] = people
+        people[name] += each * demand.reports
+        people[f"{name}_ever"] += each * demand.reports
+    everybody[positions] = people
     store(db, account, everybody)
 
 
 def _joined(kept: NDArray[np.void], persons: NDArray[np.bytes_]) -> NDArray[np.void]:
-    """Return everybody who is kept, and those who are new, who have spent nothing."""
+    """Return the stored people and the new ones, who have spent nothing."""
     if not len(kept):
         return _unspent(persons)
-    where = np.searchsorted(kept["person"], persons)
-    fresh = kept["person"][np.minimum(where, len(kept) - 1)] != persons
-    return np.insert(kept, where[fresh], _unspent(persons[fresh]))
+    positions = np.searchsorted(kept["person"], persons)
+    fresh = kept["person"][np.minimum(positions, len(kept) - 1)] != persons
+    return np.insert(kept, positions[fresh], _unspent(persons[fresh]))
 
 
 def _unspent(persons: NDArray[np.bytes_]) -> NDArray[np.void]:
@@ -86,23 +104,21 @@ def _unspent(persons: NDArray[np.bytes_]) -> NDArray[np.void]:
 
 
 def _beyond(spent: NDArray[np.int64], cost: int, reports: NDArray[np.int64], budget: int) -> NDArray[np.bool_]:
-    """Tell whose budget does not suffice; without a product, which could be too large for 64 bits."""
+    """Whether each person's budget is exceeded, computed without a product, which could be too large for 64 bits."""
     return reports > (budget - spent) // cost if cost else spent > budget
 
 
-def _most(refused: NDArray[np.void], reports: NDArray[np.int64]) -> tuple[int, int, int, int]:
-    """Return how many people are refused, and the most that one of them has spent and asks for."""
-    return len(refused), int(refused["epsilon"].max()), int(refused["delta"].max()), int(reports.max())
+def _most(refused: NDArray[np.void], reports: NDArray[np.int64]) -> Refused:
+    return Refused(len(refused), int(refused["epsilon"].max()), int(refused["delta"].max()), int(reports.max()))
 
 
-def _exceeded(refused: tuple[int, int, int, int], allowed: Cost, cost: Cost, policy: Policy) -> BudgetExceeded:
-    """Say what was asked for, the limit, and what is left."""
-    people, spent, spent_delta, reports = refused
-    who = "each row" if policy.privacy_unit == "row" else f"{people} of the users"
-    what, asked, limit, used = cost.currency, cost.epsilon * reports, allowed.epsilon, spent
+def _exceeded(refused: Refused, allowed: Cost, cost: Cost, policy: Policy) -> BudgetExceeded:
+    """Return an error with the cost of the release, the limit, and what is left."""
+    who = "each row" if policy.privacy_unit == "row" else f"{refused.people} of the users"
+    what, asked, limit, used = cost.currency, cost.epsilon * refused.reports, allowed.epsilon, refused.epsilon
     show: Callable[[int], str] = epsilon_text
-    if spent + asked <= limit:
-        what, asked, limit, used = "delta", cost.delta * reports, allowed.delta, spent_delta
+    if used + asked <= limit:
+        what, asked, limit, used = "delta", cost.delta * refused.reports, allowed.delta, refused.delta
         show = delta_text
     hint = "lower the epsilon, ask for fewer columns or reports, or wait for the next window; ldpsql budget show has the rest"
     if not limit:
@@ -113,7 +129,7 @@ def _exceeded(refused: tuple[int, int, int, int], allowed: Cost, cost: Cost, pol
 
 
 def _ahead(refusal: BudgetExceeded, now: int) -> BudgetExceeded:
-    """Return a refusal that also explains why a window does not end: time never goes back in a ledger."""
+    """Return a `BudgetExceeded` that also explains why a window does not end: time never goes back in a ledger."""
     return BudgetExceeded(
         f"{refusal.message}; the ledger was last written at {time_text(now)}, later than this machine's clock says",
         "set the clock right; if it once ran ahead, windows end only after that time: a larger epsilon_budget, and then "

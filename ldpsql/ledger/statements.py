@@ -1,4 +1,4 @@
-"""What a ledger tells: balances, history, policies, and whether it adds up."""
+"""Read a ledger: its balances, its history, its policies, and whether it adds up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HISTORY = (
 
 @dataclass(frozen=True)
 class Balance:
-    """What the person who spent most has spent in a group of columns, and what is left to that person, as decimal text."""
+    """What the person who spent most has spent in a group of columns, and what that person has left, as decimal text."""
 
     unit: str
     dataset: str
@@ -56,7 +56,7 @@ def _balance(people: NDArray[np.void], opened: int, policy: Policy, names: list[
 
 
 def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Return every column of every release, oldest first, once all of them are checked."""
+    """Return every column of every release, oldest first, after a check of all of them."""
     check_entries(db)
     rows = db.execute(
         f"""SELECT r.at, r.token, r.dataset, r.part, r.destination, c.column_name, a.column_group, c.mechanism, c.claim,
@@ -64,10 +64,10 @@ def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
             FROM release r JOIN charge c ON c.release = r.id JOIN account a ON a.id = c.account
             GROUP BY r.id, c.column_name ORDER BY r.id, min(c.rowid)"""  # noqa: S608  # constants
     ).fetchall()
-    found = [dict(zip(_HISTORY, row, strict=True)) for row in rows]
-    for row in found:
+    records = [dict(zip(_HISTORY, row, strict=True)) for row in rows]
+    for row in records:
         row |= {"at": time_text(row["at"]), "epsilon": epsilon_text(row["epsilon"]), "delta": delta_text(row["delta"])}
-    return found
+    return records
 
 
 def policies(db: sqlite3.Connection) -> list[dict[str, Any]]:

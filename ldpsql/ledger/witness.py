@@ -1,4 +1,4 @@
-"""Who was charged and who was drawn: the user ids of both are compared, so that nobody's report leaves uncharged."""
+"""Compare the user ids that were charged with those that were drawn, so that nobody's report is published uncharged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def digest(users: Any) -> Digest:
 
 
 def together(one: Digest, other: Digest) -> Digest:
-    """Return the digest of the user ids of two digests."""
+    """Return the digest of the user ids of two digests together."""
     return one[0] + other[0], (one[1] + other[1]) % 2**64, (one[2] + other[2]) % 2**64
 
 

@@ -1,4 +1,4 @@
-"""Which plugins there are, what they offer, and the handles that stand for mechanisms and plans inside a query."""
+"""The plugins and what they offer, and the handles that stand for mechanisms and plans inside a query."""
 
 from ldpsql import moved
 

@@ -46,7 +46,7 @@ def check_sql(name: str, parameters: list[str], expressions: list[str], constant
     """Refuse SQL of a mechanism that reads anything but its parameters.
 
     Raises:
-        PluginError: for a table, a column, a variable, a function that does not depend on its arguments alone, or no SQL.
+        PluginError: if it is not SQL, or has a table, a column, a variable, or a function of more than its arguments.
 
     """
     plain = all(type(text) is str for text in (*parameters, *expressions, *constants))
@@ -76,7 +76,7 @@ def _tree(text: str) -> Any:
 
 
 def _reads_only(node: Any, names: frozenset[str]) -> bool:
-    """Tell whether an expression reads these names only, its own lambdas aside."""
+    """Whether an expression reads only these names and the parameters of its own lambdas."""
     if isinstance(node, list):
         return all(_reads_only(item, names) for item in node)
     if not isinstance(node, dict):

@@ -48,12 +48,12 @@ def built_in() -> list[Plugin]:
     return [Plugin(module, "ldpsql", __version__, "ok") for module in sorted(modules)]
 
 
-def installed(told: Settings) -> Iterator[tuple[str, Plugin]]:
+def installed(chosen: Settings) -> Iterator[tuple[str, Plugin]]:
     """Yield the module of each installed plugin with the plugin; only those whose status is "ok" may be loaded.
 
     Names on the allow-list that belong to no plugin come last, as "not installed".
     """
-    allowed = _allowed(told)
+    allowed = _allowed(chosen)
     points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
     for point in points:
         yield point.value, _described(point, allowed)
@@ -80,18 +80,20 @@ def packages_of(name: str) -> list[str]:
     return sorted({package_of(p) for p in points if name == p.name or short_name(name) == short_name(package_of(p))})
 
 
-def _allowed(told: Settings) -> frozenset[str]:
-    """Return the packages whose plugins may be loaded: those that LDPSQL_PLUGINS names, else those of the settings.
+def _allowed(chosen: Settings) -> frozenset[str]:
+    """Return the packages whose plugins may be loaded: those that LDPSQL_PLUGINS names, or those of the settings.
 
-    The name of an entry point does not count: any package may give its own the name that another one is trusted by.
+    The name of an entry point does not count: any package may choose the name of a trusted one.
     """
-    named = os.environ.get("LDPSQL_PLUGINS")
-    names = told.allow or frozenset() if named is None else frozenset(name.strip() for name in named.split(",")) - {"", "0"}
+    variable = os.environ.get("LDPSQL_PLUGINS")
+    names = (
+        chosen.allow or frozenset() if variable is None else frozenset(name.strip() for name in variable.split(",")) - {"", "0"}
+    )
     return frozenset(short_name(name) for name in names)
 
 
 def imported(module: str) -> object:
-    """Return a module, or what its import raised; it runs in a thread of its own, so that one that hangs holds up nothing."""
+    """Return a module, or what its import raised; the import runs in its own thread, so that one that hangs blocks nothing."""
     done: SimpleQueue[object] = SimpleQueue()
 
     def work() -> None:

@@ -70,7 +70,7 @@ def metadata(mechanisms: Mapping[str, Mechanism]) -> dict[str, str]:
 
 
 def of_schema(schema: pa.Schema, column: str) -> Fingerprints:
-    """Return what the metadata of a schema says of a column, as Arrow, Parquet or Spark wrote it."""
+    """Return the fingerprints of a column in the metadata of a schema, as Arrow, Parquet or Spark wrote them."""
     keys = {key.decode(errors="replace").casefold(): value for key, value in (schema.metadata or {}).items()}
     written = keys.get(f"{KEY}{column}".casefold(), b"").decode(errors="replace")
     return of_text(written) | _of_spark(keys.get("org.apache.spark.sql.parquet.row.metadata", b"{}"), column)
@@ -91,7 +91,7 @@ def of_text(text: str | None) -> Fingerprints:
 
 
 def digits(fingerprints: Iterable[str]) -> set[str]:
-    """Return what tells mechanisms apart."""
+    """Return the digits of fingerprints, which distinguish mechanisms."""
     return {match[1] for line in fingerprints if (match := _LINE.match(line))}
 
 
@@ -99,7 +99,7 @@ def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
     """Refuse reports that another mechanism drew, or several; those without a fingerprint pass.
 
     Raises:
-        OtherMechanism: if there are any.
+        OtherMechanism: if another mechanism drew them, or several did.
 
     """
     drew = digits(fingerprints)
@@ -144,7 +144,7 @@ def _short(mechanism: Mechanism) -> str:
 
 @lru_cache(maxsize=1)
 def say_unmarked() -> None:
-    """Warn, once in a process, that nothing says which mechanism drew the reports."""
+    """Warn, once in a process, that no fingerprint names the mechanism that drew the reports."""
     warnings.warn(f"{UNMARKED}: {REMEDY}", UnmarkedReports, stacklevel=3)
 
 

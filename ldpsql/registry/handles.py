@@ -73,8 +73,8 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     """Read a mechanism from the STRUCT that its SQL constructor makes, from its text, or its name in the settings.
 
     Raises:
-        InvalidSpec, UnknownName, and what the mechanism itself refuses: where it is none. A name may come from a column, so it
-            is not in the message.
+        InvalidSpec, UnknownName, and what the mechanism itself refuses: if it cannot be read. A name may come from a column,
+            so it is not in the message.
 
     """
     if isinstance(spec, pa.DictionaryScalar):  # an ENUM
@@ -84,19 +84,19 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
             return registry().mechanism(spec.as_py())
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
         raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
-    given: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}
-    if given.get("mechanism") in registry().mechanisms:
-        known = registry().mechanisms[given["mechanism"]].model_fields
-        given = {name: value for name, value in given.items() if name == "mechanism" or name in known}
+    fields: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}
+    if fields.get("mechanism") in registry().mechanisms:
+        parameters = registry().mechanisms[fields["mechanism"]].model_fields
+        fields = {name: value for name, value in fields.items() if name == "mechanism" or name in parameters}
     with names_withheld():
-        return registry().mechanism(given)
+        return registry().mechanism(fields)
 
 
 def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
     """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
 
     Raises:
-        InvalidSpec, UnknownName: where it is none; again without the name.
+        InvalidSpec, UnknownName: if it cannot be read; the message does not have the name.
 
     """
     with names_withheld():

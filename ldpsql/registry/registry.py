@@ -1,4 +1,4 @@
-"""All mechanisms, estimators and SQL functions there are, and which plugin each came from.
+"""All mechanisms, estimators and SQL functions, and the plugin that offers each.
 
 A plugin that cannot be used is listed with the reason and changes nothing else.
 """
@@ -51,23 +51,23 @@ class Registry:
         """Return a registry with the built-in plugins and the installed ones that are allowed.
 
         Raises:
-            BadSettings: where a settings file is wrong, or gives a mechanism the name of a plugin's.
+            BadSettings: if a settings file is wrong, or gives a mechanism the name of a plugin's.
 
         """
-        found = cls()
+        loaded = cls()
         for plugin in discovery.built_in():
-            found.add_module(plugin.name, plugin)
-        found._sql_names = {
-            name: plugin.name for plugin, offered in found.functions() for function in offered for name in function.names()
+            loaded.add_module(plugin.name, plugin)
+        loaded._sql_names = {
+            name: plugin.name for plugin, offered in loaded.functions() for function in offered for name in function.names()
         }
-        told = settings.load()
-        for module, plugin in discovery.installed(told):
+        chosen = settings.load()
+        for module, plugin in discovery.installed(chosen):
             if plugin.status == "ok":
-                found.add_module(module, plugin)
+                loaded.add_module(module, plugin)
             else:
-                found.plugins.append(plugin)
-        found._name(told.mechanisms)
-        return found
+                loaded.plugins.append(plugin)
+        loaded._name(chosen.mechanisms)
+        return loaded
 
     def _name(self, mechanisms: Mapping[str, Any]) -> None:
         if taken := mechanisms.keys() & self.mechanisms.keys():
@@ -151,7 +151,7 @@ class Registry:
             if not (isinstance(offered, type) and issubclass(offered, base) and type(name) is str):
                 raise PluginError(f"{hook} must return classes derived from {base.__name__}, each with a name")
             if not _NAME.fullmatch(name) or getattr(offered, "__abstractmethods__", None):
-                raise PluginError(f"{base.kind} {name!r} needs a lower-case name and all methods of {base.__name__}")
+                raise PluginError(f"{base.kind} {name!r} needs a lowercase name and all methods of {base.__name__}")
             if name in new:
                 raise NameClash(f"{plugin.name} offers the name '{name}' twice")
             for taken in (name, f"{name}_counts"):
@@ -177,8 +177,8 @@ class Registry:
     def functions(self) -> list[tuple[Plugin, list[Scalar | Macros]]]:
         """Return the SQL functions of each plugin, built-in ones first; a plugin that fails here is marked broken."""
         # Third parties first, so that the constructors made from the registry are those of plugins that stay in it.
-        found = [(plugin, self._functions_of(plugin)) for plugin in reversed(self.plugins) if plugin.status == "ok"]
-        return [(plugin, functions) for plugin, functions in reversed(found) if plugin.status == "ok"]
+        offers = [(plugin, self._functions_of(plugin)) for plugin in reversed(self.plugins) if plugin.status == "ok"]
+        return [(plugin, functions) for plugin, functions in reversed(offers) if plugin.status == "ok"]
 
     def _functions_of(self, plugin: Plugin) -> list[Scalar | Macros]:
         try:
@@ -209,7 +209,7 @@ class Registry:
         """Return a mechanism from itself, its text, its name in the settings, or a mapping with its name under ``mechanism``.
 
         Raises:
-            UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
+            UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
 
         """
         if isinstance(given, str):
@@ -220,7 +220,7 @@ class Registry:
         """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.
 
         Raises:
-            UnknownName, InvalidSpec, InvalidParameter: where it cannot be read.
+            UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
 
         """
         return _read(given, Estimator, self.estimators)

@@ -69,9 +69,9 @@ def attach(
             somebody took the ledger off.
 
     Raises:
-        BadSettings: where a named mechanism cannot be read.
-        ConnectionRefused: where a catalog of that name belongs to somebody else, or this is not a connection of DuckDB.
-        LedgerError, InvalidParameter: where the ledger or the key cannot be used.
+        BadSettings: if a named mechanism cannot be read.
+        ConnectionRefused: if a catalog of that name belongs to somebody else, or this is not a connection of DuckDB.
+        LedgerError, InvalidParameter: if the ledger or the key cannot be used.
 
     """
     guard, own = _guard(ledger, key), duckdb_of(con)
