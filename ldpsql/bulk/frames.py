@@ -84,10 +84,18 @@ def estimate(reports: Any, *arguments: Any, **named: Any) -> Estimate:
     call = _of_frame if frame else _of_reports
     try:
         signature(call).bind(reports, *arguments, **named)
+        fits = frame or len(arguments) < 2 or not _is_mechanism(arguments[1])  # else there is a name of a column before it
     except TypeError:
+        fits = False
+    if not fits:
         what, needed = ("frame", "frame, 'city', mechanism") if frame else ("column", "frame['city'], mechanism")
-        raise InvalidParameter(f"these are not the arguments for a {what} of reports", f"ldpsql.estimate({needed})") from None
+        raise InvalidParameter(f"these are not the arguments for a {what} of reports", f"ldpsql.estimate({needed})")
     return call(reports, *arguments, **named)
+
+
+def _is_mechanism(argument: Any) -> bool:
+    name = argument.partition("(")[0].strip() if isinstance(argument, str) else None
+    return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
 
 
 def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
@@ -122,7 +130,7 @@ def key_value(
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
     if isinstance(reports, Counts):
         check(reports.fingerprints, mechanism)
-        return counted_likelihood(reports.reports, reports.numbers, mechanism)
+        return counted_likelihood(reports.one_group(), mechanism)
     return column_likelihood(column_of(reports), mechanism)
 
 

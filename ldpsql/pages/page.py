@@ -11,11 +11,11 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.engine.groups import refuse_pairs
+from ldpsql.engine.groups import estimated
 from ldpsql.errors import InvalidParameter, NoReports, UsageError
-from ldpsql.estimates.estimate import Estimate, estimate_likelihood
+from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import likelihoods
+from ldpsql.inference.counts import Counts
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_values
 from ldpsql.mechanisms.region import Region
@@ -49,16 +49,12 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> 
         InvalidParameter: for more groups than a page can show, or reports of sets of pairs.
 
     """
-    refuse_pairs(mechanism)
     if not len(counted):
         raise NoReports()
     titles, group = _groups(counted)
-    found: dict[str, Estimate] = {}
-    reports, numbers = (counted[name].combine_chunks() for name in ("report", "n"))
-    for part, likelihood in likelihoods(mechanism, reports, numbers, group, len(titles)):
-        some = estimate_likelihood(mechanism, likelihood, estimator)
-        found |= {titles[row]: some[place] for place, row in enumerate(part)}
-    return found
+    counts = Counts.of(counted["report"].combine_chunks(), counted["n"].combine_chunks(), group)
+    parts = estimated(mechanism, counts, estimator)
+    return {titles[row]: part[place] for groups, part in parts for place, row in enumerate(groups)}
 
 
 def truths(counted: pa.Table, mechanism: Mechanism) -> dict[str, Floats]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ldpsql.channels import Bins, Cells, Signs
 from ldpsql.errors import InvalidParameter, NotApplicable
-from ldpsql.estimates.estimate import Diagnosis, Estimates, estimate_likelihood
+from ldpsql.estimates.estimate import Diagnosis, Estimates, estimate_likelihood, named
 from ldpsql.estimates.uncertainty import error_text
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import late, soonest, until
@@ -275,7 +275,8 @@ def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Fl
         table = operator.anything + operator.kept * drawn[group, key] * operator.window
         conditional = DenseOperator(table / table.sum(axis=1, keepdims=True))
         one = Likelihood(conditional, counts[group, key][None], (bins,))
-        out[group, key] = estimator.each(one, estimator.fit).theta[0]
+        with named(estimator):
+            out[group, key] = estimator.each(one, estimator.fit).theta[0]
     if not np.isfinite(out).all():
         raise NotApplicable(f"{estimator.name} finds no distribution of so noisy values", "use ibu or em_mr")
     return out
