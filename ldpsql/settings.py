@@ -10,12 +10,13 @@ has the path of the ledger (LDPSQL_LEDGER), the key of permanent reports (LDPSQL
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from ldpsql.errors import BadSettings
 
@@ -65,7 +66,7 @@ def _consented(own: list[str] | None, shared: list[str] | None) -> frozenset[str
 
 def short_name(package: str) -> str:
     """Return the name by which the allow-list means a package: as packages are compared, without ``ldpsql-`` before it."""
-    return re.sub(r"[-_.]+", "-", package).lower().removeprefix("ldpsql-")
+    return canonicalize_name(package).removeprefix("ldpsql-")
 
 
 def project_file() -> Path | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 
 import typer
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 _PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydantic", "sqlglot", "typer")
-_EXTRA = re.compile(r"([\w.-]+).*; extra == ['\"](\w+)['\"]")
-_LEAST = re.compile(r"([\w.-]+)[^;]*?>=\s*([\d.]+)")
 _FOR_DEVELOPERS = ("dev", "peers")
 
 
@@ -60,30 +59,27 @@ def _packages() -> str:
         RuntimeError: if one is older than ldpsql needs.
 
     """
-    least = {m[1]: m[2] for requirement in requires("ldpsql") or [] if (m := _LEAST.match(requirement))}
+    least = {r.name: s.version for r in _requirements() if not r.marker for s in r.specifier if s.operator == ">="}
     old = [
         f"{name} {version(name)} is older than {least[name]}"
         for name in _PACKAGES
-        if name in least and _older(name, least[name])
+        if name in least and Version(version(name)) < Version(least[name])
     ]
     if old:
         raise RuntimeError(f"{', '.join(old)}: pip install --upgrade ldpsql")
     return ", ".join(f"{name} {version(name)}" for name in ("ldpsql", *_PACKAGES))
 
 
-def _older(name: str, least: str) -> bool:
-    there, needed = ([int(part) for part in re.findall(r"\d+", f"{text}.0.0")[:3]] for text in (version(name), least))
-    return there < needed
+def _requirements() -> list[Requirement]:
+    """Return what the installed metadata says that ldpsql requires."""
+    return [Requirement(text) for text in requires("ldpsql") or []]
 
 
 def _extras() -> dict[str, list[str]]:
     """Return the packages of each extra, as the installed metadata has them."""
-    extras: dict[str, list[str]] = {}
-    for requirement in requires("ldpsql") or []:
-        match = _EXTRA.fullmatch(requirement)
-        if match and match[2] not in _FOR_DEVELOPERS:
-            extras.setdefault(match[2], []).append(match[1])
-    return extras
+    extras = [name for name in metadata("ldpsql").get_all("Provides-Extra", []) if name not in _FOR_DEVELOPERS]
+    optional = [requirement for requirement in _requirements() if requirement.marker]
+    return {name: [r.name for r in optional if r.marker and r.marker.evaluate({"extra": name})] for name in extras}
 
 
 def _extra(packages: list[str]) -> Callable[[], str]:

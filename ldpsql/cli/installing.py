@@ -13,6 +13,8 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from ldpsql.cli.allowing import installed
 from ldpsql.errors import PluginError
 from ldpsql.registry.discovery import package_of, packages_of
@@ -28,8 +30,10 @@ def install(package: str) -> list[str]:
     # A folder by its full path: a name alone would be looked for in the package index.
     _run("install", str(Path(package).resolve()) if Path(package).exists() else package)
     invalidate_caches()
-    wanted = _canonical(_project_name(package))
-    names = [point.name for point in entry_points(group="ldpsql") if point.dist and _canonical(point.dist.name) == wanted]
+    wanted = canonicalize_name(_project_name(package))
+    names = [
+        point.name for point in entry_points(group="ldpsql") if point.dist and canonicalize_name(point.dist.name) == wanted
+    ]
     if not names:
         raise PluginError("the package was installed, but it has no entry point in the group ldpsql", "it is no plugin")
     return names
@@ -68,7 +72,3 @@ def _project_name(package: str) -> str:
         return str(tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name", ""))
     wheel = re.match(r"(.+?)-\d.*\.(?:whl|tar\.gz)$", Path(package).name)
     return wheel[1] if wheel else re.split(r"[\s\[<>=!~;@]", package, maxsplit=1)[0]
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
