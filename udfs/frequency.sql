@@ -1,7 +1,7 @@
--- Lay the values of the domain, in their own type, next to the numbers that Python returns. They travel in the list: a lambda that
--- names them copies all of them for each element, and one for which they are a subquery is refused.
-CREATE OR REPLACE MACRO ldp._beside(vals, found) AS
-    list_transform([{'vals': vals, 'found': found}], lambda r: CASE WHEN r['found'] IS NOT NULL THEN list_zip(r['vals'], r['found']) END)[1];
+-- The values of the domain, in their own type, next to the numbers that Python returns. The values are part of the list: a lambda
+-- that captures them copies all of them for each element, and DuckDB refuses one that captures a subquery.
+CREATE OR REPLACE MACRO ldp._beside(vals, result) AS
+    list_transform([{'vals': vals, 'result': result}], lambda r: CASE WHEN r['result'] IS NOT NULL THEN list_zip(r['vals'], r['result']) END)[1];
 CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
     list_transform(ldp._beside(vals, shares), lambda p: struct_concat({'value': p[1]}, p[2]));
 
@@ -9,7 +9,7 @@ CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN));
 
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
-    [__ldp_merge(reports, numbers)], lambda found: map(list_select(reports, found.positions), found.n)
+    [__ldp_merge(reports, numbers)], lambda result: map(list_select(reports, result.positions), result.n)
 )[1];
 -- An aggregate over counts: the sum for every report.
 CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
@@ -20,8 +20,8 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
 -- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'.
 CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
 
-CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([{'vals': vals, 'found': found}], lambda r: CASE
-    WHEN r['found'] IS NOT NULL THEN struct_update(r['found'], identified := ldp._rows(r['vals'], r['found']['identified']))
+CREATE OR REPLACE MACRO ldp._diagnosis(vals, result) AS list_transform([{'vals': vals, 'result': result}], lambda r: CASE
+    WHEN r['result'] IS NOT NULL THEN struct_update(r['result'], identified := ldp._rows(r['vals'], r['result']['identified']))
 END)[1];
 
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
@@ -37,6 +37,6 @@ CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := '
     FROM (SELECT keys, histogram(report) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
-COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of such counts';
-COMMENT ON MACRO TABLE ldp.estimate IS 'the estimate over a table, a file or a frame';
-COMMENT ON MACRO TABLE ldp.estimate_by IS 'the same for each group';
+COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';
+COMMENT ON MACRO TABLE ldp.estimate IS 'the estimate from the reports of a table, a file or a frame';
+COMMENT ON MACRO TABLE ldp.estimate_by IS 'the estimate of each group from the reports of a table, a file or a frame';

@@ -34,14 +34,14 @@ _FIELDS = ("estimate", "std_error", "low", "high")
 @guarded
 def functional_handle(names: pa.ChunkedArray, plans: pa.ChunkedArray, *arguments: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each functional, with its arguments, under a plan."""
-    out, given = [], [plain(argument) for argument in arguments]
+    out, columns = [], [plain(argument) for argument in arguments]
     for row, (name, handle) in enumerate(zip(plain(names).to_pylist(), plain(plans).to_pylist(), strict=True)):
         plan = PLANS.thing(handle)
         mechanism = plan[0]
         if not isinstance(mechanism, Mechanism):
-            raise InvalidParameter("such numbers are known for one mechanism only", "use ldp.mean and its kin on its reports")
+            raise InvalidParameter("these numbers can be estimated for one mechanism only", "use ldp.mean on its reports")
         check_ordered(mechanism)
-        out.append(MEASURES.number((plan, _functional(name, mechanism, [argument[row] for argument in given]))))
+        out.append(MEASURES.number((plan, _functional(name, mechanism, [column[row] for column in columns]))))
     return pa.array(out, pa.int64())
 
 
@@ -70,7 +70,7 @@ def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return the same of quantiles, which are positions in the domain, with how far numbers may lie from their value."""
+    """Return the same for quantiles, which are positions in the domain, with the largest distance of numbers from them."""
     return _measured(histograms, handles, (*_FIELDS, "rounding"))
 
 
@@ -79,8 +79,8 @@ def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tup
     empty = np.ones(len(histograms), dtype=np.bool_)
     for handle, groups in groups_of(histograms, handles):
         (source, estimator), functional = MEASURES.thing(handle)
-        for rows, found in groups.estimates(source, estimator):
-            measured = functional.measure(found)
+        for rows, estimates in groups.estimates(source, estimator):
+            measured = functional.measure(estimates)
             out[rows] = np.stack(np.broadcast_arrays(*(getattr(measured, field) for field in fields)), axis=-1)
             empty[rows] = False
     return pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], fields, mask=pa.array(empty))
