@@ -19,8 +19,9 @@ from ldpsql.functions import (
     aggregates,
     bound_of,
     check_ordered,
+    counts_of,
+    estimated,
     family,
-    groups_of,
     guarded,
     hookimpl,
     once_a_run,
@@ -77,9 +78,9 @@ def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> 
 def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tuple[str, ...]) -> pa.Array:
     out = np.zeros((len(histograms), len(fields)))
     empty = np.ones(len(histograms), dtype=np.bool_)
-    for handle, groups in groups_of(histograms, handles):
+    for handle, counts in counts_of(histograms, handles):
         (source, estimator), functional = MEASURES.thing(handle)
-        for rows, estimates in groups.estimates(source, estimator):
+        for rows, estimates in estimated(source, counts, estimator):
             measured = functional.measure(estimates)
             out[rows] = np.stack(np.broadcast_arrays(*(getattr(measured, field) for field in fields)), axis=-1)
             empty[rows] = False

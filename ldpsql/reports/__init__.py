@@ -17,7 +17,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible
 from ldpsql.reports.hashed import HashReports, ListedHashReports
 from ldpsql.reports.pairs import BinReports, PairReports, SignReports
-from ldpsql.reports.sets import SetReports
+from ldpsql.reports.sets import SetReports, octets, of_octets
 from ldpsql.reports.symbols import SymbolReports
 
 __all__ = [
@@ -34,6 +34,8 @@ __all__ = [
     "SymbolReports",
     "WordReports",
     "impossible",
+    "octets",
+    "of_octets",
     "type_of",
 ]
 
