@@ -1,7 +1,7 @@
 """Local differential privacy where the data already is: perturb and estimate in SQL.
 
-`attach` puts the functions on a DuckDB connection. Mechanisms and estimators are plugins, registered by the hooks of
-`ldpsql.registry.hookspecs`; the names below are what a plugin and a Python caller need.
+`attach` registers the functions on a DuckDB connection. Mechanisms and estimators are plugins, registered by the hooks of
+`ldpsql.registry.hookspecs`. The names below are for callers in Python.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Names are loaded at first use: `ldpsql --version` needs none of them.
+# Names are loaded on first use: `ldpsql --version` needs none of them.
 _HOMES = {
     "bulk.batches": ["perturb_batches"],
     "bulk.charging": ["Charge"],
@@ -138,7 +138,7 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-# An install keeps plugins/ and udfs/ inside this folder; a checkout keeps them beside it.
+# In an installation plugins/ and udfs/ are inside this folder; in a checkout they are next to it.
 if not (_here := Path(__file__).parent).joinpath("plugins").is_dir():
     __path__.append(str(_here.parent))
 moved.install()

@@ -1,4 +1,4 @@
-"""Things that are kept to be used again, up to a number of bytes."""
+"""Caches with a limit in bytes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-_SHARED = (type, ModuleType, FunctionType)  # these exist anyway
-_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that is not built in, whose own methods are not asked
-_LONG = 64  # a list or tuple of more elements is weighed by its first
+_SHARED = (type, ModuleType, FunctionType)  # these exist with or without the cache
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that is not built in, whose own methods are not called
+_LONG = 64  # a longer list or tuple is weighed by its first elements
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 def footprint(*things: object) -> int:
-    """Return the bytes of all that these things hold, each part once: of arrays exactly, of long lists about."""
+    """Return the bytes that objects hold, each part counted once: exact for arrays, approximate for long lists."""
     return _weighed(things, set())
 
 
@@ -45,7 +45,7 @@ def _weighed(things: tuple[object, ...], seen: set[int]) -> int:
 
 
 def _own(part: object) -> int:
-    """Return the bytes of a thing without what it refers to."""
+    """Return the bytes of an object without the objects that it refers to."""
     if type(part).__flags__ & _HEAP:
         return object.__sizeof__(part)
     return part.nbytes if isinstance(part, np.ndarray | pa.Array | pa.ChunkedArray) else getsizeof(part, 0)
@@ -59,10 +59,10 @@ def _owner(array: np.ndarray) -> np.ndarray:
 
 
 class ByteCache(Generic[K, V]):
-    """Values by key, of at most ``limit`` bytes with their keys: those not used for longest go first.
+    """Values by key, of at most ``limit`` bytes together with their keys; the least recently used are dropped first.
 
-    The latest value stays however large it is. A value may grow while it is used: it is weighed again before the next one is
-    added. Two threads that miss the same key both make its value.
+    The latest value stays even if it exceeds the limit. A value may grow while it is used, so it is weighed again before the
+    next one is added. If two threads miss the same key, both compute its value.
     """
 
     def __init__(self, limit: int, weigh: Callable[[K, V], int] = footprint) -> None:
@@ -76,7 +76,7 @@ class ByteCache(Generic[K, V]):
         return len(self._kept)
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key, None if it is not here."""
+        """Return the value of a key, None if it is not cached."""
         with self._lock:
             if key not in self._kept:
                 return None
@@ -85,7 +85,7 @@ class ByteCache(Generic[K, V]):
             return self._kept[key]
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value under a key, and drop what there is no room for."""
+        """Store a value under a key, and drop others until the limit holds."""
         with self._lock:
             self._kept[key] = value
             self._kept.move_to_end(key)
@@ -97,7 +97,7 @@ class ByteCache(Generic[K, V]):
                 self.bytes -= self._weights.pop(dropped)
 
     def remembered(self, key: K, make: Callable[[K], V]) -> V:
-        """Return the value of a key, made from it where it is not here."""
+        """Return the value of a key; if it is not cached, compute it with ``make`` and store it."""
         value = self.get(key)
         if value is None:
             value = make(key)

@@ -1,6 +1,6 @@
-"""What a SQL function is made of: Arrow functions and macros, handles, counts of groups, estimates.
+"""The building blocks of SQL functions: Arrow functions and macros, handles, counts of groups, estimates.
 
-A plugin that offers SQL functions imports from here, from `ldpsql.mechanisms` and from `ldpsql.estimators` only; the names
+A plugin that offers SQL functions imports only from here, from `ldpsql.mechanisms` and from `ldpsql.estimators`; the names
 are stable within one `API_VERSION`.
 """
 

@@ -1,4 +1,4 @@
-"""The marks of hooks, and the version of the API that a plugin is written for."""
+"""The markers of hooks, and the version of the plugin API."""
 
 from __future__ import annotations
 

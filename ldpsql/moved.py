@@ -1,4 +1,4 @@
-"""Import paths of 0.1.0: they lead to where the names are now, with a warning, and go with version 0.3.
+"""Import paths of 0.1.0: they lead to the new paths of the names, with a warning, and will be removed in version 0.3.
 
 from ldpsql.domain import Domain   # still works, and warns; the name is in ldpsql.mechanisms
 """
@@ -12,7 +12,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-# Old path -> where its names are now, below ldpsql.
+# Old path -> new paths of its names, below ldpsql.
 _PATHS = {
     "audit": "mechanisms.audit",
     "certificate": "privacy.certificate",
@@ -84,12 +84,12 @@ class _OldPaths(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=old in _PACKAGES)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Let names be looked up where they are now."""
+        """Look names up at their new paths."""
         module.__getattr__ = names_of(module.__name__.removeprefix("ldpsql."))  # type: ignore[method-assign]
 
 
 class _Names:
-    """Looks the names of an old path up where they are now; the first one warns."""
+    """Looks the names of an old path up at their new paths; the first look-up warns."""
 
     def __init__(self, old: str) -> None:
         self._old, self._warned = old, False
@@ -115,6 +115,6 @@ def names_of(old: str) -> _Names:
 
 
 def install() -> None:
-    """Let the import system find the old paths."""
+    """Add the old paths to the import system."""
     if not any(isinstance(finder, _OldPaths) for finder in sys.meta_path):
         sys.meta_path.append(_OldPaths())

@@ -1,13 +1,13 @@
-"""Names and text as SQL writes them."""
+"""Names and strings as SQL writes them."""
 
 from __future__ import annotations
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL writes it, whatever is in it."""
+    """Return a name as a quoted identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text_literal(text: str) -> str:
-    """Return a text as SQL writes it, whatever is in it."""
+    """Return a string as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"

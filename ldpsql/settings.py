@@ -1,9 +1,9 @@
-"""Settings: the project's ``ldpsql.toml``, found upward from here, goes before the user's; the environment before both.
+"""Settings: the environment overrides the project's ``ldpsql.toml`` (in this folder or above), which overrides the user's.
 
-Four sections are known. ``[plugins] allow = ["coin"]`` lists the packages whose plugins may be loaded (LDPSQL_PLUGINS): a
-project's file may come with a download, so it allows only those that the user's own file allows too, and turns off the others;
+There are four sections. ``[plugins] allow = ["coin"]`` lists the packages whose plugins may be loaded (LDPSQL_PLUGINS): a
+project's file may come with a download, so it allows only those that the user's own file allows too, and turns off the others.
 ``[mechanisms] city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"`` names a mechanism, which is then ``city`` in Python and on the
-command line and ``ldp.m.city()`` in SQL; ``[defaults] format = "json"`` is for the command line (LDPSQL_FORMAT); ``[ledger]``
+command line and ``ldp.m.city()`` in SQL. ``[defaults] format = "json"`` is for the command line (LDPSQL_FORMAT). ``[ledger]``
 has the path of the ledger (LDPSQL_LEDGER), the key of permanent reports (LDPSQL_KEY), and the ledger's policy.
 """
 
@@ -22,13 +22,13 @@ from ldpsql.errors import BadSettings
 
 FILE = "ldpsql.toml"
 DEFAULTS = ("format", "estimator")
-_KNOWN: dict[str, tuple[str, ...] | None] = {"plugins": ("allow",), "mechanisms": None, "defaults": DEFAULTS, "ledger": None}
+_KEYS: dict[str, tuple[str, ...] | None] = {"plugins": ("allow",), "mechanisms": None, "defaults": DEFAULTS, "ledger": None}
 _EXAMPLE = 'for example [plugins] and below it allow = ["name"]'
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the settings files say; ``allow`` is None if the user's own file allows no plugins."""
+    """The content of the settings files; ``allow`` is None if the user's own file allows no plugins."""
 
     project: Path | None = None
     user: Path | None = None
@@ -39,15 +39,15 @@ class Settings:
 
 
 def load() -> Settings:
-    """Read the files that apply in the current folder.
+    """Return the settings that apply in the current folder.
 
     Raises:
-        BadSettings: for a file that cannot be read or holds something that is not known.
+        BadSettings: if a file cannot be read or contains an unknown section or key.
 
     """
     project, user = project_file(), user_file()
     own, shared = (_read(path) if path is not None and path.is_file() else {} for path in (user, project))
-    merged: dict[str, dict[str, Any]] = {name: {} for name in _KNOWN}
+    merged: dict[str, dict[str, Any]] = {name: {} for name in _KEYS}
     for layer in (own, shared):
         for section, entries in layer.items():
             merged[section] |= entries
@@ -56,7 +56,7 @@ def load() -> Settings:
 
 
 def _consented(own: list[str] | None, shared: list[str] | None) -> frozenset[str] | None:
-    """Return what the user's own file allows, as far as the project's file allows it too where it speaks of plugins."""
+    """Return the plugins that the user's own file allows, reduced to those of the project's file if that lists plugins."""
     if own is None or shared is None or "*" in shared:
         return None if own is None else frozenset(own)
     if "*" in own:
@@ -65,7 +65,7 @@ def _consented(own: list[str] | None, shared: list[str] | None) -> frozenset[str
 
 
 def short_name(package: str) -> str:
-    """Return the name by which the allow-list means a package: as packages are compared, without ``ldpsql-`` before it."""
+    """Return the name of a package in the allow-list: normalised as package names are, without the prefix ``ldpsql-``."""
     return canonicalize_name(package).removeprefix("ldpsql-")
 
 
@@ -76,10 +76,10 @@ def project_file() -> Path | None:
 
 
 def user_file() -> Path:
-    """Return the user's own file, which need not exist: LDPSQL_CONFIG, else where the platform keeps settings."""
-    told = os.environ.get("LDPSQL_CONFIG")
-    if told:
-        return Path(told)
+    """Return the path of the user's own file, which need not exist: LDPSQL_CONFIG, else in the platform's settings folder."""
+    path = os.environ.get("LDPSQL_CONFIG")
+    if path:
+        return Path(path)
     import typer  # noqa: PLC0415  # slow to import
 
     return Path(typer.get_app_dir("ldpsql")) / FILE
@@ -87,26 +87,26 @@ def user_file() -> Path:
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise BadSettings(f"{path.name} cannot be read: {error}", _EXAMPLE) from None
-    for section, entries in told.items():
-        known = _KNOWN.get(section, ())
-        if section not in _KNOWN or not isinstance(entries, dict) or (known and entries.keys() - set(known)):
-            raise BadSettings(f"{path.name} holds a section or a key that is not known", f"known sections: {', '.join(_KNOWN)}")
-    allow = told.get("plugins", {}).get("allow", [])
+    for section, entries in settings.items():
+        keys = _KEYS.get(section, ())
+        if section not in _KEYS or not isinstance(entries, dict) or (keys and entries.keys() - set(keys)):
+            raise BadSettings(f"{path.name} contains an unknown section or key", f"known sections: {', '.join(_KEYS)}")
+    allow = settings.get("plugins", {}).get("allow", [])
     if not isinstance(allow, list) or not all(isinstance(name, str) for name in allow):
         raise BadSettings(f"allow in {path.name} must be a list of names", _EXAMPLE)
-    if not all(isinstance(value, str) for value in told.get("defaults", {}).values()):
-        raise BadSettings(f"the defaults in {path.name} must be texts", 'for example format = "json"')
-    if not all(isinstance(value, str | dict) for value in told.get("mechanisms", {}).values()):
+    if not all(isinstance(value, str) for value in settings.get("defaults", {}).values()):
+        raise BadSettings(f"the defaults in {path.name} must be strings", 'for example format = "json"')
+    if not all(isinstance(value, str | dict) for value in settings.get("mechanisms", {}).values()):
         raise BadSettings(
-            f"the mechanisms in {path.name} must be texts", "for example city = \"krr(epsilon=1, domain=['a', 'b'])\""
+            f"the mechanisms in {path.name} must be strings", "for example city = \"krr(epsilon=1, domain=['a', 'b'])\""
         )
-    ledger = told.get("ledger", {})
+    ledger = settings.get("ledger", {})
     for name in ("path", "key"):
         if not isinstance(ledger.get(name, ""), str):
-            raise BadSettings(f"{name} of the ledger in {path.name} must be a text", 'for example path = "budget.ledger"')
-        if name in ledger:  # relative to the file that says so
+            raise BadSettings(f"{name} of the ledger in {path.name} must be a string", 'for example path = "budget.ledger"')
+        if name in ledger:  # relative to the file that contains it
             ledger[name] = str(path.parent / ledger[name])
-    return told
+    return settings

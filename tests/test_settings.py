@@ -104,11 +104,11 @@ def test_the_constructor_call_in_sql_makes_the_same_mechanism(text: str) -> None
     [
         ("[mechanisms]\n'drop table' = 'krr(1, [1, 2])'", "letters, digits"),
         ("[mechanisms]\ncity = 'kr(1, [1, 2])'", "'city' of the settings: there is no mechanism named 'kr'"),
-        ("[mechanisms]\ncity = 7", "must be texts"),
+        ("[mechanisms]\ncity = 7", "must be strings"),
         ("[mechanisms]\ncity = 'krr(1, [1, 2])'\nCity = 'krr(2, [1, 2])'", "differ in case only"),
         ("[mechanisms]\nkrr = 'krr(1, [1, 2])'", "as a plugin does"),
-        ("[defaults]\nformat = 3", "must be texts"),
-        ("[defaults]\ncolour = 'no'", "not known"),
+        ("[defaults]\nformat = 3", "must be strings"),
+        ("[defaults]\ncolour = 'no'", "unknown section or key"),
     ],
 )
 def test_settings_that_are_wrong_are_named(text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

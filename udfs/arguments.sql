@@ -1,9 +1,10 @@
--- A mechanism as a STRUCT. For a text the type of the domain is known only when DuckDB binds the statement: from_json then reads
--- it from what Python returns. Only the type of `kind` is looked at; || keeps CREATE MACRO from binding the text, which it lacks.
+-- A mechanism as a STRUCT. If it is a string, the type of the domain is known only when DuckDB binds the statement: from_json
+-- then reads it from the JSON that Python returns. Only the type of `kind` matters; || keeps CREATE MACRO from binding the string,
+-- which does not exist yet.
 CREATE OR REPLACE MACRO ldp._read
     (m, kind VARCHAR) AS from_json(__ldp_mechanism_values(m), __ldp_mechanism_type(m || '')),
     (m, kind) AS m;
--- Of an aggregate, such as any_value(m), DuckDB does not know the type here, and would take it for the only type that is named.
+-- The type of an aggregate, such as any_value(m), is not known here, and DuckDB would assume the only type that an overload names.
 CREATE OR REPLACE MACRO ldp._typed
     (m, kind MAP(VARCHAR, VARCHAR)) AS m,
     (m, kind) AS ldp._read(m, kind);
@@ -11,7 +12,7 @@ CREATE OR REPLACE MACRO ldp._struct(m) AS ldp._typed(m, m);
 CREATE OR REPLACE MACRO ldp._domain(m) AS (ldp._struct(m))."domain";
 CREATE OR REPLACE MACRO ldp._reports(m) AS (ldp._struct(m)).reports;
 
--- The first list unless it is NULL, which fits the overload for text; the two may have different types.
+-- The first list unless it is NULL, which selects the overload for VARCHAR; the two lists may have different types.
 CREATE OR REPLACE MACRO ldp._first
     (list VARCHAR, other) AS CASE WHEN list IS NULL THEN other ELSE error('[LDP103] reports must be a list') END,
     (list, other) AS list;

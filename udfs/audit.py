@@ -1,4 +1,4 @@
-"""What a mechanism does to privacy and information: its channel, its audit, mutual information, distortion."""
+"""The privacy of a mechanism and the information in its reports: channel, audit, mutual information, distortion."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def channel(handles: pa.ChunkedArray) -> pa.Array:
 
 
 def _cells(mechanism: Mechanism) -> list[dict[str, Any]]:
-    known = certify(mechanism)
+    certified = certify(mechanism)
     return [
         {
             "value": x + 1,
             "report": y + 1,
-            "report_text": audit.report_text(known, y),
+            "report_text": audit.report_text(certified, y),
             "exact": str(exact),
             "probability": float(exact),
         }
@@ -78,7 +78,7 @@ def _numbers(prior: pa.Scalar) -> np.ndarray:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.channel``, ``ldp.audit``, and what reports tell: information, distortion, and their trade-off."""
+    """Offer ``ldp.channel``, ``ldp.audit``, ``ldp.mutual_information``, ``ldp.average_distortion``, ``ldp.rate_distortion``."""
     return [
         Scalar("__ldp_audit", analytic, struct_type(audit.AnalyticAudit)),
         Scalar("__ldp_channel", channel, _CELL),

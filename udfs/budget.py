@@ -1,4 +1,4 @@
-"""What the ledger of a connection has spent, and what is left."""
+"""The budget that the ledger of a connection has spent, and what is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is: mechanisms, estimators, and one mechanism in full."""
+"""Lists of all mechanisms and estimators, and the description of one mechanism."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _DESCRIPTION = (
 
 @guarded
 def catalog(kinds: pa.ChunkedArray) -> pa.Array:
-    """List the mechanisms or the estimators of the registry."""
-    known: dict[str, list[type[Spec]]] = {
+    """Return the mechanisms or the estimators of the registry."""
+    specs: dict[str, list[type[Spec]]] = {
         "mechanisms": list(registry().mechanisms.values()),
         "estimators": list(registry().estimators.values()),
     }
-    return pa.array([[_entry(spec) for spec in known[kind]] for kind in plain(kinds).to_pylist()])
+    return pa.array([[_entry(spec) for spec in specs[kind]] for kind in plain(kinds).to_pylist()])
 
 
 def _entry(spec: type[Spec]) -> dict[str, str]:
@@ -38,18 +38,18 @@ def describe(handles: pa.ChunkedArray) -> pa.Array:
     """Return name, claim, realised epsilon, the exact largest ratio, size, structure and fingerprint of each mechanism."""
     out = []
     for handle in plain(handles).to_pylist():
-        known = certify(MECHANISMS.thing(handle))
+        certified = certify(MECHANISMS.thing(handle))
         out.append(
             {
-                "mechanism": known.mechanism.name,
-                "claim": str(known.certificate.claim),
-                "realised_epsilon": known.certificate.epsilon,
-                "ratio": str(known.certificate.ratio),
-                "inputs": len(known.values.listed),
-                "outputs": getattr(known.channel, "outputs", None),  # sets and private seeds are too many to number
-                "structure": type(known.channel).__name__,
-                "summary": known.mechanism.summary(),
-                "fingerprint": fingerprint(known.mechanism),
+                "mechanism": certified.mechanism.name,
+                "claim": str(certified.certificate.claim),
+                "realised_epsilon": certified.certificate.epsilon,
+                "ratio": str(certified.certificate.ratio),
+                "inputs": len(certified.values.listed),
+                "outputs": getattr(certified.channel, "outputs", None),  # sets and private seeds are too many to number
+                "structure": type(certified.channel).__name__,
+                "summary": certified.mechanism.summary(),
+                "fingerprint": fingerprint(certified.mechanism),
             }
         )
     return pa.array(out)

@@ -32,10 +32,10 @@ _PLAIN = {
 
 @guarded
 def distance(names: pa.ChunkedArray, ps: pa.ChunkedArray, qs: pa.ChunkedArray, *arguments: pa.ChunkedArray) -> pa.Array:
-    """Return the distance of each pair; NULL where one is NULL."""
-    given = [plain(argument).to_pylist() for argument in arguments]
+    """Return the distance of each pair; NULL if one of the two is NULL."""
+    columns = [plain(argument).to_pylist() for argument in arguments]
     rows = enumerate(zip(plain(names).to_pylist(), plain(ps), plain(qs), strict=True))
-    return pa.array([_distance(name, p, q, [values[row] for values in given]) for row, (name, p, q) in rows], pa.float64())
+    return pa.array([_distance(name, p, q, [column[row] for column in columns]) for row, (name, p, q) in rows], pa.float64())
 
 
 def _distance(name: str, p: pa.Scalar, q: pa.Scalar, arguments: list[Any]) -> float | None:
@@ -70,16 +70,16 @@ def _places(mechanism: Mechanism | None) -> np.ndarray | None:
     return scale_of(certify_values(mechanism).values)
 
 
-def _values(given: pa.Scalar) -> list[Any] | None:
+def _values(distribution: pa.Scalar) -> list[Any] | None:
     """Return the values of an estimate; None for a plain list."""
-    items = given.values if isinstance(given, pa.ListScalar) else pa.nulls(0)
-    named = pa.types.is_struct(items.type) and items.type.get_field_index("value") >= 0
-    return items.field("value").to_pylist() if named else None
+    items = distribution.values if isinstance(distribution, pa.ListScalar) else pa.nulls(0)
+    has_values = pa.types.is_struct(items.type) and items.type.get_field_index("value") >= 0
+    return items.field("value").to_pylist() if has_values else None
 
 
-def _shares(given: pa.Scalar) -> np.ndarray:
+def _shares(distribution: pa.Scalar) -> np.ndarray:
     """Return the numbers of a list, or the shares of an estimate."""
-    items = given.values if isinstance(given, pa.ListScalar) else pa.nulls(0)
+    items = distribution.values if isinstance(distribution, pa.ListScalar) else pa.nulls(0)
     if pa.types.is_struct(items.type) and items.type.get_field_index("estimate") >= 0:
         items = items.field("estimate")
     if family(items.type) != "number" or items.null_count:

@@ -1,7 +1,7 @@
--- Lay the values of the domain, in their own type, next to the numbers that Python returns. They travel in the list: a lambda that
--- names them copies all of them for each element, and one for which they are a subquery is refused.
-CREATE OR REPLACE MACRO ldp._beside(vals, found) AS
-    list_transform([{'vals': vals, 'found': found}], lambda r: CASE WHEN r['found'] IS NOT NULL THEN list_zip(r['vals'], r['found']) END)[1];
+-- The values of the domain, in their own type, next to the numbers that Python returns. The values are part of the list: a lambda
+-- that captures them copies all of them for each element, and DuckDB refuses one that captures a subquery.
+CREATE OR REPLACE MACRO ldp._beside(vals, result) AS
+    list_transform([{'vals': vals, 'result': result}], lambda r: CASE WHEN r['result'] IS NOT NULL THEN list_zip(r['vals'], r['result']) END)[1];
 CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
     list_transform(ldp._beside(vals, shares), lambda p: struct_concat({'value': p[1]}, p[2]));
 
@@ -9,7 +9,7 @@ CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN));
 
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
-    [__ldp_merge(reports, numbers)], lambda found: map(list_select(reports, found.positions), found.n)
+    [__ldp_merge(reports, numbers)], lambda result: map(list_select(reports, result.positions), result.n)
 )[1];
 -- An aggregate over counts: the sum for every report.
 CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
@@ -23,8 +23,8 @@ CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_m
 CREATE OR REPLACE MACRO ldp._estimates(counts, estimator, m) AS
     ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m)));
 
-CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([{'vals': vals, 'found': found}], lambda r: CASE
-    WHEN r['found'] IS NOT NULL THEN struct_update(r['found'], identified := ldp._rows(r['vals'], r['found']['identified']))
+CREATE OR REPLACE MACRO ldp._diagnosis(vals, result) AS list_transform([{'vals': vals, 'result': result}], lambda r: CASE
+    WHEN r['result'] IS NOT NULL THEN struct_update(r['result'], identified := ldp._rows(r['vals'], r['result']['identified']))
 END)[1];
 
 -- A macro of its own: `ldp.estimate` may be given a table as an identifier, whose name SQL cannot read.
@@ -46,7 +46,7 @@ CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := '
     FROM (SELECT keys, ldp._counted(report, true) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
-COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of such counts';
+COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';
 COMMENT ON MACRO ldp.drawn_by IS 'whether the comment of a column of a table says that the mechanism drew its reports; an error if another one did';
-COMMENT ON MACRO TABLE ldp.estimate IS 'the estimate over a table, a file or a frame';
-COMMENT ON MACRO TABLE ldp.estimate_by IS 'the same for each group';
+COMMENT ON MACRO TABLE ldp.estimate IS 'the estimate from the reports of a table, a file or a frame';
+COMMENT ON MACRO TABLE ldp.estimate_by IS 'the estimate of each group from the reports of a table, a file or a frame';

@@ -1,4 +1,4 @@
-"""Key-value data: frequency and mean of every key as an aggregate, and what the reports say of the sets."""
+"""Key-value data: frequency and mean of every key as an aggregate, and diagnosis and distribution of the values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DENSITY = ("position", "value", "share")
 
 @guarded
 def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
-    """Return the handle of each pair of mechanism and estimator, where 'unbiased' is an estimator too."""
+    """Return the handle of each pair of mechanism and estimator; 'unbiased' counts as an estimator."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(confidences).to_pylist(), strict=True)
     return pa.array([_plan(name, handle, confidence) for name, handle, confidence in rows], pa.int64())
 
@@ -58,7 +58,7 @@ def _counted(
     for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
         if not isinstance(source, KeyValueMechanism):
-            raise InvalidParameter("these are not reports of sets of pairs", "use ldp.ibu and its sisters")
+            raise InvalidParameter("these are not reports of sets of pairs", "use ldp.ibu or another estimator of shares")
         for rows, likelihood in likelihoods(source, counts):
             yield rows, source, estimator, likelihood
 
@@ -80,9 +80,9 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the share of dummies, a warning, and how the estimate came about; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
-        found = estimate_key_value(mechanism, likelihood, estimator)
+        estimates = estimate_key_value(mechanism, likelihood, estimator)
         for place, row in enumerate(rows):
-            out[row] = asdict(found[place].sets)
+            out[row] = asdict(estimates[place].sets)
     return pa.array(out, pa.struct(arrow_fields(SetDiagnosis)))
 
 
@@ -95,8 +95,8 @@ def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
         centres, shares = estimate_densities(mechanism, likelihood, estimator)
         keys, bins = shares.shape[1:]
         place = np.broadcast_to(np.arange(1, keys + 1)[:, None], (keys, bins)).ravel()
-        beside = np.broadcast_to(np.stack([place, np.tile(centres, keys)], axis=-1), (len(rows), keys * bins, 2))
-        parts.append((rows, np.concatenate([beside, shares.reshape(len(rows), -1, 1)], axis=-1)))
+        cells = np.broadcast_to(np.stack([place, np.tile(centres, keys)], axis=-1), (len(rows), keys * bins, 2))
+        parts.append((rows, np.concatenate([cells, shares.reshape(len(rows), -1, 1)], axis=-1)))
     return listed(parts, len(histograms), _DENSITY)
 
 
@@ -119,7 +119,7 @@ _AGGREGATES = (
         "key_value_diagnose",
         "__ldp_key_value_diagnose({counts}, ldp._key_value_plan(estimator, m, NULL))",
         _options("unbiased"),
-        "share of dummies, whether sets seem larger than the padding, fit",
+        "share of dummies, whether sets seem larger than the padding, and goodness of fit",
     ),
     Aggregate(
         "key_value_density",
@@ -132,7 +132,7 @@ _AGGREGATES = (
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.key_value``, its sisters over counts, ``ldp.key_value_diagnose`` and ``ldp.key_value_density``."""
+    """Offer ``ldp.key_value``, ``ldp.key_value_diagnose`` and ``ldp.key_value_density``, and the same functions over counts."""
     return [
         Scalar("__ldp_key_value_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_key_value", estimate, _doubles(ROW)),

@@ -1,4 +1,4 @@
-"""Longitudes and latitudes to the cells of a grid, and back."""
+"""Conversion of longitudes and latitudes to the cells of a grid, and back."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def _region(grid: Any) -> Region:
 
 @guarded
 def cell(lon: pa.ChunkedArray, lat: pa.ChunkedArray, grids: pa.ChunkedArray, outside: pa.ChunkedArray) -> pa.Array:
-    """Return the cell of each point; NULL where longitude or latitude is NULL."""
+    """Return the cell of each point; NULL if longitude or latitude is NULL."""
     lon, lat = plain(lon), plain(lat)
-    known = lon.is_valid().to_numpy(zero_copy_only=False) & lat.is_valid().to_numpy(zero_copy_only=False)
-    nearest = [_rule(rule) for rule in plain(outside).unique().to_pylist()]
-    found = np.zeros(len(lon), dtype=np.int64)
-    if known.any():
-        kept = pa.array(known)
-        found[known] = _only(grids).cells(lon.filter(kept), lat.filter(kept), nearest=all(nearest))
-    return pa.array(found, mask=~known)
+    valid = lon.is_valid().to_numpy(zero_copy_only=False) & lat.is_valid().to_numpy(zero_copy_only=False)
+    nearest = [_is_nearest(rule) for rule in plain(outside).unique().to_pylist()]
+    cells = np.zeros(len(lon), dtype=np.int64)
+    if valid.any():
+        kept = pa.array(valid)
+        cells[valid] = _only(grids).cells(lon.filter(kept), lat.filter(kept), nearest=all(nearest))
+    return pa.array(cells, mask=~valid)
 
 
-def _rule(given: Any) -> bool:
-    if given not in (None, "nearest"):
+def _is_nearest(rule: Any) -> bool:
+    if rule not in (None, "nearest"):
         raise InvalidParameter("outside must be 'nearest' or NULL", "NULL refuses points outside the grid")
-    return given == "nearest"
+    return rule == "nearest"
 
 
 @guarded

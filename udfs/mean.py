@@ -35,14 +35,14 @@ _FIELDS = ("estimate", "std_error", "low", "high")
 @guarded
 def functional_handle(names: pa.ChunkedArray, plans: pa.ChunkedArray, *arguments: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each functional, with its arguments, under a plan."""
-    out, given = [], [plain(argument) for argument in arguments]
+    out, columns = [], [plain(argument) for argument in arguments]
     for row, (name, handle) in enumerate(zip(plain(names).to_pylist(), plain(plans).to_pylist(), strict=True)):
         plan = PLANS.thing(handle)
         mechanism = plan[0]
         if not isinstance(mechanism, Mechanism):
-            raise InvalidParameter("such numbers are known for one mechanism only", "use ldp.mean and its kin on its reports")
+            raise InvalidParameter("these numbers can be estimated for one mechanism only", "use ldp.mean on its reports")
         check_ordered(mechanism)
-        out.append(MEASURES.number((plan, _functional(name, mechanism, [argument[row] for argument in given]))))
+        out.append(MEASURES.number((plan, _functional(name, mechanism, [column[row] for column in columns]))))
     return pa.array(out, pa.int64())
 
 
@@ -71,7 +71,7 @@ def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return the same of quantiles, which are positions in the domain, with how far numbers may lie from their value."""
+    """Return the same for quantiles, which are positions in the domain, with the largest distance of numbers from them."""
     return _measured(histograms, handles, (*_FIELDS, "rounding"))
 
 

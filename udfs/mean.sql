@@ -1,22 +1,22 @@
--- Numbers about a distribution. Means of dates and times are times; `kind` is the domain, of which only the type is looked at.
+-- Numbers about a distribution. Means of dates and times are times; `kind` is the domain, of which only the type matters.
 CREATE OR REPLACE MACRO ldp._in_unit
-    (kind DATE[], found) AS list_transform([found], lambda f: CASE WHEN f IS NOT NULL THEN {
+    (kind DATE[], result) AS list_transform([result], lambda f: CASE WHEN f IS NOT NULL THEN {
         'estimate': make_timestamp((struct_extract(f, 'estimate') * 86400000000)::BIGINT), 'std_error': struct_extract(f, 'std_error'),
         'low': make_timestamp((struct_extract(f, 'low') * 86400000000)::BIGINT),
         'high': make_timestamp((struct_extract(f, 'high') * 86400000000)::BIGINT)} END)[1],
-    (kind TIMESTAMP[], found) AS list_transform([found], lambda f: CASE WHEN f IS NOT NULL THEN {
+    (kind TIMESTAMP[], result) AS list_transform([result], lambda f: CASE WHEN f IS NOT NULL THEN {
         'estimate': make_timestamp((struct_extract(f, 'estimate') * 1000000)::BIGINT), 'std_error': struct_extract(f, 'std_error'),
         'low': make_timestamp((struct_extract(f, 'low') * 1000000)::BIGINT),
         'high': make_timestamp((struct_extract(f, 'high') * 1000000)::BIGINT)} END)[1],
-    (kind TIMESTAMPTZ[], found) AS list_transform([found], lambda f: CASE WHEN f IS NOT NULL THEN {
+    (kind TIMESTAMPTZ[], result) AS list_transform([result], lambda f: CASE WHEN f IS NOT NULL THEN {
         'estimate': to_timestamp(struct_extract(f, 'estimate')), 'std_error': struct_extract(f, 'std_error'),
         'low': to_timestamp(struct_extract(f, 'low')), 'high': to_timestamp(struct_extract(f, 'high'))} END)[1],
-    (kind, found) AS found;
--- Positions in the domain, from 0, become its values; the ends of an interval reach as far as numbers lie from the value of their
--- bin. Text and back, as only bins have such a distance, and other values need not be numbers.
+    (kind, result) AS result;
+-- Positions in the domain, from 0, become its values; the ends of an interval are extended by the largest distance of a number
+-- from the value of its bin. The cast goes through text because only bins have such a distance, and other values need not be numbers.
 CREATE OR REPLACE MACRO ldp._reaching(value, distance) AS
     CASE WHEN distance = 0 THEN value ELSE cast_to_type((try_cast(value::VARCHAR AS DOUBLE) + distance)::VARCHAR, value) END;
-CREATE OR REPLACE MACRO ldp._at(vals, found) AS list_transform([{'vals': vals, 'f': found}], lambda r: CASE WHEN r['f'] IS NOT NULL THEN {
+CREATE OR REPLACE MACRO ldp._at(vals, result) AS list_transform([{'vals': vals, 'f': result}], lambda r: CASE WHEN r['f'] IS NOT NULL THEN {
     'estimate': r['vals'][r['f']['estimate']::BIGINT + 1], 'std_error': r['f']['std_error'],
     'low': ldp._reaching(r['vals'][r['f']['low']::BIGINT + 1], -r['f']['rounding']),
     'high': ldp._reaching(r['vals'][r['f']['high']::BIGINT + 1], r['f']['rounding'])} END)[1];

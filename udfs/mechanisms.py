@@ -1,4 +1,4 @@
-"""SQL constructors of mechanisms, generated from the registry: ``ldp.krr(epsilon, domain)`` is a STRUCT, named by users."""
+"""SQL constructors of mechanisms, generated from the registry: ``ldp.krr(epsilon, domain)`` returns a STRUCT."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ldpsql.functions import MECHANISMS, Macros, Registry, Scalar, guarded, hook
 
 @guarded
 def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
-    """Return the handle of each mechanism, given as the STRUCT that a constructor makes."""
+    """Return the handle of each mechanism, from the STRUCT that its constructor returns."""
     return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
 
 

@@ -36,7 +36,7 @@ _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': l
 @guarded
 def mixture_handle(mechanisms: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each map from level to mechanism."""
-    return pa.array(numbers(plain(mechanisms), lambda given: MIXTURES.number(_mixed(given))), pa.int64())
+    return pa.array(numbers(plain(mechanisms), lambda levels: MIXTURES.number(_mixed(levels))), pa.int64())
 
 
 @guarded
@@ -54,13 +54,13 @@ def repeated_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     return pa.array([PLANS.number(plan) for plan in plans], pa.int64())
 
 
-def _mixed(given: pa.Scalar) -> Mixed:
-    """Read a MAP from level to mechanism, or a STRUCT whose fields are named like the levels."""
-    if isinstance(given, pa.MapScalar) and given.is_valid and len(given):
-        levels, mechanisms = given.values.field(0), [read_mechanism(spec) for spec in given.values.field(1)]
-    elif isinstance(given, pa.StructScalar) and given.is_valid:
-        names = given.type.names
-        levels, mechanisms = pa.array(names), [read_mechanism(given[name]) for name in names]
+def _mixed(by_level: pa.Scalar) -> Mixed:
+    """Return the mechanisms of a MAP from level to mechanism, or of a STRUCT whose fields have the names of the levels."""
+    if isinstance(by_level, pa.MapScalar) and by_level.is_valid and len(by_level):
+        levels, mechanisms = by_level.values.field(0), [read_mechanism(spec) for spec in by_level.values.field(1)]
+    elif isinstance(by_level, pa.StructScalar) and by_level.is_valid:
+        names = by_level.type.names
+        levels, mechanisms = pa.array(names), [read_mechanism(by_level[name]) for name in names]
     else:
         raise InvalidSpec("this is not a map from levels to mechanisms", _FORM)
     levels = plain(levels)
@@ -69,16 +69,16 @@ def _mixed(given: pa.Scalar) -> Mixed:
 
 @guarded
 def level_handle(levels: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return for each row the handle of the mechanism of its level, with which the row is to be perturbed."""
-    given, by_row = plain(levels), plain(handles).to_numpy(zero_copy_only=False)
+    """Return for each row the handle of the mechanism of its level."""
+    column, by_row = plain(levels), plain(handles).to_numpy(zero_copy_only=False)
     if not len(by_row):
         return pa.array([], pa.int64())
     if (by_row == by_row[0]).all():  # nearly always
-        return pa.array(_mechanisms(given, int(by_row[0])))
-    out = np.empty(len(given), dtype=np.int64)
+        return pa.array(_mechanisms(column, int(by_row[0])))
+    out = np.empty(len(column), dtype=np.int64)
     for handle in np.unique(by_row):
         rows = np.flatnonzero(by_row == handle)
-        out[rows] = _mechanisms(given.take(pa.array(rows)), int(handle))
+        out[rows] = _mechanisms(column.take(pa.array(rows)), int(handle))
     return pa.array(out)
 
 
@@ -93,7 +93,7 @@ def _mechanisms(levels: pa.Array, handle: int) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _handles(handle: int) -> np.ndarray:
-    """Return the handles of a mixture's mechanisms; refuse those whose reports do not fit into one column."""
+    """Return the handles of a mixture's mechanisms; refuse a mixture whose reports do not fit into one column."""
     mixed = MIXTURES.thing(handle)
     alphabets = [certify(mechanism).reports for mechanism in mixed.mechanisms]
     alike = {alphabet if isinstance(alphabet, Domain) else type_of(alphabet) for alphabet in alphabets}
@@ -146,7 +146,7 @@ _AGGREGATES = (
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.perturb_mixed``, ``ldp.ibu_mixed``, ``ldp.ibu_repeated`` and their sisters over counts."""
+    """Offer ``ldp.perturb_mixed``, ``ldp.ibu_mixed`` and ``ldp.ibu_repeated``, and the estimates over counts."""
     return [
         Scalar("__ldp_mixture", mixture_handle, "BIGINT"),
         Scalar("__ldp_level", level_handle, "BIGINT"),

@@ -26,7 +26,7 @@ from ldpsql.mechanisms import NotPrivate, certify
 
 
 def drawing_reports(shown: Shown, kind: pa.DataType) -> Callable[..., pa.Array]:
-    """Return a function that draws one report for each value; ``shown`` makes a column of this type of what is drawn."""
+    """Return a function that draws one report for each value; ``shown`` turns draws into a column of type ``kind``."""
 
     @guarded
     def perturb(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
@@ -42,7 +42,7 @@ def _repeated(handle: int) -> pa.Array:
 
 
 def _each(column: pa.Array, handles: pa.Array, shown: Shown, kind: pa.DataType) -> pa.Array:
-    """Draw with the mechanism of each row; nearly always they are all the same."""
+    """Draw with the mechanism of each row; nearly always all rows have the same mechanism."""
     if not len(column):
         return pa.array([], kind)
     first = handles[0].as_py()
@@ -63,13 +63,13 @@ def _each(column: pa.Array, handles: pa.Array, shown: Shown, kind: pa.DataType) 
 
 @guarded
 def expression(rows: pa.ChunkedArray) -> pa.Array:
-    """Return a new number, as text: DuckDB asks once for each expression of a statement, when it binds it."""
+    """Return a new number, as text: DuckDB calls this once for each expression of a statement, when it binds it."""
     return pa.array([str(STATEMENTS.number())] * len(rows), pa.string())
 
 
 @guarded
 def same(handles: pa.ChunkedArray, expressions: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
-    """Return the handles, if they are the one that this expression has in the whole statement."""
+    """Return the handles; refuse them unless this expression has a single one in the whole statement."""
     column = plain(handles)
     distinct = column.unique()
     if len(distinct) > 1:
@@ -81,15 +81,15 @@ def same(handles: pa.ChunkedArray, expressions: pa.ChunkedArray, transactions: p
 
 @guarded
 def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
-    """Return the handles with which mechanisms draw on connections with these guards; NULL is no guard."""
-    told, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
+    """Return the handles with which mechanisms draw on connections with these guards; NULL means without a guard."""
+    by_row, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
     if others:
         raise InternalError("a catalog has one guard", "do not call functions whose name starts with __ldp")
-    known, number = np.unique(told, return_inverse=True)
-    return pa.array(np.array([draws_handle(int(handle), guard) for handle in known], np.int64)[number])
+    distinct, number = np.unique(by_row, return_inverse=True)
+    return pa.array(np.array([draws_handle(int(handle), guard) for handle in distinct], np.int64)[number])
 
 
-# Made once: DuckDB may call a function as long as the process lives, and does not keep it.
+# Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
 _BY_FORM = drawn_by_form("_report", "__ldp_perturb", ("x", "handle"), drawing_reports)
 
 

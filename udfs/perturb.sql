@@ -1,9 +1,9 @@
 -- A handle that must be the same for all rows of a statement. strftime reads its format when a statement is bound, even with
--- the optimizer off, so each expression of each statement has a number of its own. now() is the start of the transaction.
+-- the optimizer off, so each expression of each statement gets its own number. now() is the start of the transaction.
 CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
     handle, system.main.strftime(DATE '2000-01-01', __ldp_expression(0)), system.main.epoch_us(system.main.now())
 );
--- Where attach was given a ledger, _guard() is its number, and only an open release draws.
+-- If attach was called with a ledger, _guard() is its number, and only an open release can draw.
 CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(ldp._same(__ldp_mechanism(m)), ldp._guard());
 CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, ldp._draws(m), ldp._reports(m));
 

@@ -23,7 +23,7 @@ from ldpsql.mechanisms import InvalidParameter, certify
 
 
 def permanent_reports(shown: Shown, kind: pa.DataType) -> Callable[..., pa.Array]:
-    """Return a function that gives the permanent report of each row; ``shown`` makes a column of this type of them."""
+    """Return a function that gives the permanent report of each row; ``shown`` turns draws into a column of type ``kind``."""
 
     @guarded
     def once(*columns: pa.ChunkedArray) -> pa.Array:
@@ -50,7 +50,7 @@ def _each(columns: tuple[pa.ChunkedArray, ...], shown: Shown, kind: pa.DataType)
     return shown(mechanism, key.draw(mechanism, values, id_bytes(people), name))
 
 
-# Made once: DuckDB may call a function as long as the process lives, and does not keep it.
+# Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
 _BY_FORM = drawn_by_form(
     "_permanent",
     "__ldp_once",

@@ -1,4 +1,4 @@
-"""PRIVIC in SQL: the first mechanism, and the step from a cycle's reports to the next one."""
+"""PRIVIC in SQL: the first mechanism, and the step from the reports of a cycle to the next mechanism."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
 
-_FOUND = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'
+_STEP_TYPE = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'
 
 
 @guarded
-def prior(given: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
-    """Return each first prior as checked; the uniform one for NULL."""
-    rows = zip(plain(given).to_pylist(), plain(sizes).to_pylist(), strict=True)
+def prior(priors: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
+    """Return each first prior, checked; the uniform prior for NULL."""
+    rows = zip(plain(priors).to_pylist(), plain(sizes).to_pylist(), strict=True)
     return pa.array([full_prior(shares, size or 0) for shares, size in rows], pa.list_(pa.float64()))
 
 
 @guarded
 @one_thread
 def advance(counts: pa.ChunkedArray, handles: pa.ChunkedArray, stops: pa.ChunkedArray) -> pa.Array:
-    """Return for each group of cycles, lists of counts and of mechanisms, its step; NULL where there is no report."""
+    """Return for each group of cycles, lists of counts and of mechanisms, its step; NULL for a group without reports."""
     groups = plain(counts)
     kind = groups.type.value_type if pa.types.is_list(groups.type) else groups.type
     if not (pa.types.is_map(kind) or pa.types.is_null(kind)):
@@ -74,16 +74,16 @@ _STEP = Aggregate(
     "privic_step",
     "ldp._step(ldp._struct(m), __ldp_privic([{counts}], [__ldp_mechanism(m)], stop::VARCHAR))",
     {"m": None, "stop": "5"},
-    "from the reports of a cycle the estimate and the mechanism of the next cycle",
+    "the estimate from the reports of a cycle, and the mechanism of the next cycle",
 )
 
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.privic_start``, ``ldp.privic_step`` and its sisters over counts and over several cycles."""
+    """Offer ``ldp.privic_start`` and ``ldp.privic_step``, also over counts and over several cycles."""
     return [
         Scalar("__ldp_prior", prior, "DOUBLE[]"),
-        Scalar("__ldp_privic", advance, _FOUND),
+        Scalar("__ldp_privic", advance, _STEP_TYPE),
         Macros.beside(__file__),
         aggregates(_STEP),
     ]

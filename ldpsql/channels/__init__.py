@@ -1,7 +1,7 @@
 """Channels: the conditional distribution of the report given the value, in whole numbers.
 
-A channel has a structure, one file each. The structure fixes how the channel is drawn from (here) and how its likelihood is
-evaluated (`ldpsql.inference.operators`). Only the structures named here are accepted from plugins.
+Every channel has a structure, and every structure has a file. The structure determines how the channel is drawn from (here)
+and how its likelihood is evaluated (`ldpsql.inference.operators`). Plugins can use only the structures named here.
 """
 
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Integer alias tables: exact draws from many rows of whole-number weights, one 64-bit word a draw.
+"""Integer alias tables: exact draws from many rows of whole-number weights, one 64-bit word per draw.
 
 Source: Walker, "An efficient method for generating discrete random variables with general distributions", ACM TOMS 1977.
 """
@@ -20,9 +20,9 @@ _BLOCK = 1 << 14  # draws at a time, so that what is computed on the way stays i
 class AliasTables:
     """For each row 2**bits columns of capacity 2**(64-bits), each filled by its own report and at most one other.
 
-    The top ``bits`` of a word pick the column; the rest of the word, below ``threshold``, keeps the column's own report,
-    else gives its ``alias``. Both are kept in one word, threshold * 2**bits + alias, so that a draw reads memory once; a column
-    that is full of its own report is its own alias.
+    The top ``bits`` of a word pick the column. If the rest of the word is below ``threshold``, it gives the column's own
+    report, else the column's ``alias``. Both are stored in one word, threshold * 2**bits + alias, so that a draw reads memory
+    once; a column that its own report fills is its own alias.
     """
 
     packed: Weights  # (rows, columns)
@@ -40,11 +40,11 @@ class AliasTables:
 
     @classmethod
     def of(cls, weights: Weights) -> AliasTables:
-        """Build the tables of all rows at once; each row of ``weights`` sums to 2**64."""
+        """Return the tables of all rows; each row of ``weights`` sums to 2**64."""
         rows, outputs = weights.shape
         bits = max(1, (outputs - 1).bit_length())
         columns, capacity = 1 << bits, np.uint64(1 << (64 - bits))
-        left = np.zeros((rows, columns), dtype=np.uint64)  # weight of each report still to be placed
+        left = np.zeros((rows, columns), dtype=np.uint64)  # weight of each report that is not placed yet
         left[:, :outputs] = weights
         threshold, alias = np.empty_like(left), np.empty((rows, columns), dtype=np.int32)
         # Reports below capacity first, then the others: `small` and `large` walk through the two parts.
@@ -54,7 +54,7 @@ class AliasTables:
         every = np.arange(rows)
         for _ in range(columns):  # each step finishes one column of every row
             giver = order[every, np.minimum(large, columns - 1)]
-            spent = left[every, giver] < capacity  # the giver gave so much that it became small itself
+            spent = left[every, giver] < capacity  # the giver gave away so much that it is small itself
             take_small = ~spent & (small < count_small)
             column = np.where(take_small, order[every, np.minimum(small, columns - 1)], giver)
             following = order[every, np.minimum(large + 1, columns - 1)]
@@ -90,7 +90,7 @@ class AliasTables:
         return np.where((word << np.uint64(self.bits)) < (entry & ~low), column, other)
 
     def make(self, weights: Weights) -> bool:
-        """Tell whether the tables draw with these weights and no others, recounted from the tables alone."""
+        """Return whether the tables draw with exactly these weights, recounted from the tables alone."""
         outputs, blocks = weights.shape[1], range(0, len(weights), _ROWS)
         if type(self.packed) is not np.ndarray or self.packed.shape != (len(weights), 1 << self.bits):
             return False
@@ -101,7 +101,7 @@ class AliasTables:
         )
 
     def _recounted(self, rows: slice) -> Weights:
-        """Add up what the columns of some rows keep and what they give away."""
+        """Return the weights with which some rows of the tables draw each report."""
         part = AliasTables(self.packed[rows], self.bits)
         total, capacity = part.threshold, np.uint64(1 << (64 - self.bits))
         np.add.at(total, (np.arange(len(total))[:, None], part.alias), capacity - total)

@@ -1,4 +1,4 @@
-"""What every channel structure offers."""
+"""The base classes of channel structures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESOLUTION = 1e-13  # relative; doubles divide two weights with an error below 
 
 @dataclass(frozen=True)
 class Witness:
-    """The pair of values and the report that attain the largest ratio P(report|value) / P(report|other)."""
+    """The pair of values and the report with the largest ratio P(report|value) / P(report|other)."""
 
     ratio: Fraction
     value: int
@@ -33,28 +33,28 @@ class Witness:
 
 
 class ChannelOf(ABC, Generic[Held_contra]):
-    """The conditional distribution of the report given what a person holds, exactly.
+    """The exact conditional distribution of the report given what a person holds.
 
-    Implementations are frozen: what was certified is what is drawn.
+    Implementations are frozen, so that the channel that was certified is the one that is drawn from.
     """
 
     @abstractmethod
     def widest(self) -> Witness | None:
-        """Return where the ratio of two values is largest, exactly; None where it is infinite."""
+        """Return where the ratio of two values is largest, exactly; None if it is infinite."""
 
     @abstractmethod
     def draw(self, values: Held_contra, words: Words = random_words) -> Drawn:
         """Draw one report for each value, independently."""
 
     def draws_its_weights(self) -> bool:
-        """Tell whether the tables that it is drawn from give back its weights; a channel without tables draws them directly."""
+        """Return whether the tables used for drawing reproduce the weights; a channel without tables draws with its weights."""
         return True
 
 
 class Channel(ChannelOf[Codes]):
     """The conditional distribution of the report given a listed value. Values are positions, counted from 0."""
 
-    event: ClassVar[str] = "the report is {report}"  # that tells two values apart best
+    event: ClassVar[str] = "the report is {report}"  # the event that best distinguishes two values
 
     @property
     @abstractmethod
@@ -62,19 +62,19 @@ class Channel(ChannelOf[Codes]):
         """Number of values."""
 
     def telling(self, drawn: Drawn, report: int, own: Codes, others: Codes) -> NDArray[np.bool_]:  # noqa: ARG002
-        """Tell for which of these reports the event happens: by default they are the report, given by its number.
+        """Return for which of these reports the event happens; by default, if they equal the report of the certificate.
 
         Args:
             drawn: the reports.
-            report: the one of the certificate.
-            own: the values that the event speaks for.
-            others: the values that it speaks against.
+            report: the number of the report of the certificate.
+            own: the values that the event makes more likely.
+            others: the values that it makes less likely.
 
         """
         return np.asarray(drawn == report)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Tell which of these can be reports, as far as their form does not say it."""
+        """Return which of these words or positions can be reports, beyond having the right form."""
         return np.ones(len(drawn), dtype=np.bool_)
 
 
@@ -91,13 +91,13 @@ class TableChannel(Channel):
         """Return the rows of weights of these values, shape ``(len(values), outputs)``."""
 
     def steepest(self) -> Witness | None:
-        """Return where the ratio of two neighbouring values is largest, exactly; None where it is infinite."""
+        """Return where the ratio of two neighbouring values is largest, exactly; None if it is infinite."""
         w = self.weights()
         high, low = np.concatenate([w[:-1], w[1:]]), np.concatenate([w[1:], w[:-1]])
-        found = largest_ratio(high.ravel(), low.ravel())
-        if found is None:
+        largest = largest_ratio(high.ravel(), low.ravel())
+        if largest is None:
             return None
-        ratio, at = found
+        ratio, at = largest
         row, report = divmod(at, self.outputs)
         x, rising = row % (self.inputs - 1), row >= self.inputs - 1
         return Witness(ratio, x + rising, x + 1 - rising, report)
@@ -144,14 +144,14 @@ class SetChannel(Channel):
         """Return a report, as a number, that supports value 0 and not value 1."""
 
     def telling(self, drawn: Drawn, report: int, own: Codes, others: Codes) -> NDArray[np.bool_]:  # noqa: ARG002
-        """Tell which reports support all of the own values and none of the others."""
+        """Return which reports support all of the own values and none of the others."""
         held = self.supports(drawn)
         return np.asarray(held[:, own].all(axis=1) & ~held[:, others].any(axis=1))
 
     def size_law(self) -> NDArray[np.float64]:
-        """Return the probabilities that a report supports 0 .. inputs values, whatever the true value is.
+        """Return the probabilities that a report supports 0 .. inputs values; they do not depend on the true value.
 
-        The others are supported independently of each other and of the true value: one coin of `hit`, the rest of `miss`.
+        Values are supported independently: the true one with probability `hit`, every other one with probability `miss`.
         """
         miss, hit, others = float(self.miss), float(self.hit), self.inputs - 1
         taken = np.arange(1, others + 1)
@@ -160,16 +160,16 @@ class SetChannel(Channel):
         return np.convolve(binomial, [1 - hit, hit])
 
     def widest(self) -> Witness:
-        """Return the ratio: it is the same for every pair and every report that tells them apart."""
+        """Return the ratio: it is the same for every pair and every report that supports one of them only."""
         if self.ratio >= 1:
             return Witness(self.ratio, 0, 1, self.witness())
         return Witness(1 / self.ratio, 1, 0, self.witness())
 
 
 def largest_ratio(high: Weights, low: Weights) -> tuple[Fraction, int] | None:
-    """Return the largest of the ratios ``high / low``, exactly, and where it is; None where one is infinite.
+    """Return the largest of the ratios ``high / low``, exactly, and its position; None if a ratio is infinite.
 
-    Doubles only discard what is far from the largest; whole numbers decide among the rest. 0/0 does not count.
+    Doubles only discard ratios far from the largest; whole numbers decide among the rest. 0/0 does not count.
     """
     if np.any((low == 0) & (high > 0)):
         return None

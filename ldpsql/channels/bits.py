@@ -1,4 +1,4 @@
-"""Independent bits: unary encodings, one bit a value. Reports are 64-bit words, the first value in the lowest bit."""
+"""Independent bits: unary encodings, one bit per value. Reports are 64-bit words, the first value in the lowest bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PRECISION = 12  # leading bits of a coarse weight
 
 
 def coarse_above(probability: Fraction) -> int:
-    """Return a weight of at least ``probability`` and at most 1/2048 more of it, with few nonzero bits: cheap to draw."""
+    """Return a weight from ``probability`` to 1/2048 above it, with few nonzero bits, so that it is cheap to draw."""
     exact = -(-TOTAL * probability.numerator // probability.denominator)
     step = 1 << max(0, exact.bit_length() - _PRECISION)
     return -(-exact // step) * step
@@ -62,7 +62,7 @@ class IndependentBits(SetChannel):
 
     @property
     def ratio(self) -> Fraction:
-        """Two bits tell two values apart, the others cancel: own (1 - other) / (other (1 - own))."""
+        """Two bits distinguish two values, the others cancel: own (1 - other) / (other (1 - own))."""
         return Fraction(self.own * (TOTAL - self.other), self.other * (TOTAL - self.own))
 
     @property
@@ -84,7 +84,7 @@ class IndependentBits(SetChannel):
         return bits_of(drawn, self.size)
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
-        """Draw all bits as if they were others, 64 at a time, then the own bit anew."""
+        """Draw all bits with the weight ``other``, 64 at a time, then replace the bit of the value."""
         width = -(-self.size // 64)
         out = np.empty((len(values), width), dtype=np.uint64)
         for start in range(0, len(values), _BLOCK):
@@ -107,8 +107,8 @@ class IndependentBits(SetChannel):
 def coins(weight: int, count: int, words: Words) -> Weights:
     """Return words whose bits are all set with probability weight/2**64, independently.
 
-    From the last nonzero binary digit of the probability to the first: a digit 1 ORs a random word in, a digit 0 ANDs one; each
-    step halves what came before and adds half the digit.
+    It reads the binary digits of the probability from the last nonzero one to the first. For a digit 1 it ORs a random word in,
+    for a digit 0 it ANDs one; each step halves the probability so far and adds half the digit.
     """
     out = np.zeros(count, dtype=np.uint64)
     for place in range((weight & -weight).bit_length() - 1, 64):

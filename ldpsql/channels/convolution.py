@@ -14,14 +14,14 @@ from ldpsql.errors import InvalidParameter
 
 
 class Convolution(TableChannel):
-    """Report the value plus noise; what falls off the row of reports goes to its nearer end.
+    """Report the value plus noise; a sum beyond the row of reports goes to its nearer end.
 
     The reports reach ``margin`` positions beyond the values at both ends. ``noise`` holds the weights of the noise
-    -reach..reach with reach = inputs - 1 + margin, sums to 2**64, and its first and last entry stand for all noise that is
+    -reach..reach with reach = inputs - 1 + margin. It sums to 2**64, and its first and last entry stand for all noise that is
     at least that large.
 
     Raises:
-        InvalidParameter: for another length or sum.
+        InvalidParameter: if ``noise`` has another length or sum.
 
     """
 
@@ -45,11 +45,11 @@ class Convolution(TableChannel):
     def geometric(cls, grown: Fraction, inputs: int, margin: int = 0) -> Convolution:
         """Return two-sided geometric noise: neighbouring values stay within the ratio ``grown`` at every report.
 
-        Weights fall by ceil(w/grown), so they never fall by more than grown. The last one stands for the whole tail, which
-        is at least w/(grown-1): then the sum of any tail falls by at most grown too.
+        The weight after w is ceil(w/grown), so no weight falls by more than the factor grown. The last one stands for the whole
+        tail, which is at least w/(grown-1): then the sum of any tail falls by at most that factor, too.
 
         Raises:
-            InvalidParameter: where ``grown`` is so small that no weight is left for noise 0.
+            InvalidParameter: if ``grown`` is so small that no weight is left for noise 0.
 
         """
         reach = inputs - 1 + margin
@@ -103,11 +103,11 @@ class Convolution(TableChannel):
         return out
 
     def _tails(self) -> tuple[Weights, Weights]:
-        """Return the weights of noise up to, and of noise from, every entry."""
+        """Return for every entry the weight of noise up to it, and of noise from it on."""
         return np.cumsum(self._noise, dtype=np.uint64), np.cumsum(self._noise[::-1], dtype=np.uint64)[::-1]
 
     def widest(self) -> Witness | None:
-        """Return the largest ratio: at an end, or among the noises that can lead to the same report."""
+        """Return the largest ratio: at an end, or between two noises that can give the same report."""
         inner = self._noise[1:-1]
         highest, lowest = _extremes(inner, self._inputs, np.maximum), _extremes(inner, self._inputs, np.minimum)
         below, above = self._end_columns()
@@ -120,7 +120,7 @@ class Convolution(TableChannel):
         return Witness(best[0], int(column.argmax()), int(column.argmin()), best[1])
 
     def steepest(self) -> Witness | None:
-        """Return the largest ratio of neighbours: neighbouring noises, or neighbouring tails at an end."""
+        """Return the largest ratio of neighbouring values: of neighbouring noises, or of neighbouring tails at an end."""
         below, above = self._end_columns()
         parts = [below, above, self._noise[1:-1]]
         near, far = np.concatenate([part[:-1] for part in parts]), np.concatenate([part[1:] for part in parts])
@@ -149,11 +149,11 @@ class Convolution(TableChannel):
         return above[at] if report == self.outputs - 1 else self._noise[at]
 
     def draws_its_weights(self) -> bool:
-        """Tell whether the table, recounted, gives back the weights of the noise."""
+        """Return whether the table, recounted, reproduces the weights of the noise."""
         return self.tables.make(self._noise[None])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
-        """Draw one noise for each value, one word each, and add it."""
+        """Draw one noise for each value, from one word each, and add it."""
         noise = self.tables.draw(np.zeros(len(values), dtype=np.int32), words)
         noise += values
         noise -= np.int32(self._inputs - 1)

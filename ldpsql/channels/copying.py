@@ -1,4 +1,4 @@
-"""Copies of channels: what is certified and drawn from is a copy that nobody else holds any part of."""
+"""Copies of channels: the channel that is certified and drawn from is a copy of which nobody else holds any part."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STRUCTURES = (
 def copied(channel: C) -> C:
     """Return the same channel, built again from its whole numbers.
 
-    Nothing else is taken over: no method or table that was put on the object, and no array that somebody may still change.
+    Nothing else is copied: no method or table that was set on the object, and no array that somebody could still change.
 
     Raises:
         NotPrivate: unless the channel and its parts have exactly the structures of the core.
@@ -50,11 +50,11 @@ def structure(channel: C) -> type[C]:
     """Return the structure of a channel.
 
     Raises:
-        NotPrivate: unless it is one of the core's; a subclass could draw something else than it shows.
+        NotPrivate: unless it is one of the core's; a subclass could draw from another channel than the one it shows.
 
     """
     kind = type(channel)
-    if not any(kind is known for known in STRUCTURES):  # `in` would ask the class, by its own equality
+    if not any(kind is core for core in STRUCTURES):  # `in` would call the equality of the class
         raise NotPrivate("a channel must have one of the structures of the core", "see ldpsql.channels")
     return kind
 

@@ -20,7 +20,7 @@ class DenseChannel(TableChannel):
     """A channel given by its weights, an array of uint64 of shape ``(inputs, outputs)`` whose rows sum to 2**64.
 
     Raises:
-        InvalidParameter: for another type or shape, or a row with another sum.
+        InvalidParameter: if the weights have another type or shape, or a row has another sum.
 
     """
 
@@ -55,40 +55,41 @@ class DenseChannel(TableChannel):
     def widest(self) -> Witness | None:
         """Return the largest ratio of two weights in a column, compared as whole numbers."""
         high, low = self._weights.max(axis=0), self._weights.min(axis=0)
-        found = largest_ratio(high, low)
-        if found is None:
+        largest = largest_ratio(high, low)
+        if largest is None:
             return None
-        column = self._weights[:, found[1]]
-        return Witness(found[0], int(column.argmax()), int(column.argmin()), found[1])
+        ratio, report = largest
+        column = self._weights[:, report]
+        return Witness(ratio, int(column.argmax()), int(column.argmin()), report)
 
     def draws_its_weights(self) -> bool:
-        """Tell whether the tables, recounted, give back the weights."""
+        """Return whether the tables, recounted, reproduce the weights."""
         return self.tables.make(self._weights)
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
-        """Draw one report for each value, one word each."""
+        """Draw one report for each value, from one word each."""
         return self.tables.draw(values, words)
 
 
 def _rows_sum_to_total(weights: Weights) -> bool:
-    """Tell whether each row sums to exactly 2**64: the 32-bit halves are added apart, so nothing wraps."""
+    """Return whether each row sums to exactly 2**64: the 32-bit halves are added separately, so nothing overflows."""
     high = (weights >> np.uint64(32)).sum(axis=1, dtype=np.uint64)
     low = (weights & np.uint64(0xFFFFFFFF)).sum(axis=1, dtype=np.uint64)
     return all((int(h) << 32) + int(part) == TOTAL for h, part in zip(high, low, strict=True))
 
 
 def floor_mixing(rows: Sequence[Sequence[Fraction]], epsilon: Fraction) -> DenseChannel:
-    """Round an exact channel to whole numbers so that ratios within e^epsilon stay within e^epsilon.
+    """Return an exact channel rounded to whole numbers so that ratios within e^epsilon stay within e^epsilon.
 
     Every probability P becomes (TOTAL - g m) P + g, rounded to a neighbouring whole number, with m reports and a floor
-    g >= coth(epsilon/2): the floor outweighs what the rounding can do to a ratio.
+    g >= coth(epsilon/2): the floor outweighs the effect of rounding on a ratio.
 
     Args:
-        rows: probabilities P(report|value), each row summing to exactly 1.
-        epsilon: the smallest exponent by which two rows are to stay comparable.
+        rows: probabilities P(report|value); each row sums to exactly 1.
+        epsilon: the smallest exponent within which two rows must stay.
 
     Raises:
-        InvalidParameter: where the floor leaves no room for the probabilities.
+        InvalidParameter: if the floor leaves no room for the probabilities.
 
     """
     floor = _floor(epsilon, len(rows[0]), TOTAL)
@@ -96,7 +97,7 @@ def floor_mixing(rows: Sequence[Sequence[Fraction]], epsilon: Fraction) -> Dense
 
 
 def _floor(epsilon: Fraction, reports: int, room: int) -> int:
-    """Return coth(epsilon/2) = (e^epsilon + 1)/(e^epsilon - 1), from above; that of all reports must be less than the room."""
+    """Return coth(epsilon/2) = (e^epsilon + 1)/(e^epsilon - 1), rounded up; times the reports it must be less than the room."""
     grown = exp_below(epsilon)
     floor = int(-(-(grown + 1) // (grown - 1)))
     if floor * reports >= room:
@@ -105,7 +106,7 @@ def _floor(epsilon: Fraction, reports: int, room: int) -> int:
 
 
 def _round_row(row: Sequence[Fraction], floor: int) -> NDArray[np.uint64]:
-    """Round one row to whole numbers that sum to TOTAL, each within one of its exact value (largest remainders)."""
+    """Return one row in whole numbers that sum to TOTAL, each within one of its exact value (largest remainders)."""
     exact = [(TOTAL - floor * len(row)) * p + floor for p in row]
     whole = [int(v) for v in exact]
     by_remainder = sorted(range(len(row)), key=lambda y: exact[y] - whole[y], reverse=True)
@@ -114,8 +115,8 @@ def _round_row(row: Sequence[Fraction], floor: int) -> NDArray[np.uint64]:
     return np.array(whole, dtype=np.uint64)
 
 
-# A channel in doubles is built for an exponent that is smaller by this much: far above the rounding of doubles (about 1e-14
-# in a logarithm of probabilities above 2**-64), far below what anybody could measure.
+# A channel in doubles is built for an exponent that is smaller by this much. It is far above the rounding of doubles (about
+# 1e-14 in a logarithm of probabilities above 2**-64) and far below any measurable difference.
 MARGIN = Fraction(1, 2**36)
 
 
@@ -123,7 +124,7 @@ def reduced(exponent: Fraction) -> float:
     """Return the exponent for which to build a channel in doubles, smaller by `MARGIN`.
 
     Raises:
-        InvalidParameter: where nothing would be left.
+        InvalidParameter: if hardly anything would be left.
 
     """
     if exponent < 2 * MARGIN:
@@ -132,16 +133,16 @@ def reduced(exponent: Fraction) -> float:
 
 
 def from_doubles(table: NDArray[np.float64], exponent: Fraction) -> DenseChannel:
-    """Round a channel in doubles to whole numbers by floor mixing; see `floor_mixing`.
+    """Return a channel in doubles rounded to whole numbers by floor mixing; see `floor_mixing`.
 
-    What doubles can lose must be covered by building the table for `reduced` exponents; the certificate decides.
+    Build the table for `reduced` exponents, to make up for the rounding of doubles; the certificate decides.
 
     Args:
-        table: probabilities or weights, rows are scaled to sum to 1; a column of zeros stays one.
-        exponent: the smallest exponent by which two rows are to stay comparable.
+        table: probabilities or weights. Rows are scaled to sum to 1; a column of zeros stays zero.
+        exponent: the smallest exponent within which two rows must stay.
 
     Raises:
-        InvalidParameter: where fewer than two reports have a chance, or the floor leaves no room for the probabilities.
+        InvalidParameter: if fewer than two reports are possible, or the floor leaves no room for the probabilities.
 
     """
     used = np.flatnonzero(table.any(axis=0))
@@ -152,7 +153,7 @@ def from_doubles(table: NDArray[np.float64], exponent: Fraction) -> DenseChannel
     floor = _floor(exponent, len(used), TOTAL // 2)
     shares = table[:, used] / table[:, used].sum(axis=1, keepdims=True)
     room = TOTAL - floor * len(used)
-    # Whole parts of a double below 2**64 are exact; 2**-40 less leaves room for the rounding of products and sums.
+    # The whole part of a double below 2**64 is exact; the factor 1 - 2**-40 leaves room for the rounding of products and sums.
     inside = (shares * (float(room) * (1 - 2.0**-40))).astype(np.uint64)
     left = [room - sum(row) for row in inside.tolist()]
     weights = np.zeros(table.shape, dtype=np.uint64)
@@ -162,7 +163,7 @@ def from_doubles(table: NDArray[np.float64], exponent: Fraction) -> DenseChannel
 
 
 def _shared_out(shares: NDArray[np.float64], rest: int) -> Weights:
-    """Split a small whole number in proportion to the shares, what cannot be split going to the largest ones."""
+    """Return a small whole number split in proportion to the shares; the remainder goes to the largest ones."""
     out = (shares * (rest * (1 - 2.0**-40))).astype(np.uint64)
     more = rest - int(out.sum())
     largest = np.argsort(-shares, kind="stable")

@@ -1,4 +1,4 @@
-"""Finite fields, as far as an orthogonal array needs them: addition and multiplication of arrays of elements."""
+"""Finite fields, as needed for orthogonal arrays: addition and multiplication of arrays of elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Elements = NDArray[np.int32]
 
 
 def prime_power(q: int) -> tuple[int, int] | None:
-    """Return p and k with q = p^k, p prime; None where there are none.
+    """Return p and k with q = p^k, p prime; None if there are none.
 
     >>> prime_power(27), prime_power(12)
     ((3, 3), None)
@@ -32,7 +32,7 @@ class Field:
 
     p: int
     k: int
-    powers: Elements  # powers of a primitive element, twice in a row; empty where k = 1
+    powers: Elements  # powers of a primitive element, twice in a row; empty if k = 1
     logs: Elements
 
     @staticmethod
@@ -41,23 +41,23 @@ class Field:
         """Return the field of q elements.
 
         Raises:
-            InvalidParameter: where q is not a power of a prime.
+            InvalidParameter: if q is not a power of a prime.
 
         """
-        found = prime_power(q)
-        if found is None:
-            raise InvalidParameter("a finite field has a power of a prime as number of elements")
-        p, k = found
+        factors = prime_power(q)
+        if factors is None:
+            raise InvalidParameter("the number of elements of a finite field must be a power of a prime")
+        p, k = factors
         if k == 1:
             return Field(p, k, np.empty(0, np.int32), np.empty(0, np.int32))
-        # A monic polynomial is primitive where the powers of x run through all elements but 0.
+        # A monic polynomial is primitive if the powers of x run through all elements except 0.
         powers = next(run for low in product(range(p), repeat=k) if len(set(run := _powers(low, p))) == q - 1 and 0 not in run)
         logs = np.zeros(q, dtype=np.int32)
         logs[powers] = np.arange(q - 1)
         return Field(p, k, np.array(powers + powers, dtype=np.int32), logs)
 
     def add(self, a: Elements, b: Elements) -> Elements:
-        """Add coefficient by coefficient."""
+        """Return the sums, coefficient by coefficient."""
         if self.k == 1:
             return (a + b) % self.p
         if self.p == 2:
@@ -67,7 +67,7 @@ class Field:
         return np.sum(parts, axis=0, dtype=np.int32)
 
     def multiply(self, a: Elements, b: Elements) -> Elements:
-        """Multiply, by logarithms where p alone is not the size."""
+        """Return the products, by logarithms unless the size is a prime."""
         if self.k == 1:
             return (a.astype(np.int64) * b % self.p).astype(np.int32)
         return np.where((a == 0) | (b == 0), 0, self.powers[self.logs[a] + self.logs[b]]).astype(np.int32)

@@ -27,7 +27,7 @@ def mixed(words: Weights) -> Weights:
 
 
 def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
-    """Return the hash of a value under a seed, 0 .. symbols-1; the arguments broadcast. It never changes: reports depend on it.
+    """Return the hash of a value under a seed, 0 .. symbols-1; arguments broadcast. It must never change: reports depend on it.
 
     >>> hashed(np.arange(4, dtype=np.uint64), np.arange(4, dtype=np.int32), 1000).tolist()
     [652, 914, 587, 736]
@@ -38,10 +38,10 @@ def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
 
 @dataclass(frozen=True)
 class HashChannel(SetChannel):
-    """A report is a seed and y, the hash of the value under it through ``response``; the set is what hashes to y.
+    """A report is a seed and y, the response to the hash of the value under the seed; its set holds the values that hash to y.
 
     Raises:
-        InvalidParameter: unless there are at least two values, and the response is k-RR.
+        InvalidParameter: unless there are at least two values and the response is k-RR.
 
     """
 
@@ -59,7 +59,7 @@ class HashChannel(SetChannel):
 
     @property
     def ratio(self) -> Fraction:
-        """The seed says nothing of the value, so only the response counts."""
+        """The seed does not depend on the value, so only the response counts."""
         return Fraction(self.response.keep, self.response.spread)
 
     @property
@@ -77,7 +77,7 @@ class PrivateHash(HashChannel):
         return Fraction(1, self.response.size)
 
     def witness(self) -> int:
-        """Return the first seed that tells value 0 from value 1, and the hash of 0 under it."""
+        """Return the first seed under which values 0 and 1 have different hashes, and the hash of 0, as one number."""
         seed = next(s for s in range(TOTAL) if len(set(self._hash(np.array([[s]], dtype=np.uint64))[0, :2])) == 2)
         return seed * self.response.size + int(self._hash(np.array([[seed]], dtype=np.uint64))[0, 0])
 
@@ -91,7 +91,7 @@ class PrivateHash(HashChannel):
         return np.concatenate([self._hash(part[:, :1]) == part[:, 1:].astype(np.int32) for part in parts])
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Tell which have a y that the response can give."""
+        """Return which have a y that the response can give."""
         return drawn[:, 1] < self.response.size
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
@@ -107,10 +107,10 @@ class OrthogonalHash(HashChannel):
 
     Functions are h_a(x) = <a, x> over the field of ``response.size`` elements, a in the projective space, x among the first
     points of the vector space. A report is the position seed * symbols + y.
-    Kin to projective geometry response: Feldman, Nelson, Nguyen, Talwar, ICML 2022.
+    Related to projective geometry response: Feldman, Nelson, Nguyen, Talwar, ICML 2022.
 
     Raises:
-        InvalidParameter: where the number of symbols is not a power of a prime.
+        InvalidParameter: if the number of symbols is not a power of a prime.
 
     """
 
@@ -125,7 +125,7 @@ class OrthogonalHash(HashChannel):
 
     @cached_property
     def points(self) -> Codes:
-        """The coordinates of every value, shape (size, dimension): taken in a fixed mixed order, so that no pattern remains."""
+        """The coordinates of every value, shape (size, dimension), in a fixed shuffled order, so that no pattern remains."""
         count = self.response.size**self.dimension
         order = np.argsort(mixed(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
         return _digits(order, self.response.size, self.dimension)
@@ -145,7 +145,7 @@ class OrthogonalHash(HashChannel):
 
     @property
     def _step(self) -> int:
-        """Weight of every function but the last, which has the rest."""
+        """Weight of every function except the last, which has the rest."""
         return min(TOTAL // self.seeds, TOTAL - 1)
 
     @property
@@ -167,7 +167,7 @@ class OrthogonalHash(HashChannel):
         return Fraction(chance * (self.response.keep if kept else self.response.spread), TOTAL**2)
 
     def witness(self) -> int:
-        """Return the first function that tells value 0 from value 1, and the hash of 0 under it."""
+        """Return the first function under which values 0 and 1 have different hashes, and the hash of 0, as one number."""
         seeds = np.arange(self.seeds)
         zero, one = (self._hash(seeds, np.full(self.seeds, x)) for x in (0, 1))
         seed = int((zero != one).argmax())
@@ -183,14 +183,14 @@ class OrthogonalHash(HashChannel):
 
     @cached_property
     def _table(self) -> Codes | None:
-        """The hashes of all values under all functions, one after the other, where they are few enough."""
+        """The hashes of all values under all functions, one after the other; None if they are too many."""
         if self.seeds * self.size > _BLOCK:
             return None
         seeds, values = np.divmod(np.arange(self.seeds * self.size), self.size)
         return self._computed(seeds, values)
 
     def supports(self, drawn: Drawn, values: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """Return which values, of all or of some, hash to y under the function."""
+        """Return which values, by default of all values, hash to y under the function."""
         values = np.arange(self.size) if values is None else values
         seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
         distinct, place = np.unique(seeds, return_inverse=True)

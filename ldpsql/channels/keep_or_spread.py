@@ -1,4 +1,4 @@
-"""Keep the value, or spread evenly over the others: k-ary randomised response and its kin."""
+"""Keep the value, or spread evenly over the others: k-ary randomised response and related channels."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class KeepOrSpread(TableChannel, PairResponse):
         """Return the channel that keeps most often among those with keep/spread at most ``ratio``.
 
         Raises:
-            InvalidParameter: where it would keep no more often than lie.
+            InvalidParameter: if it would not keep the value more often than report each other value.
 
         """
-        # spread >= TOTAL/(ratio+size-1) gives keep = TOTAL-(size-1)*spread <= ratio*spread: rounding up is the safe side.
+        # spread >= TOTAL/(ratio+size-1) gives keep = TOTAL-(size-1)*spread <= ratio*spread: rounding up is safe.
         spread = -(-TOTAL * ratio.denominator // (ratio.numerator + (size - 1) * ratio.denominator))
         keep = TOTAL - (size - 1) * spread
         if keep <= spread:
@@ -67,7 +67,7 @@ class KeepOrSpread(TableChannel, PairResponse):
         return out
 
     def widest(self) -> Witness:
-        """Return the largest ratio: at the value itself, or at any other where lying is likelier than keeping."""
+        """Return the largest ratio: at the value itself, or at any other value if lying is likelier than keeping."""
         if self.keep >= self.spread:
             return Witness(Fraction(self.keep, self.spread), 0, 1, 0)
         return Witness(Fraction(self.spread, self.keep), 1, 0, 0)
@@ -86,7 +86,7 @@ class KeepOrSpread(TableChannel, PairResponse):
         return np.asarray((self.spread + (self.keep - self.spread) * chances) / TOTAL)
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
-        """Let the word say how far to move on: ``size - 1`` equal steps of width ``spread``, then the part that keeps."""
+        """Draw how far to move on: a word has ``size - 1`` equal parts of width ``spread``, then the part that keeps."""
         if len(values) <= _BLOCK:
             return self._draw(values, words(len(values)))
         out = np.empty(len(values), dtype=np.int32)
@@ -100,5 +100,5 @@ class KeepOrSpread(TableChannel, PairResponse):
         moved = np.minimum(steps, np.uint64(self.size - 1), out=steps).astype(np.uint32)
         moved += values.view(np.uint32)
         moved += np.uint32(1)
-        # From size on, start again at 0; below it the difference wraps to a large number, and is not the smaller one.
+        # From size on, start again at 0; below size the difference wraps to a large number, so the minimum is `moved` itself.
         return np.minimum(moved, moved - np.uint32(self.size)).view(np.int32)

@@ -1,4 +1,4 @@
-"""Keep the key and report a number near the value, or report anything at all: key-value pairs under the piecewise mechanism."""
+"""Keep the key and report a number near the value, or report any symbol: key-value pairs under the piecewise mechanism."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ldpsql.errors import InvalidParameter
 
 @dataclass(frozen=True)
 class KeepOrWindow(PairResponse):
-    """Symbol key * bins + bin: with weight ``anything`` each, out of 2**64, any symbol is reported; else the key is kept.
+    """Symbols are key * bins + bin. With weight ``anything`` out of 2**64 each symbol is reported; else the key is kept.
 
-    Then the bin reported is drawn from the row of ``window`` that belongs to the bin of the symbol.
+    If the key is kept, the reported bin is drawn from the row of ``window`` that belongs to the bin of the symbol.
 
     Raises:
         InvalidParameter: unless the weight is whole, positive, and leaves a chance to keep the key.
@@ -65,8 +65,8 @@ class KeepOrWindow(PairResponse):
 
     def probability(self, value: int, report: int) -> Fraction:
         """Return P(report | value), exactly."""
-        (key, x), (shown, y) = divmod(value, self.bins), divmod(report, self.bins)
-        near = int(self.window.rows(np.array([x], dtype=np.int32))[0, y]) if key == shown else 0
+        (key, x), (reported, y) = divmod(value, self.bins), divmod(report, self.bins)
+        near = int(self.window.rows(np.array([x], dtype=np.int32))[0, y]) if key == reported else 0
         return Fraction(self.anything * TOTAL + self.kept * near, TOTAL**2)
 
     def cells(self, steps: int) -> Bins:  # noqa: ARG002  # bins are not drawn
@@ -90,16 +90,16 @@ class KeepOrWindow(PairResponse):
         return int(x), int(y)
 
     def widest(self) -> Witness:
-        """Return the ratio at the highest point of the window: any other key gives it the weight of anything."""
+        """Return the ratio at the highest point of the window: any other key gives it the weight ``anything``."""
         x, y = self._highest
         return Witness(self.probability(x, y) / self.probability(self.bins, y), x, self.bins, y)
 
     def draws_its_weights(self) -> bool:
-        """Tell whether the tables of the window, recounted, give back its weights."""
+        """Return whether the tables of the window, recounted, reproduce its weights."""
         return self.window.draws_its_weights()
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
-        """Let a word say which symbol, or that the key is kept; another one draws from the window."""
+        """Draw from one word which symbol is reported, or that the key is kept; another word draws from the window."""
         drawn = words(len(values)) // np.uint64(self.anything)
         key, x = np.divmod(values, np.int32(self.bins))
         near = key * np.int32(self.bins) + self.window.draw(x, words).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Sets of key-value pairs: pad, sample one pair, make a symbol of it, and respond with that, all in one step.
+"""Sets of key-value pairs: pad the set, sample one pair, turn it into a symbol, and respond to the symbol, in one step.
 
 Gu, Li, Cheng, Xiong, Cao, "PCKV: locally differentially private correlated key-value data collection with optimized utility",
 USENIX Security 2020.
@@ -27,7 +27,7 @@ Response = KeepOrSpread | SignedBits | KeepOrWindow
 class Sets:
     """Sets of pairs, one after the other: set i is ``keys[start:end]`` with start and end at ``ends[i]`` and ``ends[i + 1]``.
 
-    ``places`` says where each value lies in its range: 0 at the low end, 1 at the high end. A key is in a set at most once.
+    ``places`` holds where each value lies in its range: 0 at the low end, 1 at the high end. A key is in a set at most once.
     """
 
     ends: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Sets:
 
     @classmethod
     def one(cls, places: NDArray[np.float64]) -> Sets:
-        """Return one set, of the first keys with these values."""
+        """Return one set: the first keys with these values."""
         return cls(np.array([0, len(places)]), np.arange(len(places), dtype=np.int32), places)
 
     def __len__(self) -> int:
@@ -49,12 +49,12 @@ class Sets:
 
 @dataclass(frozen=True)
 class KeyValue(ChannelOf[Sets]):
-    """A set of pairs -> the response to one symbol.
+    """The channel from a set of pairs to the response to one symbol.
 
-    A set is padded with dummies to at least ``padding``, and one of its members is drawn, each equally likely. A pair becomes a
-    symbol of its key, in the way of the response: a sign or a bin. A dummy becomes any symbol of the ``padding`` dummy keys,
-    which follow the ``keys`` real ones. So no symbol of a key has a larger chance than about 1/padding, which weakens the
-    response to it.
+    A set is padded with dummies to at least ``padding`` members, and one member is drawn, each equally likely. A pair becomes a
+    symbol of its key, as the response requires: a sign or a bin. A dummy becomes any symbol of the ``padding`` dummy keys,
+    which follow the ``keys`` real ones. So the chance of each symbol of a key is at most about 1/padding, which reduces the
+    effect of the pair on the report.
 
     Raises:
         InvalidParameter: unless the response has as many symbols as the keys and the dummies need.
@@ -84,20 +84,20 @@ class KeyValue(ChannelOf[Sets]):
 
     @staticmethod
     def most(padding: int, cells: int) -> Fraction:
-        """Return an upper bound of the chance that a key is drawn: 1/padding, rounded up as the words divide it."""
+        """Return an upper bound of the chance that a key is drawn: 1/padding, rounded up as the sampler rounds it."""
         return Fraction(cells * -(-TOTAL // (padding * cells)), TOTAL)
 
     def widest(self) -> Witness | None:
-        """Return the largest ratio of two sets, bounded by construction; its values are symbols, `extreme` has the sets."""
+        """Return a bound of the ratio of two sets, by construction; its values are symbols, and `extreme` returns the sets."""
         return self.response.between_sets(self.most(self.padding, self.cells), self._together)
 
     @property
     def _together(self) -> int:
-        """How many pairs a set may hold without making the chance of each smaller."""
+        """How many pairs a set may hold without reducing the chance of each."""
         return min(self.padding, self.keys)
 
     def extreme(self, symbol: int) -> Sets:
-        """Return the set that makes this symbol of a witness as likely as can be, alone or with that of other keys."""
+        """Return the set that makes this symbol of a witness as likely as possible, alone or with those of other keys."""
         key, cell = divmod(symbol, self.cells)
         if self.response.single:
             return Sets(np.array([0, 1]), np.array([key], dtype=np.int32), np.array([self.symbols.place(cell)]))
@@ -108,7 +108,7 @@ class KeyValue(ChannelOf[Sets]):
         return self.extreme(symbol).keys * np.int32(self.cells) + np.int32(symbol % self.cells)
 
     def chances(self, held: Sets) -> list[int]:
-        """Return the chance of every symbol to be drawn from one set, exactly: whole numbers out of 2**128."""
+        """Return the exact chance of every symbol to be drawn from one set, as whole numbers out of 2**128."""
         slots = max(len(held.keys), self.padding)
         slot = [TOTAL // slots + (i < TOTAL % slots) for i in range(slots)]
         out = [0] * self.response.inputs
@@ -121,11 +121,11 @@ class KeyValue(ChannelOf[Sets]):
         return out
 
     def draws_its_weights(self) -> bool:
-        """Tell whether the tables of the response, recounted, give back its weights."""
+        """Return whether the tables of the response, recounted, reproduce its weights."""
         return self.response.draws_its_weights()
 
     def draw(self, values: Sets, words: Words = random_words) -> Drawn:
-        """Draw which member, then its symbol or which dummy, then the response."""
+        """Draw a member of each set, then its symbol or a dummy's, then the response."""
         sizes = np.diff(values.ends)
         slots = np.maximum(sizes, self.padding).astype(np.uint64)
         member, second = (words(len(sizes)) % slots).astype(np.int64), words(len(sizes))

@@ -1,4 +1,4 @@
-"""What responses to sets of pairs offer: how values become symbols, what reports show of a key, how far two sets are apart."""
+"""Responses to sets of pairs: how values become symbols, what reports show of a key, the largest ratio of two sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cells(ABC):
 
     @abstractmethod
     def draw(self, places: Floats, words: Weights) -> NDArray[np.int64]:
-        """Return the cell of every value, one word each."""
+        """Return the cell of every value, drawn from one word each."""
 
     @abstractmethod
     def place(self, cell: int) -> float:
@@ -38,7 +38,7 @@ class Cells(ABC):
 
 @dataclass(frozen=True)
 class Signs(Cells):
-    """Cell 0 is +, cell 1 is -: + with probability j/steps, where the value is the j-th of the steps from low to high."""
+    """Cell 0 is +, cell 1 is -: the j-th of the steps from low to high becomes + with probability j/steps."""
 
     steps: int
 
@@ -54,7 +54,7 @@ class Signs(Cells):
 
     def draw(self, places: Floats, words: Weights) -> NDArray[np.int64]:
         """Return the signs."""
-        # The weight of +, floor(at 2^64 / steps), can be 2^64 itself: compare with one less, and give the lowest value none.
+        # The weight of +, floor(at 2^64 / steps), can be 2^64 itself: compare with one less, and never make the lowest value +.
         at = np.rint(places * self.steps).astype(np.uint64)
         whole, rest = divmod(TOTAL, self.steps)
         weight = at * np.uint64(whole % TOTAL) + at * np.uint64(rest) // np.uint64(self.steps)
@@ -97,7 +97,7 @@ class Bins(Cells):
 class KeyLaw:
     """How often reports show a key: with probability other + lift * w if it is drawn with probability w.
 
-    ``apart`` is the slope of what they show of its value: the mean score of a report is apart * w * value.
+    ``apart`` is the slope of the scores in the value: the mean score of a report is apart * w * value.
     """
 
     other: Fraction
@@ -115,7 +115,7 @@ class PairResponse(Channel):
 
     @abstractmethod
     def cells(self, steps: int) -> Cells:
-        """Return how values become the symbols of a key; ``steps`` is how finely they are rounded, if at random."""
+        """Return how values become the symbols of a key; ``steps`` is how finely random rounding divides the range."""
 
     @abstractmethod
     def key_law(self) -> KeyLaw:
@@ -123,22 +123,22 @@ class PairResponse(Channel):
 
     @abstractmethod
     def shown(self, chances: Floats) -> Floats:
-        """Return the probability that a report shows each symbol, from the chance of each to be drawn."""
+        """Return for each symbol the probability that a report shows it, from the chance of each to be drawn."""
 
     def tally(self, drawn: Drawn) -> NDArray[np.int64]:
         """Return how many of these reports show each symbol."""
         return np.bincount(drawn, minlength=self.inputs)
 
     def between_sets(self, most: Fraction, together: int) -> Witness | None:  # noqa: ARG002  # one symbol shows one pair
-        """Return the largest ratio of two sets, bounded by construction; None if it is infinite.
+        """Return a bound of the ratio of two sets, by construction; None if it is infinite.
 
-        A response that shows one symbol z has P(z|set) = s + (P(z|z) - s) w, where s is its chance from any other key, and w
-        that of its key to be drawn.
+        A response that shows one symbol z has P(z|set) = s + (P(z|z) - s) w. Here s is its chance from any other key, and w
+        the chance of its key to be drawn.
 
         Args:
             most: the largest chance of a key to be drawn.
-            together: how many pairs a set may hold without making the chance of each smaller.
+            together: how many pairs a set may hold without reducing the chance of each.
 
         """
-        found = self.widest()
-        return found and replace(found, ratio=1 + (found.ratio - 1) * most)
+        witness = self.widest()
+        return witness and replace(witness, ratio=1 + (witness.ratio - 1) * most)

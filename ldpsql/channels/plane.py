@@ -1,4 +1,4 @@
-"""Noise on the plane that is moved to the nearest cell of a rectangle."""
+"""Noise on the plane, moved to the nearest cell of a rectangle."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _MOST_POINTS = 60_000_000
 
 
 def clamped_plane(columns: int, rows: int, decay: float, points: int = 1) -> NDArray[np.float64]:
-    """Return the table of noise proportional to e^(-decay * distance in cells), each point going to its nearest cell.
+    """Return the table of noise proportional to e^(-decay * distance in cells); each point goes to its nearest cell.
 
     Each cell holds ``points`` x ``points`` points in a regular pattern; values are centres of cells. The pattern repeats, so
     the noise has the same total for every value, and a ratio of two rows never exceeds e^(decay * distance). In a rectangle,
-    the nearest cell is found for rows and columns apart: a cell on the border also collects all that lies beyond it.
+    the nearest row and the nearest column give the nearest cell, so a cell on the border collects all points beyond it.
 
     Raises:
-        InvalidParameter: where the noise reaches too far to be added up.
+        InvalidParameter: if the noise reaches too far to be added up.
 
     """
     return pairs(noise_tables(columns, rows, decay, points), np.arange(columns * rows))
 
 
 def noise_tables(columns: int, rows: int, decay: float, points: int) -> NDArray[np.float64]:
-    """Return the noise at each offset of columns and of rows: in that column only or there and beyond, and the same for rows.
+    """Return the noise at each offset of columns and of rows, shape (2, 2, columns, rows).
 
-    Shape (2, 2, columns, rows).
+    The first axis selects noise at that offset of columns only, or at that offset and beyond; the second does so for rows.
     """
     far = ceil(_FAR / decay)
     if (columns + far) * (rows + far) * points**2 > _MOST_POINTS:
@@ -41,7 +41,7 @@ def noise_tables(columns: int, rows: int, decay: float, points: int) -> NDArray[
 
 
 def pairs(tables: NDArray[np.float64], values: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Lay out such tables for some values and all reports, both numbered row by row: shape (values, columns * rows)."""
+    """Return the noise for some values and all reports, both numbered row by row: shape (values, columns * rows)."""
     columns, rows = tables.shape[2:]
     row, column = np.divmod(values, columns)
     at_border = [np.isin(np.arange(size), [0, size - 1]).astype(np.int64) for size in (columns, rows)]

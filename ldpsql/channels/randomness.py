@@ -1,7 +1,7 @@
-"""Random bits, from OpenSSL's cryptographic generator (`ssl.RAND_bytes`) and from nowhere else.
+"""Random bits, only from OpenSSL's cryptographic generator (`ssl.RAND_bytes`).
 
 Every draw of every mechanism takes its bits from `random_words`. The generator is safe across threads and forks. It has no
-seed: tests that must drive a sampler hand it another `Words`.
+seed: tests that must control a sampler pass another `Words`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Words: TypeAlias = Callable[[int], NDArray[np.uint64]]
 
-_BLOCK = 1 << 17  # words: OpenSSL is fastest below 1 MiB a call
+_BLOCK = 1 << 17  # words: OpenSSL is fastest below 1 MiB per call
 
 
 def random_words(count: int) -> NDArray[np.uint64]:

@@ -1,4 +1,4 @@
-"""How far apart the rows of a channel are."""
+"""The largest ratios between the rows of a channel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CELLS = 1 << 16  # cells at a time, so that what is subtracted stays in the cac
 
 def highest_log_ratios(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest of logs[x, y] - logs[x', y] over the reports y, for all pairs of rows: shape (rows, rows)."""
-    logs = np.ascontiguousarray(logs)  # a choice of columns is not
+    logs = np.ascontiguousarray(logs)  # an array of selected columns is not
     size, step = len(logs), max(1, _CELLS // logs.shape[1])
     out = np.empty((size, size))
     room = np.empty((step, logs.shape[1]))

@@ -1,4 +1,4 @@
-"""Signed bits: a unary encoding with +, - or nothing at every key. Reports are 64-bit words, two bits a key, + below -."""
+"""Signed bits: a unary encoding with +, - or nothing at every key. Reports are 64-bit words, two bits per key, + below -."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class SignedBits(SetChannel, PairResponse):
     """Symbol 2k is + at key k, symbol 2k + 1 is - there; each report has at most one of the two at each of ``keys`` keys.
 
     Out of 2**64, the key of the symbol shows its sign with weight ``same``, the other sign with weight ``opposite``, else
-    nothing; every other key shows either sign with weight ``spread``. Reports without the symbol's own sign are equally likely
-    whatever the symbol is up to a factor, so a report supports the symbols that it shows.
+    nothing; every other key shows either sign with weight ``spread``. Up to a common factor, reports without the symbol's own
+    sign are as likely as under any other symbol, so a report supports the symbols that it shows.
 
     Raises:
-        InvalidParameter: unless the weights are whole and positive, and nothing and the opposite sign at the own key are both
-            rarer than elsewhere by the same factor.
+        InvalidParameter: unless the weights are whole and positive, and both "nothing" and the opposite sign are rarer at the
+            own key than elsewhere by the same factor.
 
     """
 
@@ -47,7 +47,7 @@ class SignedBits(SetChannel, PairResponse):
         if not whole or nothing <= 0 or 2 * self.spread >= TOTAL:
             raise InvalidParameter("the weights of signed bits must be whole, positive and sum to less than 2**64")
         if self.opposite * (TOTAL - 2 * self.spread) != nothing * self.spread:
-            raise InvalidParameter("signed bits must lose the opposite sign and nothing by the same factor")
+            raise InvalidParameter("signed bits must show the opposite sign and nothing less often by the same factor")
 
     @classmethod
     def within(cls, keys: int, ratio: Fraction) -> SignedBits:
@@ -70,7 +70,7 @@ class SignedBits(SetChannel, PairResponse):
 
     @property
     def ratio(self) -> Fraction:
-        """P(own sign | symbol) / P(own sign | the opposite symbol): every other comparison of supports comes to the same."""
+        """P(own sign | symbol) / P(own sign | the opposite symbol): every other comparison of supports gives the same ratio."""
         return Fraction(self.same, self.opposite)
 
     @property
@@ -97,7 +97,7 @@ class SignedBits(SetChannel, PairResponse):
         return bits_of(drawn, self.inputs)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Tell which show at most one sign at every key."""
+        """Return which show at most one sign at every key."""
         return ~(drawn & (drawn >> np.uint64(1)) & _PLUS).any(axis=1)
 
     def cells(self, steps: int) -> Signs:
@@ -109,7 +109,7 @@ class SignedBits(SetChannel, PairResponse):
         return KeyLaw(2 * self.miss, self.hit + self.crossed - 2 * self.miss, self.hit - self.crossed)
 
     def shown(self, chances: Floats) -> Floats:
-        """Return the probability that each sign is shown: it was drawn, or the opposite one, or another key."""
+        """Return for each sign the probability that it is shown: if it was drawn, the opposite one, or another key."""
         swapped = chances.reshape(-1, 2)[:, ::-1].ravel()
         elsewhere = 1.0 - chances - swapped
         return chances * float(self.hit) + swapped * float(self.crossed) + elsewhere * float(self.miss)
@@ -126,19 +126,19 @@ class SignedBits(SetChannel, PairResponse):
         return Witness(self.ratio, 0, 1, sum(1 << 2 * key for key in range(together)))
 
     def size_law(self) -> NDArray[np.float64]:
-        """Return the probabilities that a report shows 0 .. 2 keys signs: one key with its own chance, each other with another.
+        """Return the probabilities that a report shows 0 .. 2 keys signs: one key has a probability of its own.
 
-        The last half is never reached: a key shows one sign at most.
+        The second half is zero: a key shows one sign at most.
         """
-        shown, other = float(self.hit + self.crossed), 2 * float(self.miss)
-        law = np.array([1 - shown, shown])
+        own, other = float(self.hit + self.crossed), 2 * float(self.miss)
+        law = np.array([1 - own, own])
         taken, others = np.arange(1, self.keys), self.keys - 1
         logs = np.concatenate([[0.0], np.cumsum(np.log((others - taken + 1) / taken * other / (1 - other)))])
         law = np.convolve(np.exp(logs + others * np.log1p(-other)), law)
         return np.concatenate([law, np.zeros(self.keys)])
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
-        """Draw all keys as if they were others, 32 at a time, then the own key anew."""
+        """Draw all keys as if the symbol had another key, 32 at a time, then replace the own key."""
         out = np.empty((len(values), -(-self.inputs // 64)), dtype=np.uint64)
         for start in range(0, len(values), _BLOCK):
             block = values[start : start + _BLOCK]
@@ -147,9 +147,9 @@ class SignedBits(SetChannel, PairResponse):
 
     def _draw(self, values: Codes, words: Words) -> Weights:
         width = -(-self.inputs // 64)
-        shown = coins(2 * self.spread, len(values) * width, words) & _PLUS
-        plus = shown & words(len(shown))
-        bits = (plus | (shown ^ plus) << np.uint64(1)).reshape(-1, width)
+        signed = coins(2 * self.spread, len(values) * width, words) & _PLUS
+        plus = signed & words(len(signed))
+        bits = (plus | (signed ^ plus) << np.uint64(1)).reshape(-1, width)
         if self.inputs % 64:
             bits[:, -1] &= np.uint64((1 << self.inputs % 64) - 1)
         row, word, place = np.arange(len(values)), values >> 6, (values & 63).astype(np.uint64)

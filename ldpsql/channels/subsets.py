@@ -1,4 +1,4 @@
-"""Random subsets of a fixed size that hold the value more often than the others. Reports are 64-bit words, one bit a value."""
+"""Random subsets of a fixed size that hold the value more often than others. Reports are 64-bit words, one bit per value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK = 1 << 20  # keys at a time
 
 @dataclass(frozen=True)
 class Subsets(SetChannel):
-    """Report ``chosen`` of the ``size`` values: with weight ``inside`` out of 2**64 the value is one of them; else uniform.
+    """Report ``chosen`` of the ``size`` values: with weight ``inside`` out of 2**64 the value is one of them.
 
     Raises:
         InvalidParameter: unless 0 < chosen < size and the weight lies strictly between 0 and 2**64.
@@ -57,7 +57,7 @@ class Subsets(SetChannel):
         return Fraction(self.inside, TOTAL)
 
     def size_law(self) -> NDArray[np.float64]:
-        """Return certainty that a report supports as many values as are chosen."""
+        """Return probability 1 for as many values as are chosen."""
         return (np.arange(self.size + 1) == self.chosen).astype(np.float64)
 
     @property
@@ -74,11 +74,11 @@ class Subsets(SetChannel):
         return bits_of(drawn, self.size)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Tell which have the right number of values."""
+        """Return which have the right number of values."""
         return np.bitwise_count(drawn).sum(axis=1, dtype=np.int64) == self.chosen  # beyond the last value no bit is set
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
-        """Decide whether the value is in, then choose among the others by the smallest of random keys."""
+        """Draw whether the value is in the set, then choose the others with the smallest of random keys."""
         step = max(1, _BLOCK // self.size)
         parts = [self._draw(values[start : start + step], words) for start in range(0, len(values), step)]
         return np.concatenate(parts) if parts else np.empty((0, -(-self.size // 64)), dtype=np.uint64)
@@ -94,7 +94,7 @@ class Subsets(SetChannel):
 
 
 def _uniform_subsets(size: int, chosen: NDArray[np.int64], words: Words) -> NDArray[np.bool_]:
-    """Return for each row a uniform subset of ``chosen`` out of ``size``, exactly: rows in which keys tie are drawn again."""
+    """Return for each row an exactly uniform subset of ``chosen`` out of ``size``: rows with tied keys are drawn again."""
     keys = words(len(chosen) * size).reshape(len(chosen), size)
     last = np.take_along_axis(np.sort(keys, axis=1), np.maximum(chosen - 1, 0)[:, None], axis=1)
     out = (keys <= last) & (chosen > 0)[:, None]

@@ -1,7 +1,7 @@
-"""Columns and frames of Python as Arrow has them: lists, NumPy, pandas, Polars, and what speaks Arrow's interfaces.
+"""Python columns and frames as Arrow arrays: lists, NumPy, pandas, Polars, and objects with Arrow's interfaces.
 
-pandas is never imported here: if somebody passes a frame of it, it has been imported. NaN, NaT and NA of pandas and NumPy are
-NULL, for these libraries have no other sign of a missing value; so are the hidden values of a masked array.
+pandas is never imported here: if somebody passes a pandas frame, it is imported already. NaN, NaT and NA of pandas and NumPy
+are NULL, since these libraries have no other sign of a missing value; so are the masked values of a masked array.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def column_of(values: Any, name: str = "") -> pa.Array:
 
     Args:
         values: a list, an Arrow array, a Polars or pandas series, a pandas index or array, a NumPy array of one dimension.
-        name: what a message calls it, if it is a column of a frame.
+        name: the name for messages, if it is a column of a frame.
 
     Raises:
-        WrongType: if it is not a column of values of one type that Arrow has; the message names the type of what was passed.
+        WrongType: if it is not a column of values of one Arrow type; the message names the type of the argument.
 
     """
     try:
@@ -41,7 +41,7 @@ def column_of(values: Any, name: str = "") -> pa.Array:
 
 
 def is_frame(values: Any) -> bool:
-    """Return whether this has named columns: a Polars or pandas frame, an Arrow table or stream, a relation of DuckDB."""
+    """Return whether this object has named columns: a Polars or pandas frame, an Arrow table or stream, a DuckDB relation."""
     if isinstance(values, pl.DataFrame | pl.LazyFrame) or is_pandas_frame(values):
         return True
     is_column = isinstance(values, pl.Series | pa.Array | pa.ChunkedArray) or _is_pandas_column(values)
@@ -49,19 +49,19 @@ def is_frame(values: Any) -> bool:
 
 
 def is_pandas_frame(values: Any) -> bool:
-    """Return whether this is a DataFrame of pandas."""
+    """Return whether this is a pandas DataFrame."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(values, pandas.DataFrame)
 
 
 def is_pandas_series(values: Any) -> bool:
-    """Return whether this is a Series of pandas."""
+    """Return whether this is a pandas Series."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(values, pandas.Series)
 
 
 def pandas_names(frame: Any) -> list[str]:
-    """Return the names of the columns of a DataFrame; those that are not text are called as they are written."""
+    """Return the names of the columns of a DataFrame; labels that are not strings are converted to strings."""
     return [str(label) for label in frame.columns]
 
 
@@ -69,7 +69,7 @@ def pandas_table(frame: Any, wanted: Collection[str]) -> pa.Table:
     """Return columns of a DataFrame, without its index.
 
     Raises:
-        WrongType: if one is not a column of values of one type that Arrow has.
+        WrongType: if a column does not have values of one Arrow type.
 
     """
     names = pandas_names(frame)
@@ -79,7 +79,7 @@ def pandas_table(frame: Any, wanted: Collection[str]) -> pa.Table:
 
 def like_series(reports: pa.Array, series: Any) -> Any:
     """Return reports as a pandas Series with the index and the name of another."""
-    # Arrow's own way makes floats of whole numbers next to a NULL inside of structs.
+    # Arrow's own conversion turns whole numbers next to a NULL in structs into floats.
     structs = pa.types.is_struct(reports.type)
     drawn = sys.modules["pandas"].Series(reports.to_pylist(), dtype=object) if structs else reports.to_pandas()
     drawn.index, drawn.name = series.index, series.name
@@ -87,7 +87,7 @@ def like_series(reports: pa.Array, series: Any) -> Any:
 
 
 def shown_class(values: object) -> str:
-    """Return the class of something as a message names it."""
+    """Return the name of an object's class for a message."""
     kind = type(values)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
 
@@ -118,7 +118,7 @@ def _is_pandas_column(values: Any) -> bool:
 
 
 def _described(values: Any) -> str:
-    """Return class and type of values for a message: of a type of pandas only its class, for its name may hold values."""
+    """Return class and type of values for a message; for a pandas type only its class, since its name may hold values."""
     dtype, dimensions = getattr(values, "dtype", None), getattr(values, "ndim", 1)
     if is_frame(values) or dtype is None:
         return shown_class(values)

@@ -1,6 +1,6 @@
-"""Arrow columns in plain form, and the types of their values: which can be compared, and when a value is the same in another.
+"""Arrow columns in plain form, and the types of their values: which types can be compared, and when two values are the same.
 
-Everything that reads a column, of values or of reports, reads it through `plain`.
+Everything that reads a column of values or reports reads it through `plain`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ALREADY_PLAIN = frozenset(t.id for t in _PLAIN_TYPES.values())
 
 
 def family(arrow_type: pa.DataType) -> str | None:
-    """Return which values a type can be compared with: text, number, boolean, date, ...; None for anything else."""
+    """Return the family of values that a type can be compared with: text, number, boolean, date, ...; else None."""
     return next((name for name, holds in _FAMILIES.items() if holds(arrow_type)), None)
 
 
 def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the column as one array (DuckDB hands over chunks), in a form that Arrow can look up."""
+    """Return the column as one array (DuckDB passes chunks), of a type in which Arrow can look values up."""
     whole = column
     if isinstance(column, pa.ChunkedArray):
         whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -50,11 +50,11 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(whole.type, pa.BaseExtensionType):
         return _of_extension(whole)
     kind = _plainer(whole.type)
-    return whole if kind == whole.type else whole.cast(kind)  # a cast of an empty map to its own type ends the process
+    return whole if kind == whole.type else whole.cast(kind)  # a cast of an empty map to its own type crashes the process
 
 
 def _plainer(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the same values that Arrow can look up."""
+    """Return the type for the same values in which Arrow can look them up."""
     if pa.types.is_large_list(kind):  # as Polars has them
         return pa.list_(kind.value_type)
     if pa.types.is_string_view(kind):
@@ -65,14 +65,14 @@ def _plainer(kind: pa.DataType) -> pa.DataType:
 
 
 def _of_dictionary(column: pa.Array) -> pa.Array:
-    """Return a dictionary of plain text where it holds views, as Polars has them, and decoded where it holds NULL."""
+    """Return a dictionary column, with plain strings for string views (as in Polars), and decoded if it contains NULL."""
     if pa.types.is_string_view(column.type.value_type):
         column = column.cast(pa.dictionary(column.type.index_type, pa.string(), column.type.ordered))
     return column.dictionary_decode() if column.dictionary.null_count else column
 
 
 def _of_extension(column: pa.Array) -> pa.Array:
-    """Return the booleans and the HUGEINTs that DuckDB hands over where it is to lose nothing; others as they are."""
+    """Return the booleans and HUGEINTs that DuckDB passes in its lossless mode as plain columns; others unchanged."""
     if isinstance(column.type, pa.Bool8Type):
         return column.storage.cast(pa.bool_())
     if isinstance(column.type, pa.OpaqueType) and column.type.type_name == "hugeint":  # the bytes are those of a decimal
@@ -82,34 +82,34 @@ def _of_extension(column: pa.Array) -> pa.Array:
 
 
 def named_type(name: str) -> pa.DataType:
-    """Return the type of plain values that Arrow writes like this.
+    """Return the type of plain values that Arrow gives this name.
 
     Raises:
-        KeyError: where there is none.
+        KeyError: if no such type exists.
 
     """
-    if found := re.fullmatch(r"decimal128\((\d+), (\d+)\)", name):
-        return pa.decimal128(int(found[1]), int(found[2]))
-    if found := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=([\w/+:-]+))?\]", name):
-        return pa.timestamp(found[1], found[2])
+    if match := re.fullmatch(r"decimal128\((\d+), (\d+)\)", name):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=([\w/+:-]+))?\]", name):
+        return pa.timestamp(match[1], match[2])
     return _PLAIN_TYPES[name]
 
 
 def shown_type(arrow_type: pa.DataType) -> str:
-    """Return a type for a message: of a nested one only the outside, for the names of its fields may be raw values."""
+    """Return a type for a message; for a nested type only the outermost, since the names of its fields may be raw values."""
     return str(arrow_type) if family(arrow_type) else str(arrow_type).split("<")[0].split("(")[0]
 
 
 def exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:
-    """Return a value in another type of its family where it is the same there, else None.
+    """Return a value in another type of its family if that type can hold the same value, else None.
 
-    A decimal is the same as a float where it rounds to it: 0.1 and 0.1::DOUBLE.
+    A decimal is the same as a float if it rounds to it: 0.1 and 0.1::DOUBLE.
     """
     try:
         number = value.as_py()
         if not isinstance(number, int | float | Decimal) or isinstance(number, bool):
-            there = value.cast(target)
-            return there if there.cast(value.type).equals(value) else None
+            converted = value.cast(target)
+            return converted if converted.cast(value.type).equals(value) else None
         if pa.types.is_floating(target):
             near = np.float32(number) if target == pa.float32() else np.float64(number)
             same = isinstance(number, Decimal) or Fraction(float(near)) == Fraction(number)

@@ -1,4 +1,4 @@
-"""Numbers for the distinct values of a column of any type, in little more memory than the column takes."""
+"""Numbers for the distinct values of a column of any type, in little more memory than the column itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CELLS = 1 << 16  # words at a time, so that what is mixed stays in the cache
 def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Return the first row of each distinct value of a column without NULLs, and for each row the number of its value.
 
-    Lists, structs and unions are compared part by part; Arrow itself cannot.
+    Lists, structs and unions are compared part by part, which Arrow does not offer.
     """
     column = plain(column)
     if not pa.types.is_nested(column.type):
@@ -29,7 +29,7 @@ def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def taken(column: pa.Array, at: NDArray[np.int64]) -> pa.Array:
-    """Return rows of a column without NULLs; lists of equal length in just the memory they need, which Arrow doubles."""
+    """Return rows of a column without NULLs; lists of equal length take only the memory they need, half of what Arrow takes."""
     if not (pa.types.is_list(column.type) and pa.types.is_integer(column.type.value_type)):
         return column.take(pa.array(at))
     words, length = column.flatten(), _length(column)
@@ -41,17 +41,17 @@ def taken(column: pa.Array, at: NDArray[np.int64]) -> pa.Array:
 
 
 def _length(column: pa.Array) -> int | None:
-    """Return the number of elements of every list of a column; None where they differ, or there is none."""
+    """Return the number of elements of every list of a column; None if the lists differ in length, or there is no list."""
     ends = pc.min_max(column.value_lengths().fill_null(0))
     shortest, longest = ends["min"].as_py(), ends["max"].as_py()
     return longest if shortest == longest else None
 
 
 def _rows(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first of equal rows, and the number of each, in an order that depends on nothing but which rows occur.
+    """Return the first of equal rows, and the number of each row, in an order that depends only on which rows occur.
 
-    Rows are sorted by a hash. Only where different rows have the same are they sorted themselves, which takes several times
-    their memory.
+    Rows are sorted by a hash. Only if different rows have the same hash are the rows themselves sorted, which takes several
+    times their memory.
     """
     hashes = _hashes(keys)
     order = np.argsort(hashes, kind="stable")
@@ -66,7 +66,7 @@ def _rows(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _hashes(keys: Weights) -> Weights:
-    """Return a hash of each row: the sum of those of its words, each for its place."""
+    """Return a hash of each row: the sum of the hashes of its words, each with its position."""
     out, step = np.empty(len(keys), dtype=np.uint64), max(1, _CELLS // max(1, keys.shape[1]))
     places = mixed(np.arange(keys.shape[1], dtype=np.uint64))
     for start in range(0, len(keys), step):
@@ -76,28 +76,28 @@ def _hashes(keys: Weights) -> Weights:
 
 
 def _same(keys: Weights, some: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
-    """Tell whether some rows are the same as others, one by one."""
+    """Return whether some rows equal others, one by one."""
     step = max(1, _CELLS // max(1, keys.shape[1]))
     parts = (slice(start, start + step) for start in range(0, len(some), step))
     return all(np.array_equal(keys[some[part]], keys[others[part]]) for part in parts)
 
 
 def _sorted(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the same for rows of which different ones have the same hash: in the order of their bytes."""
+    """Return the same as `_rows` if different rows have the same hash: rows are sorted by their bytes."""
     rows = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
     _, first, number = np.unique(rows, return_index=True, return_inverse=True)
     return first, number.ravel()
 
 
 def _numbered(column: pa.Array) -> np.ndarray:
-    """Number the distinct values of a flat column in the order of their appearance."""
+    """Return the numbers of the distinct values of a flat column, in the order of their appearance."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()  # a dictionary may hold values that no row has
     return np.asarray(column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
 
 
 def _keys(column: pa.Array) -> Weights:
-    """Return a row of words for each value of a column, equal where and only where the values are."""
+    """Return a row of words for each value of a column; rows are equal if and only if the values are."""
     if pa.types.is_struct(column.type):
         return np.concatenate([_keys(part) for part in column.flatten()], axis=1)
     if pa.types.is_union(column.type):

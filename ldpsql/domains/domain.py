@@ -40,17 +40,17 @@ class Domain:
 
     @staticmethod
     def sql_given(parameter: str, otherwise: str | None = None) -> str:
-        """Return the list that a parameter gives in SQL; for NULL the one of another parameter, or else an empty list."""
+        """Return the SQL for the list that a parameter holds; for NULL the list of another parameter, or an empty list."""
         if otherwise is not None:
             return f"{FIRST_LIST}({quoted(parameter)}, {quoted(otherwise)})"
         return f"CASE WHEN {quoted(parameter)} IS NULL THEN [] ELSE {quoted(parameter)} END"  # CASE, unlike coalesce, is folded
 
     @classmethod
     def of(cls, given: object) -> Domain:
-        """Read a list, a range, an Arrow array, a Polars series, or the form that `to_json` writes.
+        """Return the domain of a list, a range, an Arrow array, a Polars series, or the form that `to_json` writes.
 
         Raises:
-            InvalidDomain: for fewer than two values, duplicates, NULL, NaN, or a type that has no exact equality.
+            InvalidDomain: for fewer than two values, duplicates, NULL, NaN, or a type without exact equality.
 
         """
         if isinstance(given, Domain):
@@ -101,7 +101,7 @@ class Domain:
         return list(self.values.cast(pa.string()).to_pylist())
 
     def to_json(self) -> list[Any] | dict[str, Any]:
-        """Return a plain list where that says it all, else the type beside the values as text."""
+        """Return a plain list if it implies the type, else the type and the values as strings."""
         plain_list = self.values.to_pylist()
         literal = family(self.values.type) in ("text", "number", "boolean") and not pa.types.is_decimal(self.values.type)
         return list(plain_list) if literal and pa.array(plain_list).type == self.values.type else self._typed()
@@ -117,15 +117,15 @@ class Domain:
         return bool(pc.all(pc.greater(self.values[1:], self.values[:-1])).as_py())
 
     def position(self, text: str) -> int | None:
-        """Return the position of the value that reads like this, None if there is none."""
+        """Return the position of the value with this text, None if there is none."""
         return self.texts.index(text) if text in self.texts else None
 
     @withheld
     def locate(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Return the position of every value as int32, null where it is NULL or not in the domain.
+        """Return the position of every value as int32, null if the value is NULL or not in the domain.
 
         Raises:
-            WrongType: where the column's type cannot be compared with the domain's.
+            WrongType: if the column's type cannot be compared with the domain's.
 
         """
         column = plain(column)
@@ -138,14 +138,14 @@ class Domain:
         values, positions = self._in_type[column.type]
         if pa.types.is_floating(column.type):
             column = pc.add(column, 0.0)  # -0.0 equals 0.0
-        found = pc.index_in(column, value_set=values)
-        return found if positions is None else positions.take(found)
+        indices = pc.index_in(column, value_set=values)
+        return indices if positions is None else positions.take(indices)
 
     def _converted(self, column_type: pa.DataType) -> tuple[pa.Array, pa.Array | None]:
-        """Return those values that a column's type can hold, and their positions; None for all of them.
+        """Return the values that a column's type can hold, and their positions, or None if they are all.
 
-        The domain is public, so it is the side that is converted, each value exactly: one that the type cannot hold cannot
-        occur in the column.
+        The domain is public, so the domain is converted, each value exactly. A value that the type cannot hold cannot occur in
+        the column.
         """
         if column_type == self.values.type:
             return self.values, None
@@ -163,7 +163,7 @@ class Domain:
 
     @cached_property
     def _first_of_range(self) -> int | None:
-        """The first value, where the values are consecutive rising integers; then a position is a difference."""
+        """The first value if the values are consecutive rising integers, so that a position is a difference; else None."""
         if not pa.types.is_integer(self.values.type):
             return None
         first, last = self.values[0].as_py(), self.values[-1].as_py()
@@ -171,7 +171,7 @@ class Domain:
         return int(first) if consecutive and -(2**62) < first < last < 2**62 else None
 
     def _range_codes(self, column: pa.Array) -> Codes | None:
-        """Return the positions in a range of integers by subtraction; None where that does not settle it."""
+        """Return the positions in a range of integers by subtraction; None if the domain or the column needs a look-up."""
         if self._first_of_range is None or column.type.id != _INT64 or column.null_count:
             return None
         offset = (column.to_numpy() - self._first_of_range).view(np.uint64)  # what lies below the first becomes very large
@@ -181,7 +181,7 @@ class Domain:
     def codes(
         self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
     ) -> Codes:
-        """Return the position of every value, the given codes standing for NULL and for values outside.
+        """Return the position of every value; ``null_code`` stands for NULL, ``outside_code`` for values outside.
 
         Raises:
             MissingValue: for a NULL without ``null_code``.
@@ -200,8 +200,8 @@ class Domain:
                 raise MissingValue(*in_rows(MISSING, missing))
             if outside_code is None and outside.any():
                 raise OutsideDomain(*in_rows(OUTSIDE, outside))
-            known = at.fill_null(0).to_numpy(zero_copy_only=False)
-            return np.select([missing, outside], [np.int32(null_code or 0), np.int32(outside_code or 0)], known)
+            codes = at.fill_null(0).to_numpy(zero_copy_only=False)
+            return np.select([missing, outside], [np.int32(null_code or 0), np.int32(outside_code or 0)], codes)
         return at.to_numpy(zero_copy_only=False)
 
 
@@ -213,20 +213,20 @@ OUTSIDE = (
 
 
 def in_rows(refusal: tuple[str, str], rows: NDArray[np.bool_]) -> tuple[str, str]:
-    """Return message and hint of a refusal with the number of rows that it is about, among those read together."""
+    """Return message and hint of a refusal, with the number of rows concerned among those read together."""
     return f"{refusal[0]}: {int(rows.sum()):,} of {len(rows):,} rows read together", refusal[1]
 
 
 def _to_arrow(given: object) -> pa.Array:
-    """Return the given values as one plain Arrow array."""
+    """Return the values of a domain as one plain Arrow array."""
     try:
         if isinstance(given, dict):
             given = pa.array(given["values"], pa.string()).cast(named_type(given["type"]))
         values = column_of(given)
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        values = values.cast(pa.string()) if pa.types.is_large_string(values.type) else values  # one type, whoever lists them
-        values.to_pylist()  # an infinite date, say, has no value outside DuckDB
-        return values.take(pa.array(range(len(values)), pa.int64()))  # a copy: nobody else may change it
+        values = values.cast(pa.string()) if pa.types.is_large_string(values.type) else values  # one type for all libraries
+        values.to_pylist()  # an infinite date, for example, cannot be represented outside DuckDB
+        return values.take(pa.array(range(len(values)), pa.int64()))  # a copy that nobody else can change
     except (WrongType, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
         pass
     raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")

@@ -12,5 +12,5 @@ def cells(columns: int, rows: int) -> Domain:
 
 
 def sql_cells(columns: str, rows: str) -> str:
-    """Return the list of these numbers in SQL, as parameters give them."""
+    """Return the SQL for the list of the cells, in terms of the parameters."""
     return counted(f"{wide(columns)} * {wide(rows)}")

@@ -21,10 +21,11 @@ _EXAMPLE = "[{'key': 'book', 'value': 4}], or MAP {'book': 4}"
 
 @dataclass(frozen=True)
 class PairSets:
-    """Sets of pairs of a declared key and a number from ``low`` to ``high``. Two with the same keys and range are equal.
+    """Sets of pairs of a declared key and a number from ``low`` to ``high``; equal if keys and range are.
 
-    With ``clip`` numbers beyond the range count as the nearer end. With ``drop_missing`` a NULL set counts as the empty one and
-    pairs with a NULL are left out, with ``drop_unknown`` pairs with another key are. Otherwise they are refused.
+    With ``clip``, numbers beyond the range count as the nearer end. With ``drop_missing``, a NULL set counts as an empty set
+    and pairs with a NULL are left out. With ``drop_unknown``, pairs with any other key are left out. Otherwise these values
+    are refused.
 
     Raises:
         InvalidParameter: unless low < high.
@@ -44,11 +45,11 @@ class PairSets:
 
     @property
     def listed(self) -> Domain:
-        """The keys: what can be listed of sets."""
+        """The keys: sets cannot be listed, but their keys can."""
         return self.keys
 
     def text(self, held: Sets) -> str:
-        """Return a set as SQL writes a map; of a large one the first pairs."""
+        """Return a set as SQL writes a map; of a large set only the first pairs."""
         values = self.low + (self.high - self.low) * held.places
         pairs = [f"{self.keys.texts[key]!r}: {value:.6g}" for key, value in zip(held.keys[:_SHOWN], values, strict=False)]
         more = [f"... {len(held.keys)} pairs"] if len(held.keys) > _SHOWN else []
@@ -59,8 +60,8 @@ class PairSets:
         """Return the sets: the positions of their keys, and where in the range their values lie.
 
         Raises:
-            WrongType: for a column that is neither of lists of (key, value) nor of maps.
-            MissingValue, OutsideDomain, DuplicateKey: for what no rule allows.
+            WrongType: if the column holds neither lists of (key, value) nor maps.
+            MissingValue, OutsideDomain, DuplicateKey: if a set breaks a rule.
 
         """
         ends, row, keys, values = self._flat(plain(column))
@@ -104,7 +105,7 @@ class PairSets:
         return ends, row, parts[fields.index("key")], parts[fields.index("value")]
 
     def _refuse_duplicates(self, row: NDArray[np.int64], codes: NDArray[np.int32]) -> None:
-        """Refuse a key that is twice in a set: it would be drawn, and told apart, twice as often."""
+        """Refuse a key that is twice in a set: its value would be drawn twice as often, and leak more."""
         cells = row * len(self.keys) + codes
         if (np.diff(cells) <= 0).any():
             cells.sort()
@@ -129,13 +130,13 @@ def _pairs(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     starts = column.offsets.to_numpy()
     sizes = np.diff(starts).astype(np.int64)
     if pa.types.is_map(column.type):
-        column_keys, items = column.keys, column.items  # of the whole array, also where the column is a slice of it
+        column_keys, items = column.keys, column.items  # of the whole array, even if the column is a slice of it
         members = pa.StructArray.from_arrays([column_keys, items], ["key", "value"])
     else:
         members = column.values
     if column.null_count:  # a NULL may hide members
         hidden = column.is_null().to_numpy(zero_copy_only=False)
-        shown = np.repeat(~hidden, sizes)
-        members = members.slice(int(starts[0]), int(starts[-1] - starts[0])).filter(pa.array(shown))
+        visible = np.repeat(~hidden, sizes)
+        members = members.slice(int(starts[0]), int(starts[-1] - starts[0])).filter(pa.array(visible))
         return members, np.where(hidden, 0, sizes)
     return members.slice(int(starts[0]), int(starts[-1] - starts[0])), sizes

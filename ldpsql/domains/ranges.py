@@ -1,4 +1,4 @@
-"""Ordered domains that are described, not listed: a range of whole numbers, an interval cut into bins, equal steps."""
+"""Ordered domains given by their ends: a range of whole numbers, an interval cut into bins, equal steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Bounds: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 
 class Numbers(Domain, ABC):
-    """Numbers between two ends; with ``clip`` those beyond count as the nearer end, else they are refused. NaN always is."""
+    """Numbers between two ends. Numbers beyond them count as the nearer end with ``clip``, else they are refused; so is NaN."""
 
     _remedy = "widen its range, or write outside := 'clip' in the mechanism"
 
@@ -34,7 +34,7 @@ class Numbers(Domain, ABC):
         self.clip = clip
 
     def position(self, text: str) -> int | None:
-        """Return the position of the number that is written like this, None if it is not in the domain."""
+        """Return the position of the number with this text, None if it is not in the domain."""
         try:
             return int(self.codes(pa.array([float(text)]))[0])
         except (ValueError, OutsideDomain):
@@ -44,7 +44,7 @@ class Numbers(Domain, ABC):
     def codes(
         self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
     ) -> Codes:
-        """Return the position of every value, the given codes standing for NULL and for values outside.
+        """Return the position of every value; ``null_code`` stands for NULL, ``outside_code`` for values outside.
 
         Raises:
             MissingValue: for a NULL without ``null_code``.
@@ -79,7 +79,7 @@ class Whole(Numbers):
     [0, 2, 5]
 
     Raises:
-        InvalidParameter: unless they are at least two and at most 20,000.
+        InvalidParameter: unless there are at least two and at most 20,000.
 
     """
 
@@ -91,7 +91,7 @@ class Whole(Numbers):
 
     @staticmethod
     def sql(low: str, high: str, margin: str | None = None) -> str:
-        """Return the list of the numbers in SQL, as parameters give them; ``margin`` widens the range at both ends."""
+        """Return the SQL for the list of the numbers, in terms of parameters; ``margin`` widens the range at both ends."""
         if margin is None:
             return f"range({whole(low)}, try_cast({wide(high)} + 1 AS BIGINT))"
         first, last = f"{wide(low)} - {whole(margin)}", f"{wide(high)} + {whole(margin)}"
@@ -141,7 +141,7 @@ class Bins(Numbers):
             numbers = np.clip(numbers, self._low, self._high)
         inside = (numbers >= self._low) & (numbers <= self._high)
         with np.errstate(invalid="ignore", over="ignore"):
-            places = (numbers - self._low) / self._width  # cut to whole numbers by whoever turns them into positions
+            places = (numbers - self._low) / self._width  # truncated when they are turned into positions
             return np.minimum(places, len(self) - 1, out=places), inside
 
     def between(self, low: float, high: float) -> Bounds:
@@ -160,9 +160,9 @@ class Bins(Numbers):
 
 
 class Steps(Numbers):
-    """The numbers ``low``, ``low + step``, ... ``high``, so many of them to a bin that there are at most ``most`` bins.
+    """The numbers ``low``, ``low + step``, ... ``high``, with as many to a bin as needed for at most ``most`` bins.
 
-    The values of the domain are the centres of the bins: where a bin holds one number, that number. Others are refused.
+    The values of the domain are the centres of the bins; if a bin holds one number, that number. Other numbers are refused.
 
     >>> Steps(0, 100, 1, 1024).codes(pa.array([0, 1, 100])).tolist(), len(Steps(0, 100, 1, 50))
     ([0, 1, 100], 34)

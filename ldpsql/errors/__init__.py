@@ -1,6 +1,6 @@
-"""Every way ldpsql can refuse, in one tree.
+"""All errors of ldpsql, in one tree.
 
-An error is one sentence, a code and a hint. It carries the public values it speaks of as attributes, and never a raw
+An error is one sentence, a code and a hint. Its attributes carry the public values that the message mentions, and never a raw
 value: people's data must not reach a log through a message.
 """
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class PrivacyLeakWarning(UserWarning):
-    """What was asked for is done, but it protects nobody as it stands."""
+    """The request is carried out, but the result protects nobody."""
 
 
 class UnmarkedReports(UserWarning):
-    """Reports were estimated, and nothing says which mechanism drew them."""
+    """Reports were estimated without any record of the mechanism that drew them."""
 
 
 class LdpError(Exception):
@@ -48,7 +48,7 @@ class LdpError(Exception):
 
 
 class UsageError(LdpError):
-    """A parameter, a mechanism or an option is not what it must be.
+    """A parameter, a mechanism or an option is not valid.
 
     Cause: The call or the command needs another value, another mechanism or an extra that is not installed.
     Remedy: Correct what the message names. ``ldpsql COMMAND --help`` lists the options of a command.
@@ -130,9 +130,9 @@ class UnknownName(UsageError):
         super().__init__(f"there is no {kind} named '{name}'", hint, kind=kind, name=name, known=known)
 
     def unnamed(self) -> UnknownName:
-        """Return the error without the name, for where the name may be a raw value."""
+        """Return the error without the name, which may be a raw value."""
         self.message, self.name = f"there is no such {self.kind}", ""
-        self.args = (self.message,)  # which repr shows
+        self.args = (self.message,)  # repr shows it
         return self
 
 
@@ -149,9 +149,9 @@ class PluginError(LdpError):
 
 
 def raised_by(kind: str, name: str, thing: object, error: Exception) -> PluginError:
-    """Return the refusal of a mechanism or an estimator that raised something, with the last line of its own file.
+    """Return the error for a mechanism or an estimator that raised an exception, with the last line of its own file.
 
-    What the exception says is left out: it may hold a value.
+    The message of the exception is left out, since it may contain a raw value.
     """
     own, frames = getattr(sys.modules.get(type(thing).__module__), "__file__", None), traceback.extract_tb(error.__traceback__)
     at = next((frame for frame in reversed(frames) if frame.filename == own), frames[-1] if frames else None)
@@ -529,7 +529,7 @@ class Interrupted(LdpError):
     """
 
     code = "LDP904"
-    exit_code = 130  # as shells count what a signal ended
+    exit_code = 130  # the shells' code for a process that SIGINT ended
 
     def __init__(self) -> None:
         super().__init__("interrupted")

@@ -1,6 +1,6 @@
-"""What leaves a public function that fails: an error without the frames and the exceptions that hold columns.
+"""Errors that leave a public function, without the frames and the exceptions that hold columns.
 
-A traceback keeps the local variables of every frame, and services that collect errors send them away. So each public function
+A traceback keeps the local variables of every frame, and services that collect errors transmit them. So each public function
 that sees values or user ids raises its errors from the caller's own frame: `withheld` for a function, `withheld_stream` for an
 iterator that draws while it is read, `withheld_block` for a ``with`` block.
 """
@@ -26,22 +26,22 @@ _END = object()
 
 
 def withheld(function: Callable[P, R]) -> Callable[P, R]:
-    """Let errors out of a function without its frames, and no message that may hold a raw value."""
+    """Return a function whose errors carry none of its frames, and no message that may contain a raw value."""
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
         try:
             return function(*args, **options)
-        except BaseException as error:  # noqa: BLE001  # whatever it was, its frames stay here
+        except BaseException as error:  # noqa: BLE001  # of any exception, the frames stay here
             refusal = bare(error, function.__name__, _texts((args, options)))
         del args, options
-        raise refusal  # outside of the handler, so that no other exception comes along
+        raise refusal  # outside of the handler, so that no other exception is attached
 
     return call
 
 
 def withheld_stream(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """Let errors out of a generator without its frames, whenever they happen while it is read."""
+    """Return a generator function whose errors carry none of its frames, at any time while it is read."""
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> Iterator[R]:
@@ -56,7 +56,7 @@ def withheld_stream(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[
 
 
 def withheld_block(function: Callable[P, Iterator[R]]) -> Callable[P, AbstractContextManager[R]]:
-    """Make a context manager of a generator: errors of its own leave without its frames, those of the block as they are."""
+    """Return a context manager from a generator: its own errors carry none of its frames; errors of the block are unchanged."""
     opened = contextmanager(function)
 
     @wraps(function)
@@ -81,12 +81,12 @@ class _Block(AbstractContextManager[R], Generic[R]):
 
 
 def bare(error: BaseException, name: str, typed: str = "") -> BaseException:
-    """Return what may leave a function of this name: the error without frames and causes, or one that withholds its message.
+    """Return the error that may leave a function: the same without frames and causes, or one that withholds the message.
 
     Args:
-        error: what was raised.
-        name: the function.
-        typed: what the caller wrote, such as the names of tables and columns: DuckDB's words may repeat it.
+        error: the exception that was raised.
+        name: the name of the function.
+        typed: the text that the caller wrote, such as names of tables and columns: DuckDB's message may repeat it.
 
     """
     refusal = _stated(error, name, typed)
@@ -102,15 +102,15 @@ def _stated(error: BaseException, name: str, typed: str) -> BaseException:
         return error
     if isinstance(error, duckdb.Error):
         return restated(error, typed)
-    if isinstance(error, OSError) and error.errno is not None:  # the system's words; those without a number are Arrow's
+    if isinstance(error, OSError) and error.errno is not None:  # a message of the system; without a number it is Arrow's
         return error
     if isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
-        return error  # the call itself does not fit: the message has names of parameters
+        return error  # the call does not fit the signature: the message has names of parameters
     return internal(error, name)
 
 
 def internal(error: Exception, name: str) -> InternalError:
-    """Return a refusal that says where in the code something unexpected was raised, and withholds its message."""
+    """Return an error with the place in the code where an unexpected exception was raised; its message is withheld."""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     file, line = frames[-1] if frames else ("", 0)
     place = f"{type(error).__name__} in {Path(file).name}, line {line}"
@@ -118,7 +118,7 @@ def internal(error: Exception, name: str) -> InternalError:
 
 
 def _texts(arguments: object) -> str:
-    """Return the texts among the arguments of a call: names of tables and columns, mechanisms; no columns of values."""
+    """Return the strings among the arguments of a call: names of tables and columns, mechanisms; no columns of values."""
     if isinstance(arguments, str | Path):
         return str(arguments)
     if isinstance(arguments, dict):

@@ -1,8 +1,8 @@
-"""DuckDB's messages in words that cannot be raw values.
+"""DuckDB's messages, reduced to words that cannot be raw values.
 
-A message about a statement repeats names: those that were typed, but also those that come from data: the labels of an ENUM, the
-columns of a CSV file without a first line of names, of a PIVOT or of a struct, and the text that ``query(...)`` is given. So a
-word of a message is shown if the user typed it or if it belongs to DuckDB's own sentences; any other becomes ``…``.
+A message about a statement repeats names that the user typed, and also names that come from data: the labels of an ENUM, the
+columns of a PIVOT, of a struct or of a CSV file without a header, and the text passed to ``query(...)``. So a message keeps a
+word only if the user typed it or if it belongs to DuckDB's own sentences; any other word becomes ``…``.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ _DUCKDB = frozenset(_SENTENCES.split())
 
 
 def ours(error: duckdb.Error) -> re.Match[str] | None:
-    """Return code, message and hint of an error of ldpsql that DuckDB quotes, None if it is none."""
+    """Return code, message and hint of an error of ldpsql that DuckDB quotes; None for any other error."""
     return _OURS.fullmatch(str(error).strip())
 
 
 def speakable(error: duckdb.Error, typed: str) -> str | None:
-    """Return DuckDB's message about a statement without words that may be raw values; None if it may speak of data.
+    """Return DuckDB's message about a statement without words that may be raw values; None if it may be about data.
 
     Args:
-        error: what DuckDB raised.
-        typed: what the user wrote.
+        error: the error that DuckDB raised.
+        typed: the text that the user wrote.
 
     """
     if not isinstance(error, _OF_STATEMENTS):
@@ -80,7 +80,7 @@ def speakable(error: duckdb.Error, typed: str) -> str | None:
     suggestion = _SUGGESTED.search(message) if isinstance(error, duckdb.CatalogException) else None
     signatures, echo = _SIGNATURES.search(message), _ECHO.search(message)
     sentence = _redacted(_APPENDED.sub("", _SIGNATURES.sub("", message)), typed)
-    if suggestion and "…" not in sentence:  # it would be near to what is left out
+    if suggestion and "…" not in sentence:  # a suggestion resembles the word that is left out
         sentence += f"\n{suggestion[1]}"
     if echo and echo[2].strip(". ") in typed:
         sentence += echo[0]
@@ -88,7 +88,7 @@ def speakable(error: duckdb.Error, typed: str) -> str | None:
 
 
 def restated(error: duckdb.Error, typed: str) -> Exception:
-    """Return an error of DuckDB without raw values: of the same class about a statement, else a refusal that says its kind."""
+    """Return an error of DuckDB without raw values: of the same class if it is about a statement, else one with its kind."""
     if ours(error):
         return error
     message = speakable(error, typed)
@@ -96,7 +96,7 @@ def restated(error: duckdb.Error, typed: str) -> Exception:
 
 
 def withheld_message(error: BaseException) -> tuple[str, str]:
-    """Return a message that says only the kind of an error, and a hint."""
+    """Return a message with only the kind of an error, and a hint."""
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Exception").removesuffix("Error")).lower()
     source = "DuckDB" if isinstance(error, duckdb.Error) else "a library"
     hint = "its message may show raw values; run the statement in DuckDB itself to read it"
@@ -104,7 +104,7 @@ def withheld_message(error: BaseException) -> tuple[str, str]:
 
 
 def _redacted(message: str, typed: str) -> str:
-    """Return a message of words that were typed and, outside of double quotes, of words of DuckDB's sentences."""
+    """Return a message reduced to words that were typed and, outside of double quotes, to words of DuckDB's sentences."""
     names = {word.casefold() for word in _WORD.findall(typed)}
     parts = _QUOTED.split(message)
     return "".join(_kept(part, names if place % 2 else names | _DUCKDB) for place, part in enumerate(parts))

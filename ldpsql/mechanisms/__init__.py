@@ -1,8 +1,8 @@
-"""What a mechanism is made of: base classes, channels, claims, domains and forms of reports.
+"""The building blocks of mechanisms: base classes, channels, claims, domains and forms of reports.
 
-A plugin that offers mechanisms imports from here only; the names are stable within one `API_VERSION`. The modules of this
-room: `base` (the base class, and what the core makes of a mechanism), `spec` (validated parameters), `families` (whole
-numbers, intervals, grids, metric spaces), `key_value`, `region`, `audit`.
+A plugin that offers mechanisms imports only from here; the names are stable within one `API_VERSION`. The modules of this
+room: `base` (the base class, and how the core certifies a mechanism), `certified` (what the core draws with), `spec` (validated
+parameters), `families` (whole numbers, intervals, grids, metric spaces), `key_value`, `region`, `audit`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a mechanism really does: its exact privacy, the same measured from draws, and how much its reports tell.
+"""Audits of a mechanism: its exact privacy, its privacy measured from draws, and the information in its reports.
 
-`analytic` reads the certificate. `empirical` believes nothing but the sampler: it draws, counts the event that tells two values
-apart best, and bounds epsilon from below by Clopper-Pearson intervals. A lower bound above the claim proves a defect. For sets
-of pairs it also draws from chosen sets, and compares what the reports show with the exact chances.
+`analytic` reads the certificate. `empirical` relies on the sampler alone: it draws, counts the event that best distinguishes
+two values, and bounds epsilon from below by Clopper-Pearson intervals. A lower bound above the claim proves a defect. For sets
+of pairs it also draws from chosen sets, and compares the symbols in the reports with their exact probabilities.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ldpsql.privacy.claims import ApproximateLdp
 
 @dataclass(frozen=True)
 class AnalyticAudit:
-    """The certificate in words: what is claimed, what is realised, and the pair and report that come closest to the limit."""
+    """The certificate in words: the claim, the realised privacy, and the pair and report that come closest to the limit."""
 
     mechanism: str
     claim: str
@@ -40,9 +40,9 @@ class AnalyticAudit:
 
 @dataclass(frozen=True)
 class EmpiricalAudit:
-    """Frequencies of one event under two values, and what they prove with the given confidence: epsilon is at least this.
+    """Frequencies of one event under two values, and the lower bound of epsilon that they prove with this confidence.
 
-    ``passed`` says that this is within the claim, and that no draws were seen that do not follow the channel.
+    ``passed`` is true if the bound is within the claim and the draws follow the channel.
     """
 
     mechanism: str
@@ -60,7 +60,7 @@ class EmpiricalAudit:
 
 @dataclass(frozen=True)
 class RateDistortion:
-    """Mutual information in nats, average distortion, and a lower bound of the information of channels with that distortion."""
+    """Mutual information in nats, average distortion, and the least information that a channel can have at that distortion."""
 
     mutual_information: float
     distortion: float
@@ -69,8 +69,8 @@ class RateDistortion:
 
 def analytic(mechanism: Mechanism) -> AnalyticAudit:
     """Return the realised privacy, exactly; for metric privacy, epsilon is per unit of distance."""
-    known = certify(mechanism)
-    proof = known.certificate
+    certified = certify(mechanism)
+    proof = certified.certificate
     return AnalyticAudit(
         mechanism=mechanism.name,
         claim=str(proof.claim),
@@ -80,21 +80,21 @@ def analytic(mechanism: Mechanism) -> AnalyticAudit:
         slack=proof.slack,
         delta=float(proof.delta),
         exact_delta=str(proof.delta),
-        value=known.text(proof.value),
-        other=known.text(proof.other),
-        report=report_text(known, proof.report),
+        value=certified.text(proof.value),
+        other=certified.text(proof.other),
+        report=report_text(certified, proof.report),
     )
 
 
-def report_text(known: CertifiedMechanism, report: int) -> str:
+def report_text(certified: CertifiedMechanism, report: int) -> str:
     """Return a report, given by its number, as text."""
-    return known.reports.texts[report] if isinstance(known.reports, Domain) else known.reports.text(report)
+    return certified.reports.texts[report] if isinstance(certified.reports, Domain) else certified.reports.text(report)
 
 
 def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 0.999999) -> EmpiricalAudit:
-    """Draw from the pair of the certificate and bound epsilon from below.
+    """Return a lower bound of epsilon, from draws of the two values of the certificate.
 
-    For metric privacy the bound is per unit of distance; for a claim with delta, delta is taken off the frequency first.
+    For metric privacy the bound is per unit of distance; for a claim with delta, delta is subtracted from the frequency first.
 
     Raises:
         InvalidParameter: unless there are at least 1,000 draws and the confidence lies between 0.5 and 1.
@@ -102,43 +102,43 @@ def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 
     """
     if draws < 1000 or not 0.5 < confidence < 1:
         raise InvalidParameter("an audit needs at least 1,000 draws and a confidence between 0.5 and 1")
-    known = certify(mechanism)
-    proof = known.certificate
-    hits = [_hits(known, x, draws) for x in (proof.value, proof.other)]
+    certified = certify(mechanism)
+    proof = certified.certificate
+    hits = [_hits(certified, x, draws) for x in (proof.value, proof.other)]
     low, high = _lower(hits[0], draws, confidence), _upper(hits[1], draws, confidence)
-    taken = float(proof.claim.delta) if isinstance(proof.claim, ApproximateLdp) else 0.0
-    found = max(0.0, float(np.log(max(low - taken, 1e-300) / high)))
+    delta = float(proof.claim.delta) if isinstance(proof.claim, ApproximateLdp) else 0.0
     metric = getattr(proof.claim, "metric", None)
-    apart = float(metric.below(proof.value, proof.other)) if metric is not None else 1.0
+    distance = float(metric.below(proof.value, proof.other)) if metric is not None else 1.0
+    bound = max(0.0, float(np.log(max(low - delta, 1e-300) / high))) / distance
     return EmpiricalAudit(
         mechanism=mechanism.name,
         claimed_epsilon=float(proof.claim.epsilon),
-        epsilon_at_least=found / apart,
+        epsilon_at_least=bound,
         confidence=confidence,
         draws=draws,
-        value=known.text(proof.value),
-        other=known.text(proof.other),
-        event=known.response.event.format(report=report_text(known, proof.report)),
+        value=certified.text(proof.value),
+        other=certified.text(proof.other),
+        event=certified.response.event.format(report=report_text(certified, proof.report)),
         hits_value=hits[0],
         hits_other=hits[1],
-        passed=found / apart <= float(proof.claim.epsilon) and _follows(known, draws, 1 - confidence),
+        passed=bound <= float(proof.claim.epsilon) and _follows(certified, draws, 1 - confidence),
     )
 
 
-def _hits(known: CertifiedMechanism, value: int, draws: int) -> int:
-    """Return how often the sharp event happens among draws from a value."""
-    proof, count = known.certificate, 0
-    own, others = known.inputs_of(proof.value), known.inputs_of(proof.other)
-    for part in blocks(draws, known.response.inputs // 64 + 1):
-        count += int(known.response.telling(known.draw_value(value, part), proof.report, own, others).sum())
+def _hits(certified: CertifiedMechanism, value: int, draws: int) -> int:
+    """Return how often the event of the certificate happens among draws from a value."""
+    proof, count = certified.certificate, 0
+    own, others = certified.inputs_of(proof.value), certified.inputs_of(proof.other)
+    for part in blocks(draws, certified.response.inputs // 64 + 1):
+        count += int(certified.response.telling(certified.draw_value(value, part), proof.report, own, others).sum())
     return count
 
 
-def _follows(known: CertifiedMechanism, draws: int, alarm: float) -> bool:
-    """Tell whether draws from chosen sets of pairs follow the channel; listed values are left to the bound of epsilon."""
-    if not isinstance(known, CertifiedPairs):
+def _follows(certified: CertifiedMechanism, draws: int, alarm: float) -> bool:
+    """Return whether draws from chosen sets of pairs follow the channel; for listed values the bound of epsilon suffices."""
+    if not isinstance(certified, CertifiedPairs):
         return True
-    channel, sets = known.channel, chosen_sets(known.channel)
+    channel, sets = certified.channel, chosen_sets(certified.channel)
     counts = [np.sum([channel.response.tally(drawn) for drawn in reports_of(channel, held, draws)], axis=0) for held in sets]
     each = zip(sets, counts, strict=True)
     return all(plausible(count, draws, expected_shares(channel, held), alarm / len(sets)) for held, count in each)
@@ -157,10 +157,10 @@ def _upper(hits: int, draws: int, confidence: float) -> float:
 
 
 def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
-    """Return (value, report, probability) of a channel with listed reports, positions and exact fractions.
+    """Return (value, report, probability) of a channel with listed reports, as positions and exact fractions.
 
     Raises:
-        InvalidParameter: where the reports are too many to list.
+        InvalidParameter: if the reports are too many to list.
 
     """
     channel = certify_values(mechanism).channel
@@ -174,11 +174,11 @@ def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
 
 
 def _prior(mechanism: Mechanism, prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    given = np.asarray(prior, dtype=np.float64)
+    weights = np.asarray(prior, dtype=np.float64)
     size = certify_values(mechanism).channel.inputs
-    if given.shape != (size,) or not np.isfinite(given).all() or (given < 0).any() or not given.any():
+    if weights.shape != (size,) or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise InvalidParameter(f"a prior of {mechanism.name} must hold {size} numbers, none negative, not all zero")
-    return given / given.sum()
+    return weights / weights.sum()
 
 
 def _table(mechanism: Mechanism) -> NDArray[np.float64]:
@@ -192,7 +192,7 @@ def mutual_information(mechanism: Mechanism, prior: NDArray[np.float64]) -> floa
     """Return I(value; report) in nats under a prior over the values, shape (values,), scaled to sum to one.
 
     Raises:
-        InvalidParameter: for another prior, or a mechanism without a table of probabilities, such as one of sets or hashes.
+        InvalidParameter: if the prior does not fit, or there is no table of probabilities, as for reports of sets or hashes.
 
     """
     shares, table = _prior(mechanism, prior), _table(mechanism)
@@ -203,7 +203,9 @@ def mutual_information(mechanism: Mechanism, prior: NDArray[np.float64]) -> floa
 
 
 def average_distortion(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
-    """Return the mean distance from value to report under a prior, in units of the metric; without one, how often they differ.
+    """Return the mean distance from value to report under a prior, in units of the metric.
+
+    Without a metric it is the probability that they differ.
 
     Raises:
         InvalidParameter: as `mutual_information`, and for a mechanism whose reports are not the values of its domain.
@@ -216,14 +218,14 @@ def _distortion(mechanism: Mechanism) -> NDArray[np.float64]:
     """Return the distances between values and reports: those of the claim's metric, else 0 or 1.
 
     Raises:
-        InvalidParameter: where the reports are not the values of the domain.
+        InvalidParameter: if the reports are not the values of the domain.
 
     """
-    known = certify_values(mechanism)
-    values, reports = known.values, known.reports
+    certified = certify_values(mechanism)
+    values, reports = certified.values, certified.reports
     if not isinstance(reports, Domain) or not values.values.equals(reports.values):
         raise InvalidParameter(f"the reports of {mechanism.name} are not values of its domain", "distortion needs them to be")
-    metric = getattr(known.certificate.claim, "metric", None)
+    metric = getattr(certified.certificate.claim, "metric", None)
     return metric.matrix() if metric is not None else 1.0 - np.eye(len(values))
 
 

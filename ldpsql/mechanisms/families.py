@@ -1,4 +1,4 @@
-"""Base classes of mechanisms over values that are described, not listed: whole numbers, intervals, grids, metric spaces."""
+"""Base classes of mechanisms whose values are not simply listed: whole numbers, intervals, grids, metric spaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
 
 
 class NumberMechanism(Mechanism):
-    """A mechanism over numbers: those outside the range are refused, or clipped, or a declared number stands for them."""
+    """A mechanism over numbers. A number outside the range is refused, clipped, or replaced by a declared number."""
 
     outside: ClipRule | None = Field(
         None,
@@ -53,17 +53,17 @@ class RangeMechanism(NumberMechanism):
 
 
 class IntervalMechanism(NumberMechanism):
-    """A mechanism over an interval cut into bins, reporting bin numbers: an implementation adds ``name`` and `channel`."""
+    """A mechanism over an interval cut into bins; it reports bin numbers. An implementation adds ``name`` and `channel`."""
 
     sql_domain = unless_null("step", Steps.sql("low", "high", "step", "bins"), Bins.sql("low", "high", "bins"))
     sql_reports = unless_null("step", Steps.sql_numbers("low", "high", "step", "bins"), Bins.sql_numbers("bins"))
     added: ClassVar[tuple[str, ...]] = ("step",)
-    epsilon: EpsilonField = Field(description="privacy parameter: no report is likelier by more than e^epsilon")
+    epsilon: EpsilonField = Field(description="privacy parameter: no value makes a report more than e^epsilon times likelier")
     low: NumberField = Field(description="smallest value")
     high: NumberField = Field(description="largest value")
     bins: Annotated[WholeField, Field(ge=2, le=4096)] = Field(1024, description="number of bins, of values and of reports")
     step: Annotated[NumberField, Field(gt=0)] | None = Field(
-        None, description="distance of one value to the next, 1 for whole numbers: bins are centred on them; NULL: any number"
+        None, description="distance from one value to the next, 1 for whole numbers: bins are centred on them; NULL: any number"
     )
 
     @model_validator(mode="after")
@@ -104,7 +104,7 @@ class GridMechanism(Mechanism):
         """Return the numbers of the cells.
 
         Raises:
-            InvalidParameter: for more than 4096 of them.
+            InvalidParameter: if there are more than 4096.
 
         """
         if self.columns * self.rows > MAX_CELLS:
@@ -116,14 +116,14 @@ class GridMechanism(Mechanism):
         return MetricLdp(self.epsilon, Grid(self.columns, self.rows, self.side))
 
     def layout(self) -> tuple[int, ...]:
-        """Return rows and columns."""
+        """Return (rows, columns)."""
         return self.rows, self.columns
 
 
-def _distances(given: Any) -> tuple[tuple[Fraction, ...], ...]:
-    if not isinstance(given, list | tuple) or not all(isinstance(row, list | tuple) for row in given):
+def _distances(rows: Any) -> tuple[tuple[Fraction, ...], ...]:
+    if not isinstance(rows, list | tuple) or not all(isinstance(row, list | tuple) for row in rows):
         raise ValueError("must be a list of rows of numbers")
-    table = tuple(tuple(number(d) for d in row) for row in given)
+    table = tuple(tuple(number(d) for d in row) for row in rows)
     if any(len(row) != len(table) for row in table):
         raise ValueError("must be a square table")
     if any(table[x][y] != table[y][x] or (table[x][y] > 0) != (x != y) for x in range(len(table)) for y in range(len(table))):
@@ -131,12 +131,12 @@ def _distances(given: Any) -> tuple[tuple[Fraction, ...], ...]:
     return table
 
 
-def numbers(given: Any) -> list[Fraction]:
-    """Read a list of plain numbers."""
-    listed = given.to_pylist() if isinstance(given, pa.Array) else given
-    if not isinstance(listed, list | tuple):
+def numbers(values: Any) -> list[Fraction]:
+    """Return a list or an Arrow array of plain numbers as exact fractions."""
+    items = values.to_pylist() if isinstance(values, pa.Array) else values
+    if not isinstance(items, list | tuple):
         raise ValueError("must be a list of numbers")
-    return [number(item) for item in listed]
+    return [number(item) for item in items]
 
 
 DistancesField = Annotated[
@@ -164,7 +164,7 @@ class MetricMechanism(Mechanism):
         """Return the distances.
 
         Raises:
-            InvalidParameter: unless exactly one of a grid and a table is given, and fits the domain.
+            InvalidParameter: unless the parameters describe either a grid or a table of distances, and it fits the domain.
 
         """
         size = len(self.values())
@@ -182,12 +182,12 @@ class MetricMechanism(Mechanism):
         return Grid(columns, size // columns, self.side)
 
     def layout(self) -> tuple[int, ...]:
-        """Return rows and columns where the values are the cells of a grid."""
+        """Return (rows, columns) if the values are the cells of a grid, else ()."""
         return (len(self.values()) // self.columns, self.columns) if self.columns else ()
 
 
-def _prior(given: Any) -> tuple[Fraction, ...]:
-    weights = numbers(given)
+def _prior(values: Any) -> tuple[Fraction, ...]:
+    weights = numbers(values)
     if any(w < 0 for w in weights) or not any(weights):
         raise ValueError("must hold numbers that are not negative, and not all zero")
     return tuple(weights)
@@ -199,7 +199,7 @@ PriorField = Annotated[
 
 
 class PriorMechanism(MetricMechanism):
-    """A mechanism on a metric space that is made for a public prior, and anew when an estimate takes its place: see `privic`.
+    """A mechanism on a metric space, built for a public prior, and built again when an estimate replaces it: see `privic`.
 
     An implementation adds ``name``, its parameters with a ``prior: PriorField``, `values`, `claim`, `channel` and `tight`.
     """
@@ -216,7 +216,7 @@ class PriorMechanism(MetricMechanism):
         """The prior as a distribution.
 
         Raises:
-            InvalidParameter: where it does not have one number for each value.
+            InvalidParameter: if it does not have one number for each value.
 
         """
         if len(self.prior) != len(self.values()):
@@ -226,12 +226,12 @@ class PriorMechanism(MetricMechanism):
 
     def with_prior(self, shares: NDArray[np.float64]) -> Self:
         """Return the mechanism with another prior and all other parameters the same."""
-        told = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**told | {"prior": shares.tolist()})
+        parameters = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**parameters | {"prior": shares.tolist()})
 
 
 def window(start: NDArray[np.float64], width: float, bins: int) -> NDArray[np.float64]:
-    """Return how much of every bin of [0, 1] the windows [start, start + width] cover, shape ``(len(start), bins)``."""
+    """Return which share of every bin of [0, 1] each window [start, start + width] covers, shape ``(len(start), bins)``."""
     edges = np.arange(bins + 1) / bins
     reached = np.clip(edges[None, :] - start[:, None], 0.0, width)
     covered: NDArray[np.float64] = np.diff(reached, axis=1) * bins

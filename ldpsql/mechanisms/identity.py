@@ -1,4 +1,4 @@
-"""Keys under which specs are remembered: what they are and hold, never what their own `__eq__` and `__hash__` say."""
+"""Keys under which specs are cached: their classes and stored parameters, never their own `__eq__` and `__hash__`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FINAL = ("__eq__", "__hash__", "given", "to_json", "__str__", "parameters", "mo
 
 
 class Key:
-    """What a thing is equal by; it keeps the thing, so that the number of an object stays its own."""
+    """An object compared by its class and parts. The key keeps the object alive, so that no other object gets its id."""
 
     __slots__ = ("_hash", "_parts", "thing")
 
@@ -38,7 +38,7 @@ class Key:
 
 
 class Same:
-    """One object, equal to itself only."""
+    """An object compared by identity."""
 
     __slots__ = ("thing",)
 
@@ -53,9 +53,9 @@ class Same:
 
 
 def stored(spec: Spec) -> dict[str, Any]:
-    """Return the parameters as they are stored, by name, whatever the class makes of its attributes.
+    """Return the stored parameters by name, whatever the class makes of its attributes.
 
-    Of a class of somebody else's it returns all that is stored: what its fields are is its own word.
+    For a class from outside the core it returns everything that is stored: such a class could misstate its fields.
     """
     own: dict[str, Any] = BaseModel.__dict__["__dict__"].__get__(spec)
     kept = type(spec).model_fields if of_core(type(spec)) else own.keys() - {"_hash"}
@@ -63,10 +63,10 @@ def stored(spec: Spec) -> dict[str, Any]:
 
 
 def refuse_overrides(kind: type[Spec]) -> None:
-    """Refuse a class that changes how its specs are compared and written: they are kept, and charged, by that.
+    """Refuse a class that changes how its specs are compared and written: caches and budgets rely on both.
 
     Raises:
-        PluginError: if it does.
+        PluginError: if the class defines one of these methods.
 
     """
     for name in _FINAL:
@@ -85,7 +85,7 @@ def _parts(thing: Any) -> Any:
 
 
 def _leaf(value: Any, spec: Spec) -> Any:
-    """Return what a parameter is equal by; one of a type that is not plain makes its spec equal to itself only."""
+    """Return a parameter as part of a key; a parameter whose type is not plain makes its spec equal to itself only."""
     if type(value) is Epsilon:
         return value.value.numerator, value.value.denominator
     if type(value) is tuple and _plain(value):

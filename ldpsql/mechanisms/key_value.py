@@ -1,4 +1,4 @@
-"""The base classes of mechanisms over sets of key-value pairs: an implementation only says how it responds to one symbol."""
+"""The base classes of mechanisms over sets of key-value pairs: an implementation only defines the response to one symbol."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ DropRule = Annotated[str, Field(pattern="^drop$")]
 class KeyValueMechanism(Mechanism):
     """An epsilon-LDP mechanism over sets of pairs of a declared key and a number: an implementation adds `name`, `response`.
 
-    It also sets `alphabet` and ``sql_reports``. The privacy covers the whole set: its keys, their number and their values.
+    It also sets `alphabet` and ``sql_reports``. Privacy covers the whole set: its keys, their number and their values.
     """
 
     sql_domain = Domain.sql_given("keys")
     epsilon: EpsilonField = Field(
-        description="privacy parameter: no report is likelier by more than e^epsilon, whatever the sets"
+        description="privacy parameter: no set makes a report more than e^epsilon times likelier than another set does"
     )
     keys: DomainField = Field(description="the keys that may occur, in a fixed order")
     padding: Annotated[WholeField, Field(ge=1, le=10_000)] = Field(
-        1, description="smaller sets are padded to so many pairs; keys of larger ones are underestimated"
+        1, description="smaller sets are padded to this many pairs; keys of larger ones are underestimated"
     )
     low: NumberField = Field(-1.0, description="smallest value")
     high: NumberField = Field(1.0, description="largest value")
@@ -50,7 +50,7 @@ class KeyValueMechanism(Mechanism):
 
     @abstractmethod
     def response(self) -> Response:
-        """Return the response to a symbol: its ratio at most `ratio` if it shows one symbol, e^epsilon if it may show many."""
+        """Return the response to a symbol; its ratio is at most `ratio` if it shows one symbol, e^epsilon if it shows many."""
 
     @abstractmethod
     def alphabet(self) -> Alphabet:
@@ -66,7 +66,7 @@ class KeyValueMechanism(Mechanism):
         return PureLdp(self.epsilon)
 
     def layout(self) -> tuple[int, ...]:
-        """Return (): symbols have no neighbours, whatever the keys are."""
+        """Return (): symbols have no neighbours, even if the keys have."""
         return ()
 
     def channel(self) -> KeyValue:
@@ -74,18 +74,18 @@ class KeyValueMechanism(Mechanism):
         return KeyValue(len(self.keys), self.padding, self.response())
 
     def scores(self) -> NDArray[np.float64]:
-        """Return for every symbol shown with a kept key the number whose expectation is the value, on [-1, 1]."""
+        """Return the score of every symbol of a kept key: its expectation is the value, on [-1, 1]."""
         return np.array([1.0, -1.0])
 
     def rounding(self) -> float:
-        """Return how far a value may lie from the one that it counts as, on [-1, 1]."""
+        """Return how far a value may lie from the one that stands for it, on [-1, 1]."""
         return 0.0
 
     def symbol_keys(self, cells: int) -> int:
         """Return the number of keys and dummies.
 
         Raises:
-            InvalidParameter: where they have too many symbols, ``cells`` for each.
+            InvalidParameter: if they have too many symbols, ``cells`` each.
 
         """
         total = len(self.keys) + self.padding
@@ -94,15 +94,15 @@ class KeyValueMechanism(Mechanism):
         return total
 
     def ratio(self, cells: int) -> Fraction:
-        """Return the largest ratio of a response that shows one symbol: sampling divides what exceeds one by the padding.
+        """Return the largest ratio of a response that shows one symbol: sampling divides its excess over 1 by the padding.
 
-        1 + (ratio - 1)/padding <= e^epsilon, with the chance of a key as the words really divide it.
+        1 + (ratio - 1)/padding <= e^epsilon, with the chance of a key rounded as the sampler rounds it.
         """
         return 1 + (self.epsilon.exp_below() - 1) / KeyValue.most(self.padding, cells)
 
 
 class SignMechanism(KeyValueMechanism):
-    """A key-value mechanism that rounds each value to + or -, as likely as the value is near the high end or the low one."""
+    """A key-value mechanism that rounds each value to + or - at random; + is likelier the nearer the value is to ``high``."""
 
     steps: Annotated[WholeField, Field(ge=1, lt=1 << 31)] = Field(
         1 << 20, description="number of equal steps from low to high; a value counts as the nearest"

@@ -1,9 +1,8 @@
-"""What a mechanism returns, taken over as objects of the core that nobody else holds.
+"""Copies of what a mechanism returns, made of objects of the core that nobody else holds.
 
-A class of the core can only do what the core does. A class of somebody else's may show one thing to the certificate and
-another to the sampler, or see the values that are to be perturbed. So claims, epsilons, metrics, domains and alphabets must
-have exactly the types of the core, and are built again from their numbers and arrays: a method put on an object, a result put
-into its cache, or a later change reaches nothing.
+A class from outside the core could show one channel to the certificate and another to the sampler, or see the values that
+are perturbed. So claims, epsilons, metrics, domains and alphabets must have exactly the types of the core, and are built
+again from their numbers and arrays: a method set on an object, a result put into its cache, or a later change has no effect.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _NUMBERS = (bool, int, float, str, NoneType)
 
 
 def own_values(values: Domain | PairSets) -> Domain | PairSets:
-    """Return a copy of what may be perturbed, with its array copied and its caches empty.
+    """Return a copy of a domain, or of a description of sets of pairs, with its array copied and its caches empty.
 
     Raises:
-        NotPrivate: unless it is one of the core's: another one would see the values that are to be perturbed.
+        NotPrivate: unless its class belongs to the core: any other would see the values that are perturbed.
         InvalidDomain: if its values are not an array of at least two values without NULL.
 
     """
@@ -48,7 +47,7 @@ def _own_domain(values: Domain) -> Domain:
     copy = object.__new__(kind)
     copy._in_type = {}
     for name, part in vars(values).copy().items():  # another thread may be filling a cache of this domain
-        if name != "_in_type" and not hasattr(kind, name):  # what the class has too is a cache, or hides a method
+        if name != "_in_type" and not hasattr(kind, name):  # an attribute that the class has too is a cache, or hides a method
             setattr(copy, name, _own_part(part))
     return copy
 
@@ -74,7 +73,7 @@ def own_alphabet(reports: Alphabet) -> Alphabet:
     """Return a copy of an alphabet.
 
     Raises:
-        NotPrivate: unless it is one of the core's.
+        NotPrivate: unless its class belongs to the core.
 
     """
     if isinstance(reports, Domain):

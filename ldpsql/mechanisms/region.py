@@ -1,9 +1,9 @@
-"""A rectangle of longitudes and latitudes, cut into cells: which cell a point lies in, decided exactly.
+"""A rectangle of longitudes and latitudes, cut into cells. It is decided exactly which cell a point lies in.
 
 Bounds are decimal numbers and points are doubles, which are binary fractions: neither is rounded. Cell (i, j) holds the points
 with edge i <= longitude < edge i + 1, and latitudes likewise, so a point on an inner edge belongs to the cell east or north of
-it; the outer east and north edges belong to the last column and row. Only there does rounding count: the double nearest to an
-outer edge lies on it. Cells are numbered row by row from 0 in the south-west.
+it. The outer east and north edges belong to the last column and row; only on outer edges does rounding count: the double
+nearest to an outer edge lies on it. Cells are numbered row by row from 0 in the south-west.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Region(Spec):
     rows: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] = Field(description="number of rows")
 
     def model_post_init(self, _: Any) -> None:
-        """Check what no single parameter shows."""
+        """Check the parameters against each other."""
         if self.west >= self.east or self.south >= self.north:
             raise InvalidParameter("a grid must have its west before its east and its south before its north", self.signature())
         if not 2 <= self.columns * self.rows <= MAX_CELLS:
@@ -61,16 +61,16 @@ class Region(Spec):
 
     @withheld
     def cells(self, lon: pa.Array, lat: pa.Array, *, nearest: bool = False) -> Codes:
-        """Return the cell of every point; with ``nearest``, points beyond the rectangle go to the cell that is nearest.
+        """Return the cell of every point; with ``nearest``, points outside the rectangle go to the nearest cell.
 
         Args:
             lon: numbers without NULL: doubles, integers, or decimals of up to 18 digits.
             lat: likewise.
-            nearest: what to do with a point outside.
+            nearest: whether the nearest cell stands for a point outside.
 
         Raises:
-            OutsideDomain: for a point outside, unless ``nearest``, and for NaN and infinities always.
-            WrongType: for other columns.
+            OutsideDomain: if a point lies outside, unless ``nearest``; for NaN and infinities always.
+            WrongType: if a column has another type.
 
         """
         across, along = (
@@ -82,7 +82,7 @@ class Region(Spec):
         """Return longitude and latitude of the centre of every cell, correctly rounded.
 
         Raises:
-            OutsideDomain: where a number is none of a cell.
+            OutsideDomain: if a number is not that of a cell.
 
         """
         if ((cells < 0) | (cells >= len(self))).any():
@@ -109,7 +109,7 @@ class Axis:
         return np.searchsorted(inner, points, side="right").astype(np.int64)
 
     def _comparable(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[Any], Any, Any]:
-        """Return the numbers, the inner edges, each the smallest number of that type not below it, and the outer ones."""
+        """Return the numbers, the inner edges, each as the smallest number of that type not below it, and the outer edges."""
         if pa.types.is_decimal(column.type) and column.type.precision <= 18:
             scale = 10**column.type.scale
             whole = np.frombuffer(column.cast(pa.decimal128(18, column.type.scale)).buffers()[1], np.int64)[::2]

@@ -1,4 +1,4 @@
-"""Whether draws follow their channel, by bounds that hold for any number of draws."""
+"""Tests of whether draws follow their channel, by bounds that hold for any number of draws."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Floats = NDArray[np.float64]
 
 
 def plausible(counts: Counts, draws: int, expected: Floats, alarm: float) -> bool:
-    """Tell whether events happened as often as expected, by Bernstein's inequality.
+    """Return whether events happened as often as expected, by Bernstein's inequality.
 
     Args:
         counts: how often each event happened.
-        draws: among how many.
-        expected: the probability of each.
-        alarm: the probability that the answer is no although they have these probabilities, at most.
+        draws: the number of draws.
+        expected: the probability of each event.
+        alarm: at most this is the probability of False although the events have these probabilities.
 
     """
     limit = np.log(2 * len(expected) / alarm)
@@ -32,13 +32,13 @@ def plausible(counts: Counts, draws: int, expected: Floats, alarm: float) -> boo
 
 
 def chosen_sets(channel: KeyValue) -> list[Sets]:
-    """Return the empty set, one pair, as many as the padding, and all keys, with values over the whole range."""
+    """Return sets of no pair, one pair, as many pairs as the padding, and all keys, with values over the whole range."""
     sizes = {0, 1, min(channel.padding, channel.keys), channel.keys}
     return [Sets.one(np.linspace(1.0, 0.0, size)) for size in sorted(sizes)]
 
 
 def expected_shares(channel: KeyValue, held: Sets) -> Floats:
-    """Return the probability that a report of this set shows each symbol, from the exact chances of the symbols."""
+    """Return for each symbol the probability that a report of this set shows it, from the exact chances of the symbols."""
     chances = np.array([float(Fraction(weight, TOTAL**2)) for weight in channel.chances(held)])
     return channel.response.shown(chances)
 
@@ -50,7 +50,7 @@ def reports_of(channel: KeyValue, held: Sets, draws: int) -> Iterator[Drawn]:
 
 
 def blocks(draws: int, width: int) -> Iterator[int]:
-    """Split a number of draws so that each part has a bounded number of cells, ``width`` a draw."""
+    """Yield the parts of a number of draws, each with a bounded number of cells, ``width`` a draw."""
     step = max(1, min(1 << 16, _CELLS // width))
     for start in range(0, draws, step):
         yield min(step, draws - start)

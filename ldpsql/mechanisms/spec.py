@@ -1,6 +1,6 @@
-"""What mechanisms and estimators have in common: a name, frozen parameters, and three ways to write them down.
+"""What mechanisms and estimators have in common: a name, frozen parameters, and the ways to write them down.
 
-A spec is read from Python keywords, from text such as ``krr(epsilon=1, domain=['a', 'b'])``, from JSON and from a SQL
+A spec can be written as Python keywords, as text such as ``krr(epsilon=1, domain=['a', 'b'])``, as JSON and as a SQL
 STRUCT; the same checks apply to all four.
 """
 
@@ -32,36 +32,36 @@ _DIGITS = Context(prec=60)
 _NUMBER = re.compile(r"[+-]?([0-9]{1,17}(\.[0-9]{1,20})?|\.[0-9]{1,20})(e[+-]?[0-9]{1,3})?", re.ASCII)  # DuckDB writes .5
 
 
-def number(given: Any) -> Fraction:
-    """Read a plain number, or its text: SQL hands over text so that decimals stay exact."""
-    if isinstance(given, Fraction):
-        return given
-    readable = isinstance(given, str | int | float | Decimal) and not isinstance(given, bool)
-    text = str(given).lower()
+def number(value: Any) -> Fraction:
+    """Return a plain number, or the number that a string holds: SQL passes strings so that decimals stay exact."""
+    if isinstance(value, Fraction):
+        return value
+    readable = isinstance(value, str | int | float | Decimal) and not isinstance(value, bool)
+    text = str(value).lower()
     if not readable or not _NUMBER.fullmatch(text):
         raise ValueError("must be a plain number")
     return Fraction(text)
 
 
-def _whole(given: Any) -> int:
-    read = number(given)
-    if read.denominator != 1 or abs(read) >= 2**62:
+def _whole(value: Any) -> int:
+    whole = number(value)
+    if whole.denominator != 1 or abs(whole) >= 2**62:
         raise ValueError("must be a whole number")
-    return int(read)
+    return int(whole)
 
 
-def _share(given: Any) -> Fraction:
-    read = number(given)
-    if not 0 < read < 1:
+def _share(value: Any) -> Fraction:
+    share = number(value)
+    if not 0 < share < 1:
         raise ValueError("must lie between 0 and 1")
-    return read
+    return share
 
 
-def _length(given: Any) -> Fraction:
-    read = number(given)
-    if not Fraction(1, 10**9) <= read <= 10**9:
+def _length(value: Any) -> Fraction:
+    length = number(value)
+    if not Fraction(1, 10**9) <= length <= 10**9:
         raise ValueError("must lie between 1e-9 and 1e9")
-    return read
+    return length
 
 
 def decimal_text(number: Fraction) -> str:
@@ -71,7 +71,7 @@ def decimal_text(number: Fraction) -> str:
 
 EXACT = PlainSerializer(decimal_text)
 WholeField = Annotated[int, BeforeValidator(_whole)]
-NumberField = Annotated[float, BeforeValidator(lambda given: float(number(given)))]
+NumberField = Annotated[float, BeforeValidator(lambda value: float(number(value)))]
 ShareField = Annotated[Fraction, BeforeValidator(_share), EXACT]
 LengthField = Annotated[Fraction, BeforeValidator(_length), EXACT]
 EpsilonField = Annotated[Epsilon, BeforeValidator(Epsilon.parse), PlainSerializer(str)]
@@ -79,7 +79,7 @@ EpsilonField = Annotated[Epsilon, BeforeValidator(Epsilon.parse), PlainSerialize
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a spec, as the documentation, the command line and the SQL constructor show it."""
+    """A parameter of a spec, as the documentation, the command line and the SQL constructor show it."""
 
     name: str
     type: str
@@ -89,7 +89,7 @@ class Parameter:
 
     @property
     def is_list(self) -> bool:
-        """Whether SQL passes it on as a list; anything else travels as text."""
+        """Whether SQL passes the parameter as a list; SQL passes all others as text."""
         return self.type == "list"
 
 
@@ -100,7 +100,7 @@ class Spec(BaseModel):
 
     kind: ClassVar[str] = "plugin"
     name: ClassVar[str]
-    added: ClassVar[tuple[str, ...]] = ()  # parameters of a later version: they come last, so that positions keep their meaning
+    added: ClassVar[tuple[str, ...]] = ()  # parameters of later versions: they come last, so that positions keep their meaning
 
     @cached_property
     def _hash(self) -> int:
@@ -109,7 +109,7 @@ class Spec(BaseModel):
     def __hash__(self) -> int:
         return self._hash
 
-    def __eq__(self, other: object) -> bool:  # not by __dict__, which also holds what was computed from the parameters
+    def __eq__(self, other: object) -> bool:  # not by __dict__, which also holds values computed from the parameters
         names = type(self).model_fields
         return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in names)
 
@@ -123,7 +123,7 @@ class Spec(BaseModel):
 
     @classmethod
     def _reworded(cls, error: ValidationError) -> Exception:
-        """Say the first complaint of pydantic in ldpsql's form; an unknown name explains a missing one."""
+        """Return the first error of pydantic as one of ldpsql; an unknown name comes first, for it explains a missing one."""
         complaints = error.errors(include_url=False, include_context=False, include_input=False)
         first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])
         field = str(first["loc"][0]) if first["loc"] else ""
@@ -136,7 +136,7 @@ class Spec(BaseModel):
 
     @classmethod
     def parameters(cls) -> list[Parameter]:
-        """List the parameters: required ones first, then a class's own options before those of its bases."""
+        """Return the parameters: required ones first, then a class's own options before those of its bases."""
         fields = cls.model_fields.items()
         needed = [_parameter(name, field) for name, field in fields if field.is_required()]
         place = {
@@ -151,8 +151,8 @@ class Spec(BaseModel):
     @classmethod
     def signature(cls) -> str:
         """Return how the spec is written, for example ``krr(epsilon, domain, nulls := NULL)``."""
-        shown = [p.name if p.required else f"{p.name} := {sql_literal(p.default)}" for p in cls.parameters()]
-        return f"{cls.name}({', '.join(shown)})"
+        parameters = [p.name if p.required else f"{p.name} := {sql_literal(p.default)}" for p in cls.parameters()]
+        return f"{cls.name}({', '.join(parameters)})"
 
     @classmethod
     def summary(cls) -> str:
@@ -171,19 +171,19 @@ class Spec(BaseModel):
         return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
 
 
-_SHOWN: dict[Any, str] = {Fraction: "number"}
+_TYPE_NAMES: dict[Any, str] = {Fraction: "number"}
 
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:
     default = None if field.default is PydanticUndefined else field.default
     kinds = [kind for kind in _leaves(field.annotation) if kind is not type(None)]
     lists = [kind for kind in kinds if kind is Domain or get_origin(kind) in (list, tuple)]
-    shown = "list" if lists else " or ".join(_SHOWN.get(kind) or getattr(kind, "__name__", str(kind)).lower() for kind in kinds)
-    return Parameter(name, shown, default, field.is_required(), field.description or "")
+    names = [_TYPE_NAMES.get(kind) or getattr(kind, "__name__", str(kind)).lower() for kind in kinds]
+    return Parameter(name, "list" if lists else " or ".join(names), default, field.is_required(), field.description or "")
 
 
 def _leaves(annotation: Any) -> list[Any]:
-    """Return the types of a union, else the type itself, without what is annotated."""
+    """Return the types of a union, else the type itself, without their annotations."""
     if get_origin(annotation) in (Union, UnionType):
         return [leaf for member in get_args(annotation) for leaf in _leaves(member)]
     return _leaves(get_args(annotation)[0]) if get_origin(annotation) is Annotated else [annotation]
@@ -206,12 +206,12 @@ _EXAMPLES = {"mechanism": "krr(epsilon=1, domain=['a', 'b'])", "estimator": "ibu
 
 
 def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[str, Any]]:
-    """Read ``name(value, parameter=value, ...)``, with ``=`` or ``:=`` and literal values only; nothing is evaluated.
+    """Return name, positional and named values of ``name(value, parameter=value, ...)``, with ``=`` or ``:=``.
 
-    Literals are Python's, and SQL's true, false and NULL.
+    Values are literals of Python, or true, false and NULL as in SQL; nothing is evaluated.
 
     Raises:
-        InvalidSpec: for any other text.
+        InvalidSpec: if the text is anything else.
 
     """
     example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
@@ -222,10 +222,10 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise InvalidSpec("a spec must be written like a call", example)
         arguments = [ast.literal_eval(a) for a in node.args]
-        named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
+        keywords = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
     except (SyntaxError, TokenError, ValueError, TypeError, MemoryError, RecursionError):
         raise InvalidSpec("this text cannot be read as a spec", example) from None
-    return node.func.id, arguments, named
+    return node.func.id, arguments, keywords
 
 
 _SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
@@ -233,24 +233,24 @@ _PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
 
 
 def _as_python(text: str) -> str:
-    """Return a call with Python's words for those of SQL."""
+    """Return a call with the literals and the assignments of SQL replaced by those of Python."""
     if not _SQL.search(text):  # reading tokens takes ten times as long as parsing
         return text
     tokens = generate_tokens(StringIO(text).readline)
     return untokenize((token.type, _PYTHON.get(token.string.lower(), token.string)) for token in tokens)
 
 
-def bind(cls: type[Spec], arguments: list[Any], named: Mapping[str, Any]) -> Spec:
-    """Build a spec from positional and named values, in the order of its signature; None means the default.
+def bind(cls: type[Spec], arguments: list[Any], keywords: Mapping[str, Any]) -> Spec:
+    """Return the spec with these positional values, in the order of its signature, and named ones; None means the default.
 
     Raises:
-        InvalidSpec: for more values than parameters, or one given twice.
+        InvalidSpec: if there are more values than parameters, or two for one parameter.
 
     """
     names = [p.name for p in cls.parameters()]
-    if len(arguments) > len(names) or set(names[: len(arguments)]) & set(named):
+    if len(arguments) > len(names) or set(names[: len(arguments)]) & set(keywords):
         raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
-    values = {**dict(zip(names, arguments, strict=False)), **named}
+    values = {**dict(zip(names, arguments, strict=False)), **keywords}
     spec = cls(**{key: value for key, value in values.items() if value is not None})
     if values.get("epsilon") is not None and getattr(spec, "epsilon", None) != Epsilon.parse(values["epsilon"]):
         raise InvalidSpec(f"{cls.name} changes the epsilon that it is given", "declare epsilon: EpsilonField in its class")

@@ -1,6 +1,6 @@
-"""What a report may give away: metrics, exact epsilon and claims, and the certificate that compares a channel with its claim.
+"""Privacy guarantees: metrics, exact epsilon and claims, and the certificate that compares a channel with its claim.
 
-Imports channels and what lies below; nothing here knows a mechanism.
+This room imports channels and the rooms below; nothing here depends on a mechanism.
 """
 
 from ldpsql import moved

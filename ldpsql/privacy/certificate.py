@@ -1,7 +1,7 @@
 """Proof by whole numbers that a channel keeps its claim.
 
-Doubles are used for one purpose only: to put aside pairs that are far from the limit, by much more than doubles can err. What
-remains is decided by comparing products of whole numbers.
+Doubles have one purpose: to discard pairs that are farther from the limit than doubles can err. Comparisons of products of
+whole numbers decide about the others.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _DELTA_DOUBT = 2.0**-44  # sums of at most 2**20 products of doubles, in shares 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a channel realises of its claim.
+    """The privacy that a channel realises, next to its claim.
 
-    ``value``, ``other`` and ``report`` are the positions that come closest to the limit, and ``ratio`` is
-    P(report|value)/P(report|other) there, exactly; None where it is infinite, which only a claim with delta allows. ``epsilon``
-    is the smallest that the channel keeps: for metric privacy per unit of distance, for a claim with delta the claimed one.
-    ``delta`` is the exact delta at that epsilon, else 0.
+    ``value``, ``other`` and ``report`` are the positions that come closest to the limit, and ``ratio`` is the exact
+    P(report|value)/P(report|other) there, or None if it is infinite, which only a claim with delta allows. ``epsilon`` is the
+    smallest that the channel keeps: for metric privacy per unit of distance, for a claim with delta the claimed epsilon.
+    ``delta`` is the exact delta at that epsilon, 0 for claims without delta.
     """
 
     claim: Claim
@@ -49,18 +49,18 @@ class Certificate:
 
     @property
     def slack(self) -> float:
-        """How much of the claim is left: of delta where it claims one, else of epsilon; rounding may show -1e-16."""
+        """How much of the claim is left: of delta if the claim has one, else of epsilon; rounding may give -1e-16."""
         if isinstance(self.claim, ApproximateLdp):
             return float(self.claim.delta - self.delta)
         return float(self.claim.epsilon) - self.epsilon
 
 
 def certificate(channel: Channel, claim: Claim) -> Certificate:
-    """Compare a channel with a claim, in whole numbers.
+    """Return the certificate of a channel for a claim, from comparisons of whole numbers.
 
     Raises:
-        NotPrivate: where some report is likelier by more than the claim allows, or rules some value out; where channel or
-            claim are not exactly those of the core, or the tables that are drawn from do not give back the weights.
+        NotPrivate: if the ratio of some report exceeds what the claim allows, or a report rules a value out; if channel or
+            claim do not have exactly a type of the core, or the tables used for drawing do not reproduce the weights.
 
     """
     structure(channel)
@@ -71,7 +71,7 @@ def certificate(channel: Channel, claim: Claim) -> Certificate:
 
 @singledispatch
 def _checked(claim: Claim, channel: Channel) -> Certificate:
-    """Compare a channel with a claim of one kind."""
+    """Return the certificate of a channel for a claim of one kind."""
     raise NotImplementedError(type(claim), type(channel))
 
 
@@ -100,7 +100,7 @@ def _within(claim: PureLdp | MetricLdp, witness: Witness | None, limit: Fraction
 
 
 def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
-    """Compare all pairs at all reports."""
+    """Return the certificate for a claim on any metric, from all pairs at all reports."""
     used = np.flatnonzero(weights.any(axis=0))
     kept = weights[:, used]
     if (kept == 0).any():
@@ -108,7 +108,7 @@ def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:
     logs, distances = np.log(kept.astype(np.float64)), claim.metric.matrix()
     best = (-inf, 0, 1)
     for x, highest in enumerate(highest_log_ratios(logs)):
-        others = np.arange(len(kept)) != x  # also at distance 0: such values must not be told apart
+        others = np.arange(len(kept)) != x  # even at distance 0: such values must be indistinguishable
         steepness = np.divide(highest, distances[x], out=np.full(len(kept), -inf), where=distances[x] > 0)
         for near in np.flatnonzero((highest > float(claim.epsilon) * distances[x] - _LOG_DOUBT) & others):
             limit = claim.limit(x, int(near))
@@ -141,9 +141,9 @@ def _(claim: ApproximateLdp, channel: Channel) -> Certificate:
 
 
 def exact_delta(weights: Weights, grown: Fraction) -> tuple[Fraction, int, int]:
-    """Return max over x, x' of sum_y max(0, P(y|x) - grown P(y|x')), exactly, and the pair that attains it.
+    """Return the exact max over x, x' of sum_y max(0, P(y|x) - grown P(y|x')), and the pair that attains it.
 
-    Doubles pick the pairs that may attain it; whole numbers add up.
+    Doubles select the pairs that may attain it; sums of whole numbers decide.
     """
     shares = weights / float(TOTAL)
     rough = np.stack([np.maximum(row - float(grown) * shares, 0.0).sum(axis=1) for row in shares])
@@ -153,7 +153,7 @@ def exact_delta(weights: Weights, grown: Fraction) -> tuple[Fraction, int, int]:
 
 def _delta(row: Weights, other: Weights, grown: Fraction) -> Fraction:
     n, d = grown.numerator, grown.denominator
-    near = row >= float(grown) * (1 - 2.0**-40) * other.astype(np.float64)  # what is left out adds nothing
+    near = row >= float(grown) * (1 - 2.0**-40) * other.astype(np.float64)  # the other reports add nothing
     over = sum(max(0, a * d - n * b) for a, b in zip(row[near].tolist(), other[near].tolist(), strict=True))
     return Fraction(over, d * TOTAL)
 
@@ -162,7 +162,8 @@ def _ruled_out() -> NotPrivate:
     return NotPrivate("some report rules a value out: the channel has no finite epsilon", "give every report a chance")
 
 
-def _above(claim: PureLdp | MetricLdp, found: float) -> NotPrivate:
+def _above(claim: PureLdp | MetricLdp, epsilon: float) -> NotPrivate:
     return NotPrivate(
-        f"the channel has epsilon {found:.6g}, above the claimed {claim}", "the claim must cover the largest ratio of two rows"
+        f"the channel has epsilon {epsilon:.6g}, above the claimed {claim}",
+        "the claim must cover the largest ratio of two rows",
     )

@@ -1,7 +1,7 @@
-"""Exact epsilon, rigorous bounds of its exponential, and what a mechanism can claim.
+"""Exact epsilon, rigorous bounds of its exponential, and the claims that a mechanism can make.
 
-Nothing here is a float that decides: an epsilon is a decimal number kept as a fraction, e^epsilon is enclosed between two
-fractions, and a claim is compared with a channel by whole numbers.
+No decision here depends on a float: an epsilon is a decimal number stored as a fraction, e^epsilon is bounded by a fraction,
+and whole numbers compare a claim with a channel.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Epsilon:
 
     @classmethod
     def parse(cls, given: object) -> Epsilon:
-        """Read text, an int, a Decimal or a float (by its shortest decimal text).
+        """Return the epsilon of a string, an int, a Decimal or a float (by its shortest decimal text).
 
         Raises:
-            InvalidEpsilon: for anything else than a plain decimal number in (0, 32] with at most 12 decimals.
+            InvalidEpsilon: unless it is a plain decimal number in (0, 32] with at most 12 decimals.
 
         """
         if isinstance(given, Epsilon):
@@ -49,7 +49,7 @@ class Epsilon:
             )
         value = Fraction(text)
         if not 0 < value <= cls.maximum:
-            raise InvalidEpsilon(f"epsilon must lie above 0 and at most at {cls.maximum}", "1 is a common choice")
+            raise InvalidEpsilon(f"epsilon must be above 0 and at most {cls.maximum}", "1 is a common choice")
         return cls(value)
 
     def exp_below(self) -> Fraction:

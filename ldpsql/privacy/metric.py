@@ -1,4 +1,4 @@
-"""Finite metrics: how far apart two values are, as exact numbers that never exceed the truth."""
+"""Finite metrics: exact distances of values, or exact lower bounds of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Metric(ABC):
 
 @dataclass(frozen=True)
 class Line(Metric):
-    """Values in a row, each one unit from the next: neighbours decide for all pairs."""
+    """Values in a row, one unit apart: it is enough to compare neighbours."""
 
     count: int
 

@@ -1,4 +1,4 @@
-"""What a mechanism claims, taken over as objects of the core that nobody else holds; `ldpsql.mechanisms.owned` has the rest."""
+"""Copies of a mechanism's claim, made of objects of the core that nobody else holds; see also `ldpsql.mechanisms.owned`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def of_core(kind: type) -> bool:
-    """Tell whether a class is one that a module of ldpsql defines, whatever it says about itself."""
+    """Return whether a module of ldpsql defines a class; attributes of the class cannot fake it."""
     module, name = kind.__module__, kind.__name__
     if type(module) is not str or type(name) is not str or not module.startswith("ldpsql."):
         return False
@@ -42,7 +42,7 @@ def own_epsilon(epsilon: object) -> Epsilon:
     """Return a copy of an epsilon.
 
     Raises:
-        NotPrivate: unless it is one, above 0 and at most the largest.
+        NotPrivate: unless it is an `Epsilon` above 0 and at most the maximum.
 
     """
     value = own_fraction(epsilon.value) if type(epsilon) is Epsilon else Fraction(0)
@@ -57,7 +57,7 @@ def own_fraction(number: object) -> Fraction:
     """Return a copy of a fraction.
 
     Raises:
-        NotPrivate: unless it is one, of plain whole numbers.
+        NotPrivate: unless it is a fraction of plain whole numbers.
 
     """
     parts = (number.numerator, number.denominator) if type(number) is Fraction else ()
@@ -68,7 +68,7 @@ def own_fraction(number: object) -> Fraction:
 
 def _own_metric(metric: Metric) -> Metric:
     kind = core_type(metric, Metric, "a metric")
-    if type(metric) is Distances:  # up to 16 million numbers, which nothing reads again after they were compared
+    if type(metric) is Distances:  # up to 16 million numbers, which are not read again after the comparison
         return Distances(_own_table(metric.table))
     return kind(**{part.name: _own_size(getattr(metric, part.name)) for part in fields(cast("Any", kind))})
 
@@ -86,10 +86,10 @@ def _own_table(table: object) -> tuple[tuple[Fraction, ...], ...]:
 
 
 def core_type(thing: object, base: type[T], noun: str) -> type[T]:
-    """Return the type of a thing, which must be one of the core's below ``base``.
+    """Return the type of an object, which must be a class of the core derived from ``base``.
 
     Raises:
-        NotPrivate: if it is not.
+        NotPrivate: if it is any other class.
 
     """
     kind = type(thing)

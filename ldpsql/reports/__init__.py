@@ -1,7 +1,7 @@
-"""Reports that are no values of a domain: what they look like outside, and how they are read back; one form a file.
+"""Forms of reports that are not values of a domain: how they look in a column, and how they are read back; one form per file.
 
-Reports that are too many to be numbered travel as rows of 64-bit words, the others as positions, like those of a `Domain`.
-A file that is put here is found: what SQL does with its form follows from what the form declares, see `MarkedReports`.
+If there are too many reports to number, they are rows of 64-bit words; others are positions, like the values of a `Domain`.
+New files here are found automatically: SQL derives all it needs from the declarations of a form, see `MarkedReports`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def type_of(alphabet: Alphabet) -> pa.DataType:
 
 
 def _marked() -> Iterator[type[MarkedReports]]:
-    """Yield the marked forms of reports: all that the files of this room define."""
+    """Yield the marked forms of reports that the files of this room define."""
     for module in sorted(info.name for info in iter_modules(__path__)):
         for form in vars(import_module(f"{__name__}.{module}")).values():
             if isinstance(form, type) and issubclass(form, MarkedReports) and hasattr(form, "mark"):

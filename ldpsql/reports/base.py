@@ -1,4 +1,4 @@
-"""What every form of reports offers, words or numbered, and what reading them needs."""
+"""The base classes of forms of reports, as words or numbered, and the functions for reading them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class FormedReports(ABC):
-    """Reports in another form than a list of values."""
+    """Reports in a form other than the values of a domain."""
 
     @abstractmethod
     def to_arrow(self, drawn: Drawn) -> pa.Array:
@@ -25,10 +25,10 @@ class FormedReports(ABC):
 
     @abstractmethod
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which rows of a column have the form of a report.
+        """Return which rows of a column have the form of a report.
 
         Raises:
-            ImpossibleReport: where the column's type cannot hold reports.
+            ImpossibleReport: if the column's type cannot hold reports.
 
         """
 
@@ -38,17 +38,17 @@ class FormedReports(ABC):
 
 
 class MarkedReports(FormedReports):
-    """Reports that SQL does not list, as they are too many: it knows their form by a mark, and columns of them have one type.
+    """Reports that are too many for SQL to list: a mark identifies their form, and all columns of the form have one type.
 
-    A form declares ``mark``, ``sql_type``, ``type`` and perhaps ``counted``; forms with one mark have the same of each. What
-    SQL does with the reports follows from that, see `ldpsql.engine.forms`.
+    A form declares ``mark``, ``sql_type``, ``type`` and perhaps ``counted``; forms with the same mark share all of these. SQL
+    derives the rest from them, see `ldpsql.engine.forms`.
     """
 
     mark: ClassVar[str]
     marker: ClassVar[str]  # the constructor's ``reports`` field in SQL: its type alone tells ``ldp.perturb`` what to return
     sql_type: ClassVar[str]
     type: ClassVar[pa.DataType]
-    # The counts of a column ``report`` where ``keep`` is true, as aggregates take them: here those of equal reports, a MAP.
+    # The counts of a column ``report`` where ``keep`` is true, as aggregates take them: by default of equal reports, a MAP.
     counted: ClassVar[str] = f"{COUNTS}(report, keep := keep)"
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -66,13 +66,13 @@ class WordReports(MarkedReports):
         """Return the words of a column without NULLs, shape ``(rows, words)``.
 
         Raises:
-            ImpossibleReport: where the column cannot hold such reports.
+            ImpossibleReport: if the column cannot hold such reports.
 
         """
 
 
 class NumberedReports(FormedReports):
-    """Reports that are few enough to be numbered: they are drawn as positions."""
+    """Reports that are few enough to be numbered, and are drawn as positions."""
 
     @property
     @abstractmethod
@@ -83,20 +83,20 @@ class NumberedReports(FormedReports):
     def __len__(self) -> int: ...
 
     def told_apart(self, drawn: Drawn) -> Drawn:
-        """Return draws of the channel as positions among the reports that differ: by default all do."""
+        """Return draws of the channel as positions among the distinct reports; by default all reports are distinct."""
         return drawn
 
     def distinct(self) -> pa.Array:
-        """Return the reports that differ, in the order of those positions: SQL lists them unless they are marked."""
+        """Return the distinct reports, in the order of those positions; SQL lists them unless they are marked."""
         return self.to_arrow(np.arange(len(self), dtype=np.int32))
 
     @property
     def differing(self) -> int:
-        """How many reports differ."""
+        """Number of distinct reports."""
         return len(self)
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:  # noqa: ARG002  # forms whose reports have numbers read it
-        """Return the positions of the reports of a column among those that differ.
+        """Return the positions of the reports of a column among the distinct reports.
 
         Raises:
             ImpossibleReport: if the column cannot hold such reports.
@@ -105,15 +105,15 @@ class NumberedReports(FormedReports):
         raise impossible()
 
     def spread(self, counts: Floats) -> Floats:
-        """Return the counts of all reports from those of the reports that differ; the last axis changes."""
+        """Return the counts of all reports from those of the distinct reports; the last axis changes."""
         return counts
 
 
 def unsigned(column: pa.Array) -> Weights:
-    """Return whole numbers as words.
+    """Return a column of whole numbers as words.
 
     Raises:
-        ImpossibleReport: where they are none.
+        ImpossibleReport: if they are not unsigned 64-bit whole numbers.
 
     """
     try:
@@ -123,7 +123,7 @@ def unsigned(column: pa.Array) -> Weights:
 
 
 def impossible() -> ImpossibleReport:
-    """Return the refusal of reports; it names none, for they may be raw values."""
+    """Return the error for impossible reports; it shows no report, since reports may be raw values by mistake."""
     return ImpossibleReport(
         "some reports cannot occur under this mechanism",
         "check that these are its reports, and not another column or mechanism",

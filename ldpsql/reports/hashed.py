@@ -28,19 +28,19 @@ class HashReports(WordReports):
         return pa.StructArray.from_arrays([pa.array(seed), pa.array(y)], ["seed", "y"])
 
     def read(self, column: pa.Array) -> Weights:
-        """Return seed and symbol; the symbol must be in range."""
+        """Return seeds and symbols; symbols must be in range."""
         if not self.possible(column).all():
             raise impossible()
         return self._words(column)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which symbols are in range."""
+        """Return which symbols are in range."""
         if not pa.types.is_struct(column.type) or {field.name for field in column.type} != {"seed", "y"}:
             raise impossible()
         if not all(pa.types.is_integer(column.field(name).type) for name in ("seed", "y")):
             raise impossible()
-        known = [part.is_valid().to_numpy(zero_copy_only=False) for part in (column, column.field("seed"), column.field("y"))]
-        fits: NDArray[np.bool_] = np.logical_and.reduce([*known, self._words(column)[:, 1] < np.uint64(self.symbols)])
+        valid = [part.is_valid().to_numpy(zero_copy_only=False) for part in (column, column.field("seed"), column.field("y"))]
+        fits: NDArray[np.bool_] = np.logical_and.reduce([*valid, self._words(column)[:, 1] < np.uint64(self.symbols)])
         return fits
 
     def _words(self, column: pa.Array) -> Weights:
@@ -77,7 +77,7 @@ class ListedHashReports(MarkedReports, NumberedReports):
         """Return the numbers of the reports.
 
         Raises:
-            ImpossibleReport: where a seed or a symbol is out of range, or the column cannot hold such reports.
+            ImpossibleReport: if a seed or a symbol is out of range, or the column cannot hold such reports.
 
         """
         words = self._form.read(column)
@@ -87,7 +87,7 @@ class ListedHashReports(MarkedReports, NumberedReports):
         return seeds * self.symbols + symbols
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which seeds and symbols are in range."""
+        """Return which rows have seed and symbol in range."""
         fits = self._form.possible(column)
         fits[fits] = self._form.read(column.filter(pa.array(fits)))[:, 0] < np.uint64(self.seeds)
         return fits

@@ -1,4 +1,4 @@
-"""Reports that are a key and what is reported of its value: a sign or a bin."""
+"""Reports that are a key and a sign or a bin of its value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ldpsql.reports.base import Floats, NumberedReports, impossible
 class PairReports(NumberedReports):
     """A key and a number that stands for a cell of it: STRUCT(key, ``field``) in SQL.
 
-    Both are NULL in the report of a dummy; nothing tells the ``dummies`` apart.
+    Both are NULL in the report of a dummy; the ``dummies`` are indistinguishable.
     """
 
     keys: Domain
@@ -52,19 +52,19 @@ class PairReports(NumberedReports):
         return pa.struct([("key", self.keys.values.type), (self.field, self.number_type)])
 
     def told_apart(self, drawn: Drawn) -> Drawn:
-        """Return draws of the channel as positions among the reports that differ: those of all dummies are the last one."""
+        """Return draws of the channel as positions among the distinct reports; all dummies share the last one."""
         return np.minimum(drawn, np.int32(len(self.keys) * self.cells))
 
     @classmethod
     def _listed(cls, keys: str, numbers: str) -> str:
-        """Return the list of `distinct` in SQL, from the parameter of the keys and the list of all numbers of a key."""
+        """Return the SQL for the list of `distinct`, from the parameter of the keys and the list of all numbers of a key."""
         pairs = f"list_transform({numbers}, lambda c: {{'key': k, '{cls.field}': c}})"
         return (
             f"list_concat(flatten(list_transform({quoted(keys)}, lambda k: {pairs})), [{{'key': NULL, '{cls.field}': NULL}}])"
         )
 
     def distinct(self) -> pa.Array:
-        """Return the reports that differ, in the order of those positions."""
+        """Return the distinct reports, in the order of those positions."""
         return self.to_arrow(np.arange(len(self.keys) * self.cells + 1, dtype=np.int32))
 
     def parts(self, drawn: Drawn) -> tuple[pa.Array, pa.Array]:
@@ -84,7 +84,7 @@ class PairReports(NumberedReports):
         return len(self.keys) * self.cells + 1
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the positions of the reports of a column among those that differ.
+        """Return the positions of the reports of a column among the distinct reports.
 
         Raises:
             ImpossibleReport: if the column cannot hold such reports.
@@ -96,21 +96,21 @@ class PairReports(NumberedReports):
         return symbol
 
     def spread(self, counts: Floats) -> Floats:
-        """Return the counts of all reports: those of dummies are spread evenly, for nothing tells them apart."""
+        """Return the counts of all reports: those of dummies, which are indistinguishable, are spread evenly."""
         spread = self.dummies * self.cells
         return np.concatenate([counts[..., :-1], np.repeat(counts[..., -1:] / spread, spread, axis=-1)], axis=-1)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which rows hold a declared key and the number of a cell, or are those of a dummy.
+        """Return which rows hold a declared key and the number of a cell, or the report of a dummy.
 
         Raises:
-            ImpossibleReport: where the column's type cannot hold reports.
+            ImpossibleReport: if the column's type cannot hold reports.
 
         """
         return self._symbols(column) >= 0
 
     def _symbols(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the positions among the reports that differ, -1 for what cannot occur."""
+        """Return the positions among the distinct reports, -1 for impossible reports."""
         if not pa.types.is_struct(column.type) or {part.name for part in column.type} != {"key", self.field}:
             raise impossible()
         fields = dict(zip([part.name for part in column.type], column.flatten(), strict=True))

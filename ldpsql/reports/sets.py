@@ -17,7 +17,7 @@ from ldpsql.reports.base import WordReports, impossible, unsigned
 
 @dataclass(frozen=True)
 class SetReports(WordReports):
-    """Sets of values, one bit a value, as a list of words: UBIGINT[] in SQL."""
+    """Sets of values, one bit per value, as a list of words: UBIGINT[] in SQL."""
 
     size: int
     mark = "words"
@@ -31,7 +31,7 @@ class SetReports(WordReports):
         return -(-self.size // 64)
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return a list of words a report."""
+        """Return one list of words per report."""
         ends = np.arange(0, drawn.size + 1, self.words, dtype=np.int32)
         return pa.ListArray.from_arrays(pa.array(ends), pa.array(drawn.ravel()))
 
@@ -42,7 +42,7 @@ class SetReports(WordReports):
         return unsigned(column.flatten()).reshape(-1, self.words)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which lists have the right length and no bit set beyond the last value."""
+        """Return which lists have the right length and no bit set beyond the last value."""
         lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
         if not lists or not pa.types.is_integer(column.type.value_type):
             raise impossible()

@@ -32,10 +32,10 @@ class SymbolReports(MarkedReports, NumberedReports):
         return pa.ListArray.from_arrays(pa.array(np.arange(len(drawn) + 1, dtype=np.int32)), pa.array(drawn.astype(np.uint64)))
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the numbers.
+        """Return the numbers of the reports of a column.
 
         Raises:
-            ImpossibleReport: if one is out of range, or the column cannot hold such reports.
+            ImpossibleReport: if a number is out of range, or the column cannot hold such reports.
 
         """
         if not self.possible(column).all():
@@ -43,10 +43,10 @@ class SymbolReports(MarkedReports, NumberedReports):
         return SetReports(64).read(column)[:, 0].astype(np.int64)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which rows hold the number of a symbol.
+        """Return which rows hold the number of a symbol.
 
         Raises:
-            ImpossibleReport: where the column's type cannot hold reports.
+            ImpossibleReport: if the column's type cannot hold reports.
 
         """
         fits = SetReports(64).possible(column)

@@ -1,1 +1,1 @@
-"""One mechanism a file; a new file is picked up by itself."""
+"""One mechanism per file; new files are found automatically."""

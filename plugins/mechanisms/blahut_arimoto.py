@@ -38,8 +38,8 @@ _TINY = 1e-300
 class BlahutArimoto(PriorMechanism):
     """Blahut-Arimoto mechanism: C(y|x) ~ c(y) e^(-beta d(x,y)), where c is iterated towards the distribution of the reports.
 
-    It protects isolated values more (elastic privacy). In theory values at distance d keep 2 * beta * d; claimed is what this
-    channel keeps, found after reports rarer than 2^-40 are dropped.
+    It protects isolated values more (elastic privacy). In theory values at distance d keep 2 * beta * d; the claim is the
+    epsilon that this channel keeps, computed after reports rarer than 2^-40 are dropped.
 
     >>> mechanism = BlahutArimoto(beta=1, domain=["a", "b"], prior=[3, 1], distances=[[0, 1], [1, 0]], iterations=1)
     >>> mechanism.channel().probabilities().round(3)[0].tolist()
@@ -51,10 +51,10 @@ class BlahutArimoto(PriorMechanism):
     domain: DomainField = Field(description="the values that may occur, in a fixed order; on a grid, its cells row by row")
     prior: PriorField = Field(description="shares or counts of the values, public: for example an earlier estimate")
     iterations: Annotated[WholeField, Field(ge=1, le=1_000_000)] = Field(
-        100, description="most iterations, from the uniform start"
+        100, description="largest number of iterations, from the uniform start"
     )
     tolerance: Annotated[NumberField, Field(ge=0, lt=1)] = Field(
-        0.0, description="stop where this close to the rate-distortion curve"
+        0.0, description="stop this close to the rate-distortion curve"
     )
     mixing: Annotated[NumberField, Field(ge=0, lt=1)] = Field(
         0.0, description="share of the uniform distribution in the final c, so that no report dies out"
@@ -65,7 +65,7 @@ class BlahutArimoto(PriorMechanism):
         return self.domain
 
     def _logs(self) -> NDArray[np.float64]:
-        """The logarithms of the channel (equations 1 and 2); -inf in the columns of rare reports."""
+        """Return the logarithms of the channel (equations 1 and 2); -inf in the columns of rare reports."""
         far = -float(self.beta) * self.metric().matrix()
         near, c = np.exp(far), np.full(len(self.shares), 1.0 / len(self.shares))
         for _ in range(self.iterations - 1):
@@ -91,7 +91,7 @@ class BlahutArimoto(PriorMechanism):
     def claim(self) -> MetricLdp:
         """Return metric privacy with the epsilon of the channel itself, rounded up."""
         metric = self.metric()
-        room = 4 * float(MARGIN / metric.nearest()) + 1e-12  # what doubles may lose, and the last decimal
+        room = 4 * float(MARGIN / metric.nearest()) + 1e-12  # for the rounding of doubles, and the last decimal
         return MetricLdp(Epsilon.parse(f"{self.tight() + room:.12f}"), metric)
 
     def channel(self) -> Channel:

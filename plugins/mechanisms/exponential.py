@@ -24,7 +24,7 @@ from ldpsql.mechanisms import (
 class Exponential(MetricMechanism):
     """Exponential mechanism: P(z|x) ~ e^(-epsilon d(x,z)/2) on the declared values; normalising costs the factor 2.
 
-    Values at distance d keep d * epsilon. Any distances will do that obey the triangle inequality.
+    Values at distance d keep d * epsilon. Any distances that obey the triangle inequality will do.
 
     >>> Exponential(epsilon=2, domain=["a", "b"], distances=[[0, 1], [1, 0]]).channel().probabilities().round(3)[0].tolist()
     [0.731, 0.269]

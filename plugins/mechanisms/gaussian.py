@@ -25,8 +25,8 @@ from ldpsql.mechanisms import (
 class Gaussian(IntervalMechanism):
     """Gaussian mechanism: round the value to its bin, then add normal noise: (epsilon, delta)-LDP over the whole interval.
 
-    Reports are bin numbers 0 .. bins-1; noise that leaves them goes to the nearer end. The noise is the smallest with which the
-    finite channel keeps delta, which is then computed exactly.
+    Reports are bin numbers 0 .. bins-1; noise beyond them goes to the nearer end. The noise is the smallest that keeps the
+    finite channel within delta, which is then computed exactly.
 
     >>> Gaussian(epsilon=1, delta=1e-3, low=0, high=1, bins=3).channel().probabilities().round(3)[0].tolist()
     [0.601, 0.178, 0.221]
@@ -41,7 +41,7 @@ class Gaussian(IntervalMechanism):
         return ApproximateLdp(self.epsilon, self.delta)
 
     def channel(self) -> Channel:
-        """Return normal noise between the bins, what lies beyond the last bin counting there."""
+        """Return normal noise between the bins; noise beyond the last bin counts there."""
         tails = _tails(self._deviation(), self.bins)
         return Convolution.shaped([1 - 2 * tails[0], *(a - b for a, b in pairwise(tails)), tails[-1]], self.bins)
 
@@ -51,13 +51,13 @@ class Gaussian(IntervalMechanism):
         The noise is log-concave, so the two ends of the interval are the worst pair and the best test asks whether the
         report is at least t: delta = max over t of P(z >= t - bins + 1) - e^epsilon P(z >= t).
         """
-        grown, wanted = float(self.epsilon.exp_below()), float(self.delta) * (1 - 1e-6)  # whole weights move delta by far less
+        grown, target = float(self.epsilon.exp_below()), float(self.delta) * (1 - 1e-6)  # whole weights move delta by far less
         low, high = 1e-2, 1e9 * self.bins
         while high / low > 1 + 1e-9:
             middle = sqrt(low * high)
             tails = _tails(middle, self.bins)
             spent = max(1 - far - grown * near for near, far in zip(tails, reversed(tails), strict=True))
-            low, high = (middle, high) if spent > wanted else (low, middle)
+            low, high = (middle, high) if spent > target else (low, middle)
         return high
 
 

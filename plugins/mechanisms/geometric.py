@@ -13,8 +13,8 @@ from ldpsql.mechanisms import MAX_VALUES, Channel, Convolution, Domain, Mechanis
 class Geometric(RangeMechanism):
     """Geometric mechanism: add noise z with P(z) ~ e^(-epsilon |z|), on a range wider than that of the values by a margin.
 
-    Numbers d apart keep d * epsilon. Reports are whole numbers low - margin .. high + margin; noise that leaves them goes to
-    their nearer end. Where e^(-epsilon * margin) is small, sums of reports are unbiased.
+    Numbers d apart keep d * epsilon. Reports are whole numbers low - margin .. high + margin; noise beyond them goes to the
+    nearer end. If e^(-epsilon * margin) is small, sums of reports are nearly unbiased.
 
     >>> mechanism = Geometric(epsilon=1, low=0, high=1, margin=1)
     >>> mechanism.alphabet().texts, mechanism.channel().probabilities().round(3)[0].tolist()
@@ -32,7 +32,7 @@ class Geometric(RangeMechanism):
         return Whole(self.low - self.margin, self.high + self.margin)
 
     def channel(self) -> Channel:
-        """Return the noise by rounding each weight up against the one before."""
+        """Return the noise; each weight is rounded up, relative to the one before."""
         return Convolution.geometric(self.epsilon.exp_below(), len(self.values()), self.margin)
 
 

@@ -20,7 +20,7 @@ class Krr(CategoricalMechanism):
     name = "krr"
 
     def channel(self) -> Channel:
-        """Return the channel that keeps as often as epsilon allows."""
+        """Return the channel that keeps the value as often as epsilon allows."""
         return KeepOrSpread.within(len(self.domain), self.epsilon.exp_below())
 
 

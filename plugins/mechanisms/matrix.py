@@ -24,10 +24,10 @@ from ldpsql.mechanisms import (
 Rows = tuple[tuple[Fraction, ...], ...]
 
 
-def _exact(given: Any) -> Fraction:
-    """Read a probability by its decimal text, or as a fraction such as '1/3'."""
+def _exact(value: Any) -> Fraction:
+    """Return a probability, from its decimal text or a fraction such as '1/3'."""
     try:
-        exact = Fraction(str(given)) if isinstance(given, str | int | Fraction) else Fraction(Decimal(str(given)))
+        exact = Fraction(str(value)) if isinstance(value, str | int | Fraction) else Fraction(Decimal(str(value)))
     except (ValueError, InvalidOperation, ZeroDivisionError, OverflowError):
         exact = Fraction(-1)
     if not 0 <= exact <= 1:
@@ -35,11 +35,11 @@ def _exact(given: Any) -> Fraction:
     return exact
 
 
-def _rows(given: Any) -> Rows:
-    """Read a table of probabilities and scale every row to sum to exactly one."""
-    if not isinstance(given, list | tuple) or not all(isinstance(row, list | tuple) for row in given):
+def _rows(table: Any) -> Rows:
+    """Return a table of probabilities with every row scaled to sum to exactly one."""
+    if not isinstance(table, list | tuple) or not all(isinstance(row, list | tuple) for row in table):
         raise InvalidParameter("a channel must be a list of rows of probabilities", "one row a value")
-    rows = [[_exact(p) for p in row] for row in given]
+    rows = [[_exact(p) for p in row] for row in table]
     if len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
         raise InvalidParameter("the rows of a channel must have the same length, at least 2", "one column a report")
     if any(abs(sum(row, Fraction(-1))) > Fraction(1, 10**9) for row in rows):
@@ -50,7 +50,7 @@ def _rows(given: Any) -> Rows:
 class Matrix(Mechanism):
     """Any finite channel: row x holds the probabilities of the reports given value x.
 
-    Epsilon is certified from the rows; where one is declared, the rows must keep it. The rows are rounded to whole numbers by
+    Epsilon is certified from the rows; if one is declared, the rows must keep it. The rows are rounded to whole numbers by
     floor mixing, which moves a probability by less than 1e-9 at any epsilon above 1e-8.
 
     >>> Matrix(domain=["no", "yes"], rows=[["3/4", "1/4"], ["1/4", "3/4"]]).claim().epsilon

@@ -16,7 +16,7 @@ from ldpsql.mechanisms import (
 
 
 class Oue(CategoricalMechanism):
-    """Optimised unary encoding: one bit a value; its own is set with probability 1/2, every other with 1/(1 + e^epsilon).
+    """Optimised unary encoding: one bit per value; its own is set with probability 1/2, every other with 1/(1 + e^epsilon).
 
     Reports are lists of 64-bit words, UBIGINT[].
 
@@ -33,7 +33,7 @@ class Oue(CategoricalMechanism):
         return SetReports(len(self.domain))
 
     def channel(self) -> Channel:
-        """Return the bits: (1/2)(1 - q) / (q (1 - 1/2)) = (1 - q)/q is at most e^epsilon where q is rounded up."""
+        """Return the bits: (1/2)(1 - q) / (q (1 - 1/2)) = (1 - q)/q is at most e^epsilon if q is rounded up."""
         return IndependentBits(len(self.domain), TOTAL // 2, coarse_above(1 / (1 + self.epsilon.exp_below())))
 
 

@@ -25,8 +25,9 @@ from ldpsql.mechanisms import (
 class Pckv(SignMechanism):
     """PCKV with unary encoding or generalised randomised response, whichever has the smaller variance.
 
-    It is compared for frequencies, where each key is in ``set_size`` of as many sets as there are keys. Randomised response
-    wins with few keys, much privacy budget or long padding. Reports are UBIGINT[] in both cases: bits, or the number of one.
+    The variances compared are those of frequencies, if each key is in ``set_size`` of as many sets as there are keys.
+    Randomised response wins with few keys, a large epsilon or long padding. Reports are UBIGINT[] in both cases: bits, or the
+    number of one symbol.
 
     >>> chosen = [type(Pckv(epsilon=1, keys=range(n)).response()).__name__ for n in (4, 400)]
     >>> chosen
@@ -45,14 +46,14 @@ class Pckv(SignMechanism):
         return SymbolReports(symbols) if isinstance(self.response(), KeepOrSpread) else SetReports(symbols)
 
     def response(self) -> KeepOrSpread | SignedBits:
-        """Return the better response."""
+        """Return the response with the smaller variance."""
         total = self.symbol_keys(2)
         grr = KeepOrSpread.within(2 * total, self.ratio(2))
         ue = SignedBits.within(total, self.epsilon.exp_below())
         return grr if self._variance(grr.key_law()) <= self._variance(ue.key_law()) else ue
 
     def _variance(self, law: KeyLaw) -> Fraction:
-        """Return the variance of a frequency, times what both responses share: (section 5.4, theorem 3)."""
+        """Return the variance of a frequency, up to a factor that both responses share (section 5.4, theorem 3)."""
         size = self.set_size or self.padding
         drawn = Fraction(min(size, self.padding), self.padding * len(self.keys))
         shown = law.other + drawn * law.lift

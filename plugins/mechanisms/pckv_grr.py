@@ -10,8 +10,8 @@ from ldpsql.mechanisms import KeepOrSpread, Mechanism, SignMechanism, SignReport
 class PckvGrr(SignMechanism):
     """PCKV-GRR: one pair of the padded set, its value rounded to + or -; kept, else another key or sign is reported.
 
-    k-RR over the two signs of all keys and dummies with ratio 1 + padding (e^epsilon - 1): padding to several pairs makes each
-    less likely to be drawn, and the response may be that much bolder. Reports are STRUCT(key, sign), both NULL for a dummy.
+    k-RR over the two signs of all keys and dummies with ratio 1 + padding (e^epsilon - 1): with longer padding each pair is
+    drawn less often, so the response may keep it more often. Reports are STRUCT(key, sign), both NULL for a dummy.
 
     >>> mechanism = PckvGrr(epsilon=1, keys=["book", "film", "song"], padding=2)
     >>> round(mechanism.channel().response.keep / 2**64, 3)

@@ -25,9 +25,9 @@ from ldpsql.mechanisms import (
 class PckvPm(KeyValueMechanism):
     """PCKV-PM: one pair of the padded set; its key with a number near its value, else any key with any number.
 
-    With R = 1 + padding (e^epsilon - 1), the window is that of the piecewise mechanism for ln R, and anything is reported so
-    often that the top of the window is R times likelier than from another key: together e^epsilon, whatever the sets. Reports
-    are STRUCT(key, bin), both NULL for a dummy. They tell the distribution of the values of every key.
+    With R = 1 + padding (e^epsilon - 1), the window is that of the piecewise mechanism for ln R, and random pairs are reported
+    so often that the top of the window is R times likelier than from another key: together e^epsilon, whatever the sets.
+    Reports are STRUCT(key, bin), both NULL for a dummy. They allow an estimate of the distribution of the values of every key.
 
     >>> mechanism = PckvPm(epsilon=1, keys=["book", "film", "song"], bins=8)
     >>> round(mechanism.channel().response.kept / 2**64, 3)
@@ -45,7 +45,7 @@ class PckvPm(KeyValueMechanism):
         return BinReports(self.keys, self.padding, self.bins)
 
     def response(self) -> KeepOrWindow:
-        """Return the kept key with a bin near the value."""
+        """Return the response that keeps the key and reports a bin near the value."""
         keys, ratio = self.symbol_keys(self.bins), self.ratio(self.bins)
         root = float(ratio) ** 0.5
         reach = (root + 1) / (root - 1)  # C: numbers are reported on [-C, C]
@@ -55,7 +55,7 @@ class PckvPm(KeyValueMechanism):
         return KeepOrWindow.within(keys, from_doubles(near, Fraction(1)), ratio)
 
     def scores(self) -> np.ndarray:
-        """Return for every bin reported with a kept key the number whose expectation is the value, on [-1, 1]."""
+        """Return the score of every bin of a kept key: its expectation is the value, on [-1, 1]."""
         root = float(self.ratio(self.bins)) ** 0.5
         reach = (root + 1) / (root - 1)
         return np.asarray(((2 * np.arange(self.bins) + 1) / self.bins - 1) * reach * 2 / (reach + 1))

@@ -11,8 +11,8 @@ class PckvUe(SignMechanism):
     """PCKV-UE: one pair of the padded set, its value rounded to + or -; every key shows +, - or nothing.
 
     The key of the pair shows a sign half of the time, the right one with odds e^epsilon; any other key and dummy with
-    probability 2/(e^epsilon + 3), either sign. Its error does not grow with the number of keys, but with the padding. Reports
-    are bits, two a key.
+    probability 2/(e^epsilon + 3), either sign. Its error grows with the padding, not with the number of keys. Reports are bits,
+    two per key.
 
     >>> mechanism = PckvUe(epsilon=1, keys=["book", "film", "song"])
     >>> round(float(mechanism.channel().response.hit), 3)

@@ -22,7 +22,7 @@ class Piecewise(IntervalMechanism):
     name = "piecewise"
 
     def channel(self) -> Channel:
-        """Return for the centre of every bin how much of every bin of [-C, C] the window covers."""
+        """Return the channel of windows around the centres of the bins, as shares of the bins of [-C, C]."""
         epsilon = reduced(self.epsilon.value)
         at = (2 * np.arange(self.bins) + 1) / self.bins - 1
         reach = 1 / np.tanh(epsilon / 4)

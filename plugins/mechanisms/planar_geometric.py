@@ -19,7 +19,7 @@ class PlanarGeometric(GridMechanism):
     name = "planar_geometric"
 
     def channel(self) -> Channel:
-        """Return the noise, its mass beyond the border collected by the cells of the border."""
+        """Return the noise; the cells on the border collect its mass beyond the border."""
         step = self.epsilon.value * self.side
         return from_doubles(clamped_plane(self.columns, self.rows, reduced(step)), step)
 

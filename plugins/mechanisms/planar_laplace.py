@@ -15,7 +15,7 @@ _MOST_POINTS = 65
 class PlanarLaplace(GridMechanism):
     """Planar Laplace mechanism: noise of density ~ e^(-epsilon d) around the centre of the cell, then the nearest cell.
 
-    The density is summed over a fine pattern of points in every cell, which keeps the ratios exactly. Geo-indistinguishable:
+    The density is summed over a fine pattern of points in every cell, which keeps the ratios exact. Geo-indistinguishable:
     cells at distance d keep d * epsilon. Reports are cells.
 
     >>> PlanarLaplace(epsilon=1, columns=2, rows=2).channel().probabilities().round(3)[0].tolist()
@@ -25,7 +25,7 @@ class PlanarLaplace(GridMechanism):
     name = "planar_laplace"
 
     def channel(self) -> Channel:
-        """Return the noise, its mass beyond the border collected by the cells of the border."""
+        """Return the noise; the cells on the border collect its mass beyond the border."""
         step = self.epsilon.value * self.side
         points = min(_MOST_POINTS, 2 * ceil(_POINTS_PER_DECAY * min(float(step), 8.0) / 2) + 1)
         return from_doubles(clamped_plane(self.columns, self.rows, reduced(step), points), step)

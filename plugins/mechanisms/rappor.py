@@ -17,7 +17,7 @@ from ldpsql.mechanisms import (
 
 
 class Rappor(CategoricalMechanism):
-    """Basic one-time RAPPOR: one bit a value, only its own set; every bit is flipped with probability 1/(1 + e^(epsilon/2)).
+    """Basic one-time RAPPOR: one bit per value, only its own set; each bit is flipped with probability 1/(1 + e^(epsilon/2)).
 
     Reports are lists of 64-bit words, UBIGINT[]. `oue` has the smaller error.
 
@@ -34,7 +34,7 @@ class Rappor(CategoricalMechanism):
         return SetReports(len(self.domain))
 
     def channel(self) -> Channel:
-        """Return the bits: two of them tell two values apart, so each has half of epsilon."""
+        """Return the bits: two bits distinguish two values, so each gets half of epsilon."""
         flip = coarse_above(1 / (1 + exp_below(self.epsilon.value / 2)))
         return IndependentBits(len(self.domain), TOTAL - flip, flip)
 

@@ -21,7 +21,7 @@ class SquareWave(IntervalMechanism):
     name = "square_wave"
 
     def channel(self) -> Channel:
-        """Return for the centre of every bin how much of every bin of [-b, 1+b] the window covers."""
+        """Return the channel of windows around the centres of the bins, as shares of the bins of [-b, 1+b]."""
         epsilon = reduced(self.epsilon.value)
         at = (np.arange(self.bins) + 0.5) / self.bins
         b = half_width(epsilon)

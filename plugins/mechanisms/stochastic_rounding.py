@@ -12,12 +12,12 @@ _REPORTS = [-1, 1]
 
 
 class StochasticRounding(IntervalMechanism):
-    """Stochastic rounding: report 1 or -1, the chance of 1 rising linearly with the value.
+    """Stochastic rounding: report 1 or -1; the probability of 1 rises linearly with the value.
 
-    It goes from 1/(e^epsilon+1) at the lower end to e^epsilon/(e^epsilon+1) at the upper one.
+    It rises from 1/(e^epsilon+1) at the lower end to e^epsilon/(e^epsilon+1) at the upper end.
 
-    With the interval scaled to [-1, 1], C times the report is unbiased, C = (e^epsilon + 1)/(e^epsilon - 1). A value counts as
-    the centre of its bin.
+    With the interval scaled to [-1, 1], C times the report is unbiased, C = (e^epsilon + 1)/(e^epsilon - 1). The centre of its
+    bin stands for a value.
 
     >>> StochasticRounding(epsilon=1, low=0, high=1, bins=2).channel().probabilities().round(3)[0].tolist()
     [0.616, 0.384]

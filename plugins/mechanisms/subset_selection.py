@@ -11,7 +11,7 @@ from ldpsql.mechanisms import CategoricalMechanism, Channel, Mechanism, SetRepor
 class SubsetSelection(CategoricalMechanism):
     """Subset selection: a random set of d = k/(e^epsilon + 1) values, e^epsilon times as likely if it holds the true one.
 
-    Reports are lists of 64-bit words, UBIGINT[], one bit a value.
+    Reports are lists of 64-bit words, UBIGINT[], one bit per value.
 
     >>> channel = SubsetSelection(epsilon=1, domain=["Lima", "Oslo", "Rome", "Kyiv"]).channel()
     >>> channel.chosen, round(float(channel.hit), 3), round(float(channel.miss), 3)

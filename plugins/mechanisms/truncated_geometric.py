@@ -7,7 +7,7 @@ from ldpsql.mechanisms import Channel, Convolution, Mechanism, RangeMechanism, h
 
 
 class TruncatedGeometric(RangeMechanism):
-    """Truncated geometric mechanism: add noise z with P(z) ~ e^(-epsilon |z|); what leaves low .. high goes to its nearer end.
+    """Truncated geometric mechanism: add noise z with P(z) ~ e^(-epsilon |z|); sums beyond low .. high go to the nearer end.
 
     Numbers d apart keep d * epsilon. Reports are whole numbers low .. high.
 
@@ -19,7 +19,7 @@ class TruncatedGeometric(RangeMechanism):
     name = "truncated_geometric"
 
     def channel(self) -> Channel:
-        """Return the noise by rounding each weight up against the one before."""
+        """Return the noise; each weight is rounded up, relative to the one before."""
         return Convolution.geometric(self.epsilon.exp_below(), len(self.values()))
 
 

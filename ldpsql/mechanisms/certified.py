@@ -1,0 +1,182 @@
+"""Certified mechanisms: a mechanism with its certificate, and copies of all that drawing and reading its reports needs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue
+from ldpsql.channels.randomness import Words, random_words
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.pair_sets import PairSets
+from ldpsql.errors import InternalError
+from ldpsql.errors.boundary import withheld
+from ldpsql.privacy.certificate import Certificate
+from ldpsql.reports import Alphabet
+
+if TYPE_CHECKING:
+    from ldpsql.mechanisms.base import Mechanism
+
+_BLOCK = 1 << 15  # values at a time, so that what is computed on the way stays in the cache
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedMechanism(ABC):
+    """A mechanism with its certificate and copies of what it returned: over listed values, or over sets of pairs.
+
+    Everything except ``mechanism`` belongs to the core: no code of the mechanism runs when reports are drawn or read.
+    """
+
+    mechanism: Mechanism
+    channel: AnyChannel
+    certificate: Certificate
+    values: Domain | PairSets
+    reports: Alphabet
+    layout: tuple[int, ...]
+    _derived: dict[object, object] = field(init=False, default_factory=dict, repr=False)
+
+    def derived(self, make: Callable[[CertifiedMechanism], T]) -> T:
+        """Return what a function computes from this object; it is computed once and kept with the object."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        return cast("T", self._derived[make])
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return self.mechanism.name
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the certificate proves."""
+        return self.certificate.epsilon
+
+    @property
+    @abstractmethod
+    def response(self) -> Channel:
+        """The channel that gives the reports; its inputs are what can be estimated: values, or symbols of pairs."""
+
+    @abstractmethod
+    def inputs_of(self, place: int) -> Codes:
+        """Return the inputs of the response that belong to a value of the certificate."""
+
+    @abstractmethod
+    def text(self, place: int) -> str:
+        """Return a value of the certificate as text."""
+
+    @abstractmethod
+    def draw_value(self, place: int, count: int) -> Drawn:
+        """Draw reports of a value of the certificate."""
+
+    @cached_property
+    def named(self) -> NDArray[np.int64] | None:
+        """The position of the value that each report names; None unless the reports are the values of the domain."""
+        return np.arange(len(self.values.listed)) if self.reports == self.values else None
+
+    @withheld
+    def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
+        """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
+        if len(column) <= _BLOCK:
+            return self._draw(column, words)
+        return np.concatenate([self.draw(column.slice(start, _BLOCK), words) for start in range(0, len(column), _BLOCK)])
+
+    @abstractmethod
+    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+        """Draw one report for each value of a block."""
+
+    @withheld
+    def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Draw one report for each value."""
+        return self.shown(self.draw(column))
+
+    def shown(self, drawn: Drawn) -> pa.Array:
+        """Return drawn positions or words as a column of reports."""
+        if isinstance(self.reports, Domain):
+            return pc.take(self.reports.values, pa.array(drawn), boundscheck=False)
+        return self.reports.to_arrow(drawn)
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedValues(CertifiedMechanism):
+    """A mechanism over listed values, with its rules resolved to positions."""
+
+    channel: Channel
+    values: Domain
+    null_code: int | None
+    outside_code: int | None
+
+    @property
+    def response(self) -> Channel:
+        """The channel itself."""
+        return self.channel
+
+    def inputs_of(self, place: int) -> Codes:
+        """Return the position itself."""
+        return np.array([place], dtype=np.int32)
+
+    def text(self, place: int) -> str:
+        """Return the value at a position."""
+        return self.values.texts[place]
+
+    def draw_value(self, place: int, count: int) -> Drawn:
+        """Draw reports of the value at a position."""
+        return self.channel.draw(np.full(count, place, dtype=np.int32))
+
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        """Return the position of every value, by the rules of the mechanism."""
+        codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
+        _check_codes(codes, self.channel.inputs)
+        return codes
+
+    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+        return self.channel.draw(self.codes(column), words)
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedPairs(CertifiedMechanism):
+    """A mechanism over sets of pairs; a value of the certificate is a set, identified by a symbol of its channel."""
+
+    channel: KeyValue
+    values: PairSets
+
+    @property
+    def response(self) -> Channel:
+        """The response to the symbol that was drawn from a set."""
+        return self.channel.response
+
+    def inputs_of(self, place: int) -> Codes:
+        """Return the symbols of the pairs of a set."""
+        return self.channel.symbols_of(place)
+
+    def text(self, place: int) -> str:
+        """Return the set of a symbol."""
+        return self.values.text(self.channel.extreme(place))
+
+    def draw_value(self, place: int, count: int) -> Drawn:
+        """Draw reports of the set of a symbol."""
+        return self.channel.draw(self.channel.extreme(place).repeated(count))
+
+    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+        sets = self.values.sets(column)
+        _check_codes(sets.keys, self.channel.keys)
+        return self.channel.draw(sets, words)
+
+
+def _check_codes(codes: Codes, size: int) -> None:
+    """Refuse a position that the channel does not have: its report would be drawn from memory that was not certified.
+
+    Raises:
+        InternalError: if a position is out of range.
+
+    """
+    if len(codes) and int(codes.view(np.uint32).max()) >= size:  # a negative one becomes a large one
+        raise InternalError("a domain gave a position that it does not have", "please report the type of the column")
