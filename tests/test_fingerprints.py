@@ -301,6 +301,22 @@ def test_metadata_of_other_makers_are_no_hindrance() -> None:
     assert len(of_schema(drawn().schema.with_metadata(spark), "city")) == 1
 
 
+def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection) -> None:
+    con.execute(f"CREATE MACRO drew() AS ldp.krr(1, {CITIES}); CREATE MACRO other() AS ldp.krr(2, {CITIES})")
+    con.execute("CREATE TABLE people AS SELECT 'Rome' AS home FROM range(200) t(i)")
+    ldpsql.perturb_table(con, "people", "reports", {"home": DREW})
+    con.execute("CREATE SCHEMA s; CREATE TABLE s.reports AS FROM reports; CREATE VIEW chosen AS FROM reports")
+    for name in ("reports", '"Reports"', "main.reports", "memory.reports", "memory.main.reports"):
+        query = f"SELECT count(*) FROM ldp.estimate({name}, home, drew()) WHERE ldp.drawn_by('{name}', 'Home', {{}}())"
+        assert con.execute(query.format("drew")).fetchall() == [(4,)]
+        with pytest.raises(duckdb.Error, match="LDP408"):
+            con.execute(query.format("other")).fetchall()
+    for unknown in ("s.reports", "chosen", "reports.parquet", "nowhere"):
+        assert con.execute(f"SELECT ldp.drawn_by('{unknown}', 'home', other())").fetchall() == [(False,)]
+    con.execute("CREATE TEMP TABLE reports AS FROM main.reports")
+    assert con.execute("SELECT ldp.drawn_by('reports', 'home', other())").fetchall() == [(False,)]
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_warning_that_a_filter_makes_an_error_stays_what_it_is() -> None:
     say_unmarked.cache_clear()

@@ -308,3 +308,10 @@ def test_what_is_no_connection_is_refused_by_its_type(engine: sqlalchemy.Engine)
     for wrong, name in ((engine, "sqlalchemy.Engine"), (closed, "sqlalchemy.Connection"), ("x.db", "str")):
         with pytest.raises(ConnectionRefused, match=rf"a {name} is not an open connection of DuckDB.*engine.connect\(\)"):
             ldpsql.attach(wrong)
+
+
+def test_a_column_with_the_name_of_a_column_gets_a_fitting_hint() -> None:
+    for mechanism in ("krr(1, ['a', 'b'])", registry().mechanism("krr(1, ['a', 'b'])")):
+        with pytest.raises(InvalidParameter, match=r"for a column of reports") as refused:
+            ldpsql.estimate(["a", "b"], "city", mechanism)
+        assert refused.value.hint == "ldpsql.estimate(frame['city'], mechanism)"

@@ -282,6 +282,13 @@ def test_a_cycle_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         privic.collect(good, ":memory:", mechanism, cycles=1)
 
 
+def test_a_state_may_have_the_name_of_its_schema(tmp_path: Path) -> None:
+    mechanism, frame = privic.start(1.5, range(6), columns=3), pl.DataFrame({"cell": [0, 1, 2] * 100})
+    for name in ("privic.duckdb", "my {run}.duckdb"):
+        for cycles in (1, 2):
+            assert len(privic.collect(frame, tmp_path / name, mechanism, cycles=cycles)) == cycles
+
+
 def test_a_line_that_cannot_be_read_is_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "places.csv").write_text("cell\n" + "1\n" * 30_000 + "at home\n", encoding="utf-8")
     with pytest.raises(LdpError, match="could not be read to its end") as caught:

@@ -20,23 +20,33 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
 -- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'.
 CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
 
+CREATE OR REPLACE MACRO ldp._estimates(counts, estimator, m) AS
+    ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m)));
+
 CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([{'vals': vals, 'found': found}], lambda r: CASE
     WHEN r['found'] IS NOT NULL THEN struct_update(r['found'], identified := ldp._rows(r['vals'], r['found']['identified']))
 END)[1];
 
+-- A macro of its own: `ldp.estimate` may be given a table as an identifier, whose name SQL cannot read.
+CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(reports, [current_database(), current_schema()], (
+    SELECT list({'path': [lower(database_name), lower(schema_name), lower(table_name)], 'comment': comment})
+    FROM duckdb_columns() WHERE lower(column_name) = lower(report)
+), __ldp_mechanism(m));
+
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
 -- Keys may have any name, such as counts.
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
-    SELECT unnest(ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
+    SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
     FROM (SELECT ldp._counted(report, true) AS counts FROM query_table(reports));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
     SELECT * EXCLUDE ("ldp counts"),
-           unnest(ldp._rows(ldp._domain(m), __ldp_estimate("ldp counts", ldp._plan(estimator, m))), recursive := true),
+           unnest(ldp._estimates("ldp counts", estimator, m), recursive := true),
            list_sum(map_values("ldp counts"))::BIGINT AS n
     FROM (SELECT keys, ldp._counted(report, true) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of such counts';
+COMMENT ON MACRO ldp.drawn_by IS 'whether the comment of a column of a table says that the mechanism drew its reports; an error if another one did';
 COMMENT ON MACRO TABLE ldp.estimate IS 'the estimate over a table, a file or a frame';
 COMMENT ON MACRO TABLE ldp.estimate_by IS 'the same for each group';

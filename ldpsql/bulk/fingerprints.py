@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -122,6 +122,34 @@ def of_table(cursor: DuckDBPyConnection, name: str, column: str) -> Fingerprints
     written = NONE.union(*(of_text(comment) for (comment,) in _comments(cursor, path, column)))
     is_view = path is not None and path[-1] != parts(name)[-1]
     return NONE if is_view and len(digits(written)) > 1 else written
+
+
+def compare_comments(
+    name: str, place: list[str], columns: Iterable[tuple[tuple[str, ...], str | None]], mechanism: Mechanism
+) -> bool:
+    """Return whether a comment says that a mechanism drew the reports of a table.
+
+    Args:
+        name: the table, as SQL writes it; what is not one passes.
+        place: the current catalog and schema.
+        columns: catalog, schema and table of every column of the name that is estimated, in lowercase, and its comment.
+        mechanism: the mechanism that is to estimate.
+
+    Raises:
+        OtherMechanism: if another one drew them.
+
+    """
+    path, comments = parts(name), dict(columns)
+    catalog, schema = map(str.casefold, place)
+    full: dict[int, list[tuple[str, ...]]] = {
+        1: [("temp", "main", *path), (catalog, schema, *path)],
+        2: [(catalog, *path), (path[0], "main", path[-1])],
+        3: [path],
+    }
+    table = next((one for one in full.get(len(path), []) if one in comments), None)
+    written = of_text(comments[table]) if table else NONE
+    check(written, mechanism)
+    return bool(written)
 
 
 def of_relation(relation: DuckDBPyRelation, column: str) -> Fingerprints:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -248,11 +249,24 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
 
 
 def _fit(estimator: Estimator, likelihood: Likelihood) -> Fit:
-    """Return the fit, equal shares if there is no time for one; an estimator of a third party that fails is named."""
+    """Return the fit, equal shares if there is no time for one."""
     try:
-        return estimator.fit(likelihood)
+        with named(estimator):
+            return estimator.fit(likelihood)
     except OutOfTime:
         return estimator.unfitted(likelihood)
+
+
+@contextmanager
+def named(estimator: Estimator) -> Iterator[None]:
+    """Name an estimator of a third party that fails.
+
+    Raises:
+        PluginError: with its name, file and line.
+
+    """
+    try:
+        yield
     except Exception as error:
         if isinstance(error, LdpError) or of_core(type(estimator)):
             raise

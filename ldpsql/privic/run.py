@@ -34,27 +34,27 @@ from ldpsql.sql.named import sql_call
 _RUN = "SELECT getvariable('mechanism') AS mechanism, {stop} AS stop, {pool} AS pool"
 
 _TABLES = """
-CREATE SCHEMA IF NOT EXISTS privic;
-CREATE OR REPLACE TABLE privic.run AS {run};
-CREATE OR REPLACE TABLE privic.reports AS SELECT 0 AS cycle, getvariable('mechanism').reports[1] AS report LIMIT 0;
-CREATE OR REPLACE TABLE privic.cycles AS
+CREATE SCHEMA IF NOT EXISTS {state};
+CREATE OR REPLACE TABLE {state}.run AS {run};
+CREATE OR REPLACE TABLE {state}.reports AS SELECT 0 AS cycle, getvariable('mechanism').reports[1] AS report LIMIT 0;
+CREATE OR REPLACE TABLE {state}.cycles AS
 SELECT 0 AS cycle, getvariable('mechanism') AS mechanism, ldp.counts(report) AS counts,
        ldp.privic_step(report, getvariable('mechanism')) AS step
-FROM privic.reports LIMIT 0"""
+FROM {state}.reports LIMIT 0"""
 
 _REPORT = """
-INSERT INTO privic.reports SELECT {cycle}, ldp.perturb({column}, getvariable('mechanism')) FROM {source}"""
+INSERT INTO {state}.reports SELECT {cycle}, ldp.perturb({column}, getvariable('mechanism')) FROM {source}"""
 
 _STEP = """
-INSERT INTO privic.cycles
+INSERT INTO {state}.cycles
 SELECT max(cycle), arg_max(mechanism, cycle), arg_max(counts, cycle),
        ldp.privic_step_pooled(counts, mechanism, cycle, stop := {stop})
-FROM (SELECT cycle, mechanism, counts FROM privic.cycles WHERE {pool}
-      UNION ALL SELECT {cycle}, getvariable('mechanism'), ldp.counts(report) FROM privic.reports WHERE cycle = {cycle})"""
+FROM (SELECT cycle, mechanism, counts FROM {state}.cycles WHERE {pool}
+      UNION ALL SELECT {cycle}, getvariable('mechanism'), ldp.counts(report) FROM {state}.reports WHERE cycle = {cycle})"""
 
 T = TypeVar("T")
 _TAKEN = "temp.main.__ldpsql_source"
-_LATEST = "FROM privic.cycles ORDER BY cycle DESC LIMIT 1"
+_LATEST = "FROM {state}.cycles ORDER BY cycle DESC LIMIT 1"
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,7 @@ def collect(
     """
     with connect(str(state)) as con, interruptible(con):
         words = {"stop": text_literal(str(stop)), "pool": str(pool).lower(), "column": column, "source": _relation(con, source)}
+        words["state"] = _schema(con)
         _open_run(con, mechanism, words)
         done = _read(con)
         while len(done) < cycles:
@@ -191,12 +192,12 @@ def _charged(
 def _run_cycle(con: DuckDBPyConnection, number: int, words: dict[str, str], then: Callable[[], None]) -> Cycle:
     """Draw and step in one transaction; call ``then`` before its end."""
     if number > 1:
-        con.execute(f"SET VARIABLE mechanism = (SELECT step.next {_LATEST})")
+        con.execute(f"SET VARIABLE mechanism = (SELECT step.next {_LATEST.format(**words)})")
     con.execute("BEGIN")
     try:
         con.execute(_REPORT.format(cycle=number, **words))
         con.execute(_STEP.format(cycle=number, **words))
-        if con.execute(f"SELECT step IS NULL {_LATEST}").fetchall() == [(True,)]:
+        if con.execute(f"SELECT step IS NULL {_LATEST.format(**words)}").fetchall() == [(True,)]:
             raise NoReports("there is not a single value to report", "is the source empty?")
         (cycle,) = _read(con, number)
         ((database,),) = con.execute("SELECT current_database()").fetchall()
@@ -240,11 +241,17 @@ def _open_run(con: DuckDBPyConnection, mechanism: PriorMechanism, words: dict[st
     con.execute(f"SET VARIABLE mechanism = struct_update({sql_call(mechanism, con)}, prior := {prior})")
     run = _RUN.format(**words)
     if not _begun(con):
-        con.execute(_TABLES.format(run=run))
-    elif con.execute(f"FROM privic.run EXCEPT ({run})").fetchall():
+        con.execute(_TABLES.format(run=run, **words))
+    elif con.execute(f"FROM {words['state']}.run EXCEPT ({run})").fetchall():
         raise InvalidParameter(
             "the state belongs to a run with other parameters", "give the parameters it began with, or another file"
         )
+
+
+def _schema(con: DuckDBPyConnection) -> str:
+    """Return the schema of the state with its catalog: in a file that is also named privic, one name would be ambiguous."""
+    ((catalog,),) = con.execute("SELECT current_database()").fetchall()
+    return f"{quoted(catalog)}.privic"
 
 
 def _begun(con: DuckDBPyConnection) -> bool:
@@ -257,10 +264,11 @@ def _begun(con: DuckDBPyConnection) -> bool:
     stays = "SELECT path IS NOT NULL AND NOT readonly FROM duckdb_databases() WHERE database_name = current_catalog()"
     if con.execute(stays).fetchone() != (True,):
         raise InvalidParameter("the state must be a DuckDB file that can be written", "name a new file")
-    there = "SELECT count(*) > 0 FROM duckdb_tables() WHERE schema_name = 'privic' AND table_name = 'cycles'"
+    there = """SELECT count(*) > 0 FROM duckdb_tables()
+               WHERE database_name = current_database() AND schema_name = 'privic' AND table_name = 'cycles'"""
     if con.execute(there).fetchone() != (True,):
         return False
-    return con.execute("SELECT count(*) > 0 FROM privic.cycles").fetchone() == (True,)
+    return con.execute(f"SELECT count(*) > 0 FROM {_schema(con)}.cycles").fetchone() == (True,)  # noqa: S608  # quoted
 
 
 def _relation(con: DuckDBPyConnection, source: str | pl.DataFrame | pa.Table) -> str:
@@ -272,7 +280,7 @@ def _relation(con: DuckDBPyConnection, source: str | pl.DataFrame | pa.Table) ->
 
 def _read(con: DuckDBPyConnection, first: int = 1) -> list[Cycle]:
     """Return the finished cycles from one on."""
-    query = "SELECT cycle, mechanism, step FROM privic.cycles WHERE cycle >= $1 ORDER BY cycle"
+    query = f"SELECT cycle, mechanism, step FROM {_schema(con)}.cycles WHERE cycle >= $1 ORDER BY cycle"  # noqa: S608  # quoted
     table = con.sql(query, params=[first]).to_arrow_table()
     return [_cycle(*row) for row in zip(*table.columns, strict=True)]
 
