@@ -20,10 +20,10 @@ from pydantic import field_serializer, model_validator
 
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Domain, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
-from ldpsql.channels import DenseChannel, PrivateHash, Weights
+from ldpsql.channels import TOTAL, DenseChannel, PrivateHash, SignedBits, Weights, Witness
 from ldpsql.channels.alias import AliasTables
 from ldpsql.engine.functions import Macros, Scalar
-from ldpsql.errors import InternalError, LdpError, NotPrivate, PluginError
+from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PluginError
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import owned
 from ldpsql.mechanisms.base import CertifiedMechanism
@@ -306,6 +306,18 @@ def test_tables_that_are_not_those_of_the_weights_are_refused() -> None:
     channel.__dict__["tables"] = AliasTables(channel.tables.packed ^ np.uint64(1 << 40), 1)
     with pytest.raises(NotPrivate, match="do not give back its weights"):
         certificate(channel, PureLdp(Epsilon.parse(1)))
+
+
+def test_signed_bits_that_hide_their_own_sign_are_refused() -> None:
+    """Reports without the own sign would be likelier by (2^64 - 4)/12, and same/opposite is below 1."""
+    with pytest.raises(InvalidParameter, match="less often than at other keys"):
+        SignedBits(3, 4, (TOTAL - 4) // 3, TOTAL // 4)
+
+
+def test_a_largest_ratio_below_one_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeepOrSpread, "widest", lambda _: Witness(Fraction(1, 10**9), 0, 1, 0))
+    with pytest.raises(InternalError, match="largest ratio"):
+        certificate(bold(), PureLdp(Epsilon.parse(1)))
 
 
 def test_a_value_outside_of_the_channel_is_refused_before_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from ldpsql.inference.outcome import Fit, Status
 from ldpsql.inference.solver import mle
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import maximum_likelihood
+from ldpsql.inference.solver.objective import Point
 from ldpsql.inference.solver.remembered import _SOLVED
 from ldpsql.mechanisms.base import certify_values
 from ldpsql.registry.registry import registry
@@ -121,5 +122,23 @@ def test_what_a_deadline_cut_short_is_not_remembered(solved: Counter[bytes]) -> 
     one = problem().group(2)
     with until(monotonic() - 1):
         assert maximum_likelihood(one).status == (Status.OUT_OF_TIME,)
+    assert maximum_likelihood(one).status == (Status.CERTIFIED,)
+    assert list(solved.values()) == [2]
+
+
+def test_what_was_certified_as_the_deadline_passed_is_not_remembered(
+    solved: Counter[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the maximum is not unique, its centre is looked for last: the next query has the time for that."""
+    one, run = problem().group(0), mle._run
+
+    def slow(step: mle.Step, best: Point, target: float, limits: Limits) -> Point:
+        reached = run(step, best, target, limits)
+        limits._end = monotonic() - 1
+        return reached
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mle, "_run", slow)
+        assert maximum_likelihood(one).status == (Status.CERTIFIED,)
     assert maximum_likelihood(one).status == (Status.CERTIFIED,)
     assert list(solved.values()) == [2]

@@ -31,7 +31,7 @@ class SignedBits(SetChannel, PairResponse):
 
     Raises:
         InvalidParameter: unless the weights are whole and positive, and both "nothing" and the opposite sign are rarer at the
-            own key than elsewhere by the same factor.
+            own key than elsewhere by the same factor. So the own sign is the likeliest, and `ratio` is above 1.
 
     """
 
@@ -48,6 +48,8 @@ class SignedBits(SetChannel, PairResponse):
             raise InvalidParameter("the weights of signed bits must be whole, positive and sum to less than 2**64")
         if self.opposite * (TOTAL - 2 * self.spread) != nothing * self.spread:
             raise InvalidParameter("signed bits must show the opposite sign and nothing less often by the same factor")
+        if self.opposite >= self.spread:  # else reports without the own sign would tell most
+            raise InvalidParameter("signed bits must show the opposite sign less often than at other keys")
 
     @classmethod
     def within(cls, keys: int, ratio: Fraction) -> SignedBits:

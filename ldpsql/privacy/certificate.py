@@ -17,7 +17,7 @@ import numpy as np
 from ldpsql.channels import TOTAL, ChannelOf, TableChannel, Weights, Witness, structure
 from ldpsql.channels.exact import log_ratio
 from ldpsql.channels.ratios import highest_log_ratios
-from ldpsql.errors import NotPrivate
+from ldpsql.errors import InternalError, NotPrivate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
 from ldpsql.privacy.metric import Line
 from ldpsql.privacy.owned import own_claim
@@ -93,6 +93,8 @@ def _within(claim: PureLdp | MetricLdp, witness: Witness | None, limit: Fraction
     """Certify that the largest ratio, None where it is infinite, is at most the limit."""
     if witness is None:
         raise _ruled_out()
+    if witness.ratio < 1:  # the other value would be the likelier one, by the inverse
+        raise InternalError("the structure of a channel did not find its largest ratio", "please report the mechanism")
     found = log_ratio(witness.ratio)
     if witness.ratio > limit:
         raise _above(claim, found)

@@ -23,6 +23,7 @@ class StackOperator(Operator):
         self.inputs, self.outputs = parts[0].inputs, sum(part.outputs for part in parts)
         self.complete = all(part.complete for part in parts)
         self.sampled = any(part.sampled for part in parts)
+        self.isotropic = all(part.isotropic for part in parts)
         self._ends = np.cumsum([0, *(part.outputs for part in parts)])
 
     def _each(self) -> Iterator[tuple[Operator, float, slice]]:
@@ -93,6 +94,22 @@ class StackOperator(Operator):
         return v
 
     inverse = None
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return those around the debiased estimate; of more values than have a curvature, around the best mean of inverses.
+
+        It weights the inverse of each part by how exact it is, as the maximum of the likelihood does.
+        """
+        if not self.isotropic:
+            return super().interval(shares, n, theta, z)
+        total, exact = np.zeros((2, len(shares), self.inputs))
+        for part, _, at in self._each():
+            own = shares[:, at].sum(axis=-1, keepdims=True)
+            weight = own / part.scatter(theta)
+            exact += weight
+            total += weight * part.invert(shares[:, at] / np.maximum(own, 1e-300))
+        centre, error = total / exact, 1.0 / np.sqrt(exact * n[:, None])
+        return error, centre - z * error, centre + z * error
 
     def scatter(self, theta: Floats) -> Floats:
         """Return n times the variance of every share that `invert` gives: the mean of the parts'."""

@@ -63,12 +63,12 @@ def maximum_likelihood(
     missing = [i for i, one in enumerate(maxima) if one is None]
     if len(missing) == len(keys):
         fit = solve(likelihood, tolerance, limits, start)
-        remember(keys, fit, limits.most)
+        remember(keys, fit, limits)
         return fit
     if missing:
         part = likelihood.with_counts(likelihood.counts[missing])
         fit = solve(part, tolerance, limits, None if start is None else start[missing])
-        rest = iter(remember([keys[i] for i in missing], fit, limits.most))
+        rest = iter(remember([keys[i] for i in missing], fit, limits))
         maxima = [next(rest) if one is None else one for one in maxima]
     return joined([one for one in maxima if one is not None])
 

@@ -12,6 +12,7 @@ from ldpsql.caches import ByteCache
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
+from ldpsql.inference.solver.limits import Limits
 
 _ENDED = (Status.CERTIFIED, Status.ROUNDED)
 _OVERHEAD = 600  # bytes of an entry without its shares
@@ -53,12 +54,15 @@ def remembered(keys: Sequence[bytes], most: int) -> list[Solved | None]:
     return [one if one is not None and one.serves(most) else None for one in solved]
 
 
-def remember(keys: Sequence[bytes], fit: Fit, most: int) -> list[Solved]:
-    """Return the maxima of a fit, and remember those that no deadline cut short."""
-    out = []
+def remember(keys: Sequence[bytes], fit: Fit, limits: Limits) -> list[Solved]:
+    """Return the maxima of a fit, and remember them unless the deadline has passed.
+
+    Then also one whose gap is small enough may be another than with more time: where the maximum is not unique, not the centre.
+    """
+    out, whole = [], not limits.late
     for key, theta, steps, status in zip(keys, fit.theta, fit.iterations, fit.status, strict=True):
-        solved = Solved(theta.copy(), int(steps), status, most)
-        if status is not Status.OUT_OF_TIME:
+        solved = Solved(theta.copy(), int(steps), status, limits.most)
+        if whole:
             _SOLVED.put(key, solved)
         out.append(solved)
     return out
