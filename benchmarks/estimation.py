@@ -26,7 +26,6 @@ from ldpsql.inference.operators import (
     Floats,
     KeepOrSpreadOperator,
     Operator,
-    PlaneOperator,
     SupportOperator,
     collapsed,
     packed,
@@ -102,7 +101,6 @@ def problems() -> Iterator[tuple[str, Callable[[], Likelihood], float]]:
         lambda: listed(operator_of(registry().mechanism(planar)), bumps(24, 16), 200_000),
         0.05,
     )
-    yield "grid 100x100, eps 0.2 a cell", lambda: listed(PlaneOperator(100, 100, 0.2), bumps(100, 100), 200_000), 3.0
     for epsilon in (0.1, 1):
         text = f"truncated_geometric({epsilon}, 1, 10000)"
         yield (

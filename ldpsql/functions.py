@@ -40,7 +40,7 @@ from ldpsql.quoting import quoted
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, numbers, read_estimator, read_mechanism
 from ldpsql.registry.registry import Registry, registry
-from ldpsql.reports import type_of
+from ldpsql.reports import octets, type_of
 
 __all__ = [
     "API_VERSION",
@@ -111,6 +111,7 @@ __all__ = [
     "id_bytes",
     "listed",
     "numbers",
+    "octets",
     "of_symbols",
     "once_a_run",
     "one_thread",

@@ -12,15 +12,15 @@ function overlap(a, b) {
 
 function texts(page) {
   const walker = page.createTreeWalker(page.body, NodeFilter.SHOW_TEXT);
-  const shown = [];
+  const pieces = [];
   while (walker.nextNode()) {
     const parent = walker.currentNode.parentElement;
     if (!walker.currentNode.textContent.trim() || parent.closest("script, style, title, option")) continue;
     const range = page.createRange();
     range.selectNodeContents(walker.currentNode);
-    for (const box of range.getClientRects()) if (box.width) shown.push({ text: walker.currentNode.textContent.trim(), parent, box });
+    for (const box of range.getClientRects()) if (box.width) pieces.push({ text: walker.currentNode.textContent.trim(), parent, box });
   }
-  return shown;
+  return pieces;
 }
 
 function luminance(colour) {
@@ -29,60 +29,60 @@ function luminance(colour) {
 }
 
 function faults(page) {
-  const found = [];
+  const faulty = [];
   const root = page.documentElement;
-  if (root.scrollWidth > root.clientWidth) found.push(`overflows: ${root.scrollWidth} of ${root.clientWidth}`);
+  if (root.scrollWidth > root.clientWidth) faulty.push(`overflows: ${root.scrollWidth} of ${root.clientWidth}`);
   const around = { left: 0, right: root.clientWidth };
   const labels = new Map();
   for (const { text, parent, box } of texts(page)) {
     const card = parent.closest("section, details, dl > div")?.getBoundingClientRect() ?? around;
-    if (outside(box, card)) found.push(`cut: ${text}`);
-    if (box.height < 8) found.push(`too small: ${text}`);
+    if (outside(box, card)) faulty.push(`cut: ${text}`);
+    if (box.height < 8) faulty.push(`too small: ${text}`);
     const picture = parent.closest("text") && parent.closest("figure, .heat, th.bar");
     if (picture && !parent.closest(".slanted")) labels.set(picture, [...(labels.get(picture) ?? []), { text, box }]);
   }
-  for (const [, shown] of labels) {
-    shown.forEach((a, i) => shown.slice(i + 1).forEach((b) => overlap(a.box, b.box) && found.push(`covers: ${a.text}, ${b.text}`)));
+  for (const [, near] of labels) {
+    near.forEach((a, i) => near.slice(i + 1).forEach((b) => overlap(a.box, b.box) && faulty.push(`covers: ${a.text}, ${b.text}`)));
   }
   for (const box of page.querySelectorAll("td, th, dd, dt, p, pre, button, select, li, figcaption")) {
-    if (box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).display !== "inline") found.push(`hides text: ${box.textContent.slice(0, 40)}`);
+    if (box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).display !== "inline") faulty.push(`hides text: ${box.textContent.slice(0, 40)}`);
   }
   const style = page.defaultView.getComputedStyle(page.body);
   const [ground, ink] = [luminance(style.backgroundColor), luminance(style.color)];
   const contrast = (Math.max(ground, ink) + 0.05) / (Math.min(ground, ink) + 0.05);
-  if (contrast < 7) found.push(`contrast ${contrast}`);
-  return { found, dark: ground < ink, script: root.classList.contains("js"), drawn: texts(page).length };
+  if (contrast < 7) faulty.push(`contrast ${contrast}`);
+  return { faulty, dark: ground < ink, script: root.classList.contains("js"), drawn: texts(page).length };
 }
 
 function use(page) {
   const win = page.defaultView;
   const table = page.querySelector("section.group:not([hidden]) table") ?? page.querySelector("table");
   const first = () => table.tBodies[0].rows[0].cells[0].textContent;
-  const told = { rows: [first()] };
+  const used = { rows: [first()] };
   const heads = [...table.tHead.querySelectorAll("th:not(.bar) button")];
   heads[0].click();
-  told.rows.push(first());
+  used.rows.push(first());
   heads[0].click();
-  told.rows.push(first());
+  used.rows.push(first());
   const mark = table.querySelector("td.bar");
   mark.dispatchEvent(new win.PointerEvent("pointermove", { bubbles: true, clientX: 40, clientY: 40 }));
-  told.tip = page.querySelector(".tip").textContent;
-  win.Blob = function (parts) { told.csv = parts.join(""); };
+  used.tip = page.querySelector(".tip").textContent;
+  win.Blob = function (parts) { used.csv = parts.join(""); };
   win.URL.createObjectURL = () => "#";
   table.nextElementSibling.lastElementChild.click();
   const search = table.nextElementSibling.querySelector("input");
   if (search) {
     search.value = first();
     search.dispatchEvent(new win.Event("input"));
-    told.matches = [...table.tBodies[0].rows].filter((row) => row.offsetHeight).length;
+    used.matches = [...table.tBodies[0].rows].filter((row) => row.offsetHeight).length;
   }
   const select = page.querySelector(".chooser select");
   if (select) {
     select.value = select.options[1].value;
     select.dispatchEvent(new win.Event("change"));
-    told.chosen = [...page.querySelectorAll("section.group")].filter((group) => group.offsetHeight).map((group) => group.dataset.title);
+    used.chosen = [...page.querySelectorAll("section.group")].filter((group) => group.offsetHeight).map((group) => group.dataset.title);
   }
-  return told;
+  return used;
 }
 
 async function look({ name, width, html, actions }) {

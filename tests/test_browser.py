@@ -30,11 +30,11 @@ WIDTHS = (375, 1280)
 LONG = "a value whose name is much longer than any axis has room for, and_that_has_hardly_a_place_to_break_it"
 
 
-def looked(shown: list[dict[str, Any]], folder: Path, *, dark: bool) -> dict[str, Any]:
+def looked(listed: list[dict[str, Any]], folder: Path, *, dark: bool) -> dict[str, Any]:
     """Let the browser draw pages in frames of their widths, without a network; return what `looking.js` says of each."""
-    listed = json.dumps(shown).replace("</", "<\\/")
+    as_json = json.dumps(listed).replace("</", "<\\/")
     around = folder / "looking.html"
-    around.write_text(f"<!doctype html><meta charset=utf-8><body><script>const PAGES = {listed};\n{LOOKING}</script>", "utf-8")
+    around.write_text(f"<!doctype html><meta charset=utf-8><body><script>const PAGES = {as_json};\n{LOOKING}</script>", "utf-8")
     command = [
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--dump-dom"),
         *("--disable-component-update", "--disable-sync", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND"),
@@ -50,9 +50,9 @@ def looked(shown: list[dict[str, Any]], folder: Path, *, dark: bool) -> dict[str
 def report(folder: Path, text: str, values: Sequence[object], **options: Any) -> str:
     mechanism = registry().mechanism(text)
     titles = options.pop("titles", ["All reports"])
-    found = {title: ldpsql.estimate(ldpsql.perturb(list(values), mechanism), mechanism) for title in titles}
-    truth = {title: np.full(len(found[title].values), 1 / len(found[title].values)) for title in titles}
-    pages.write(folder / "page.html", found, truth, "SELECT " + "1 + " * 200 + "1", **options)
+    estimates = {title: ldpsql.estimate(ldpsql.perturb(list(values), mechanism), mechanism) for title in titles}
+    truth = {title: np.full(len(estimates[title].values), 1 / len(estimates[title].values)) for title in titles}
+    pages.write(folder / "page.html", estimates, truth, "SELECT " + "1 + " * 200 + "1", **options)
     return (folder / "page.html").read_text(encoding="utf-8")
 
 
@@ -84,9 +84,9 @@ DATES = "krr(4, {'type': 'date32[day]', 'values': [" + ", ".join(f"'2024-01-{day
 def test_no_text_is_cut_or_covered_at_the_width_of_a_telephone_and_of_a_desk(
     dark: bool, written: dict[str, str], tmp_path: Path
 ) -> None:
-    shown = [{"name": name, "width": width, "html": html} for name, html in written.items() for width in WIDTHS]
-    for name, seen in looked(shown, tmp_path, dark=dark).items():
-        assert not seen["found"], (name, seen["found"][:5])
+    listed = [{"name": name, "width": width, "html": html} for name, html in written.items() for width in WIDTHS]
+    for name, seen in looked(listed, tmp_path, dark=dark).items():
+        assert not seen["faulty"], (name, seen["faulty"][:5])
         assert seen["dark"] is dark
         assert seen["script"], name  # it ran, under the policy of the page
         assert seen["drawn"] > 30, name
@@ -97,15 +97,15 @@ def test_the_look_finds_what_is_cut_and_what_overflows(written: dict[str, str], 
     page = re.sub(r"<meta http-equiv[^>]*>", "", written["plan"])
     wide = page.replace("<main>", f"<main><div>{'x' * 300}</div>")
     cut = re.sub(style, lambda match: match[0] + ".plot { margin-left: 0 }", page)
-    shown = [{"name": name, "width": 375, "html": html} for name, html in (("wide", wide), ("cut", cut))]
-    seen = looked(shown, tmp_path, dark=False)
-    assert any("overflows" in fault for fault in seen["wide 375"]["found"])
-    assert any("cut" in fault for fault in seen["cut 375"]["found"])
+    listed = [{"name": name, "width": 375, "html": html} for name, html in (("wide", wide), ("cut", cut))]
+    seen = looked(listed, tmp_path, dark=False)
+    assert any("overflows" in fault for fault in seen["wide 375"]["faulty"])
+    assert any("cut" in fault for fault in seen["cut 375"]["faulty"])
 
 
 def test_pages_answer_to_the_pointer(written: dict[str, str], tmp_path: Path) -> None:
-    shown = [{"name": name, "width": 1280, "html": written[name], "actions": True} for name in ("demo", "many")]
-    seen = looked(shown, tmp_path, dark=False)
+    listed = [{"name": name, "width": 1280, "html": written[name], "actions": True} for name in ("demo", "many")]
+    seen = looked(listed, tmp_path, dark=False)
     used = seen["demo 1280"]["used"]
     assert used["rows"][1:] == ["9E", "YV"]  # sorted by name, then the other way round
     assert used["tip"].startswith("YV: ")
@@ -125,4 +125,4 @@ def test_a_page_of_reports_without_any_truth_is_drawn(tmp_path: Path) -> None:
     pages.write(tmp_path / "page.html", {"All": ldpsql.estimate(ldpsql.perturb(["a", "b"] * 99, mechanism), mechanism)}, {})
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
     seen = looked([{"name": "page", "width": 375, "html": html}], tmp_path, dark=False)
-    assert not seen["page 375"]["found"]
+    assert not seen["page 375"]["faulty"]

@@ -308,6 +308,13 @@ def test_export_sql_writes_macros_that_a_client_without_ldpsql_runs(project: Pat
     assert run("export-sql", "-m", "city", cwd=project).stdout == (project / "city.sql").read_text(encoding="utf-8")
 
 
+def test_a_plan_says_why_the_error_of_a_mechanism_is_empty(project: Path) -> None:
+    empty = run("plan", "-n", "1000", "-m", "square_wave(1, 0, 100)", "--epsilon", "1", cwd=project)
+    assert "fewer bins or a larger epsilon" in empty.stderr
+    full = run("plan", "-n", "1000", "-m", "krr(1, ['a', 'b'])", "--epsilon", "1", cwd=project)
+    assert "fewer bins" not in full.stderr
+
+
 def test_report_and_plan_draw(project: Path) -> None:
     done = run("report", "reports.parquet", "-c", "city", "-m", "city", "--by", "re'gion", "-o", "page.html", cwd=project)
     assert done.returncode == 0, done.stderr

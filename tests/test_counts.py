@@ -136,7 +136,8 @@ def test_supports_give_the_inversion_of_all_reports(name: str, size: int) -> Non
     assert (whole.reports, int(whole.numbers.sum())) == (4000, sum(bits))
     found = whole.inv()
     expected = ldpsql.estimate(table["x"], mechanism, "inv")
-    assert np.allclose(found["estimate"].to_numpy(), expected.estimate, atol=1e-12)
+    for column in ("estimate", "std_error", "low", "high"):
+        assert np.allclose(found[column].to_numpy(), getattr(expected, column), atol=1e-12), column
     inside = (found["low"].to_numpy() <= found["estimate"].to_numpy()) & (
         found["estimate"].to_numpy() <= found["high"].to_numpy()
     )

@@ -12,8 +12,9 @@ from duckdb import DuckDBPyConnection
 from ldpsql.engine import forms
 from ldpsql.engine.aggregates import COUNTS, Aggregate, aggregates
 from ldpsql.engine.functions import Macros, Scalar
+from ldpsql.errors import ImpossibleReport
 from ldpsql.registry.registry import registry
-from ldpsql.reports import FORMS, MarkedReports
+from ldpsql.reports import FORMS, MarkedReports, octets, of_octets
 
 SIGNATURES = Path(__file__).parent / "data" / "signatures.txt"
 _CREATED = re.compile(r"MACRO ldp\.([a-z]\w*)\((.*?)\) AS", re.DOTALL)
@@ -60,6 +61,33 @@ def test_reports_of_every_type_are_counted(con: DuckDBPyConnection, report: str)
     query = f"SELECT map_values(ldp._counted({report}, true))"
     (counted,) = con.execute(query, [3] if "$" in report else None).fetchone() or ()
     assert counted is None if "NULL" in report else counted == [1]
+
+
+@pytest.mark.parametrize("values", [2, 64, 65, 200])
+def test_sets_counted_as_bytes_give_what_counts_of_lists_give(con: DuckDBPyConnection, values: int) -> None:
+    con.execute(f"CREATE MACRO m() AS ldp.oue(1, range({values}))")
+    con.execute(f"CREATE TABLE r AS SELECT i % 3 AS g, ldp.perturb(i % {values}, m()) AS x FROM range(300) t(i)")
+    con.execute("INSERT INTO r VALUES (0, NULL), (3, NULL)")
+    both = "SELECT g, ldp.inv(x, m()), ldp.inv_counts(ldp.counts(x), m()) FROM r WHERE {} GROUP BY g ORDER BY g"
+    for where in ("true", "g = 1", "x IS NULL"):
+        assert all(direct == from_counts for _, direct, from_counts in con.execute(both.format(where)).fetchall())
+
+
+def test_a_list_with_null_cannot_be_a_report(con: DuckDBPyConnection) -> None:
+    rows = "FROM (SELECT unnest([[1], [NULL], [2, NULL], [], NULL]::UBIGINT[][]) AS r)"
+    (row,) = con.execute(f"SELECT ldp.diagnose(r, ldp.oue(1, [7, 8])).impossible {rows}").fetchall()
+    assert row == (3,)
+    with pytest.raises(Exception, match="LDP40"):
+        con.execute(f"SELECT ldp.inv(r, ldp.oue(1, [7, 8])) {rows}").fetchall()
+
+
+def test_bytes_of_sets_become_the_same_lists_again() -> None:
+    lists = pa.array([[1, 2], None, [], [3, 2**64 - 1]], pa.list_(pa.uint64()))
+    for part in (lists, lists.slice(1), lists.slice(3), lists.slice(4)):
+        again = of_octets(octets(part))
+        assert [row or [] for row in again.to_pylist()] == [row or [] for row in part.to_pylist()]
+    with pytest.raises(ImpossibleReport):
+        of_octets(pa.array([b"abc"]))
 
 
 def marked(kind: type[MarkedReports]) -> set[type[MarkedReports]]:

@@ -83,8 +83,8 @@ def test_every_name_is_escaped(tmp_path: Path) -> None:
     domain = [HOSTILE, QUOTES, "b & c"]
     mechanism = registry().mechanism({"mechanism": "krr", "epsilon": 4, "domain": domain})
     table = pa.table({"report": domain * 2, "n": [90, 5, 5] * 2, HOSTILE: ["x"] * 3 + [QUOTES] * 3})
-    found = pages.estimates(table, mechanism, registry().estimator("ibu"))
-    pages.write(tmp_path / "page.html", found, {}, sql=f"SELECT '{HOSTILE}'")
+    estimates = pages.estimates(table, mechanism, registry().estimator("ibu"))
+    pages.write(tmp_path / "page.html", estimates, {}, sql=f"SELECT '{HOSTILE}'")
     page = Parsed((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert [name for name, _ in page.elements].count("script") == 1
     assert not [name for name, attributes in page.elements if name == "img" or "onerror" in attributes]
@@ -112,9 +112,9 @@ def test_numbers_stay_in_order_and_have_mean_quartiles_and_curves(tmp_path: Path
 
 def test_the_true_mean_lies_in_the_interval_of_the_page(tmp_path: Path) -> None:
     html = written(tmp_path, "truncated_geometric(1, 0, 30)", [10] * 20_000)
-    found = re.search(r"<dt>Mean</dt><dd>(.*?)</dd><dd class=\"note\">interval (.*?) to (.*?)</dd>", html)
-    assert found
-    mean, low, high = (float(text) for text in found.groups())
+    match = re.search(r"<dt>Mean</dt><dd>(.*?)</dd><dd class=\"note\">interval (.*?) to (.*?)</dd>", html)
+    assert match
+    mean, low, high = (float(text) for text in match.groups())
     assert low <= mean <= high
     assert mean == pytest.approx(10, abs=0.5)  # thirty standard errors
 

@@ -8,14 +8,12 @@ import pytest
 import ldpsql
 from ldpsql import Likelihood, Status
 from ldpsql.channels import SetChannel, TableChannel
-from ldpsql.channels.plane import clamped_plane
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import (
     DenseOperator,
     Floats,
     KeepOrSpreadOperator,
     Operator,
-    PlaneOperator,
     SquareGeometricOperator,
     StackOperator,
     SupportOperator,
@@ -318,12 +316,6 @@ def test_k_rr_with_several_epsilons_has_a_closed_form_that_the_solver_agrees_wit
         mine, theirs = (each.functionals(likelihood.shares, ONE, other, c) for each in (op, solved.operator))
         for a, b in zip(mine, theirs, strict=True):
             assert a == pytest.approx(b, rel=1e-5, abs=1e-7)
-
-
-@pytest.mark.parametrize(("columns", "rows", "points"), [(2, 2, 1), (5, 9, 1), (12, 7, 3)])
-def test_noise_on_the_plane_by_transforms_is_the_same_map(columns: int, rows: int, points: int) -> None:
-    table = clamped_plane(columns, rows, 0.7, points)
-    same_map(PlaneOperator(columns, rows, 0.7, points), table / table.sum(axis=1, keepdims=True), rel=1e-9)
 
 
 def test_many_small_groups_are_solved_together_and_certified() -> None:

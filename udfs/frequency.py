@@ -31,6 +31,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     listed,
+    octets,
     once_a_run,
     plain,
     quoted,
@@ -128,6 +129,12 @@ def _drawn_by(name: str, place: list[str], columns: list[dict[str, Any]] | None,
     return compare_comments(name, place, comments, MECHANISMS.thing(handle))
 
 
+@guarded
+def octets_of_sets(reports: pa.ChunkedArray) -> pa.Array:
+    """Return reports that are sets as bytes, which DuckDB counts in a quarter of the memory that lists take."""
+    return octets(plain(reports))
+
+
 def of_estimator(estimator: type[Estimator]) -> Aggregate:
     """Return the aggregates of one estimator."""
     parameters = estimator.parameters()
@@ -157,6 +164,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),
+        Scalar("__ldp_octets", octets_of_sets, "BLOB"),
         counted_by_form(),
         aggregates(_DIAGNOSE, *map(of_estimator, known.estimators.values())),
     ]

@@ -35,12 +35,12 @@ CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(repor
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
     SELECT unnest(ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
-    FROM (SELECT histogram(report) AS counts FROM query_table(reports));
+    FROM (SELECT ldp._counted(report, true) AS counts FROM query_table(reports));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
     SELECT * EXCLUDE ("ldp counts"),
            unnest(ldp._rows(ldp._domain(m), __ldp_estimate("ldp counts", ldp._plan(estimator, m))), recursive := true),
            list_sum(map_values("ldp counts"))::BIGINT AS n
-    FROM (SELECT keys, histogram(report) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
+    FROM (SELECT keys, ldp._counted(report, true) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of such counts';

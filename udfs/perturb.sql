@@ -11,5 +11,5 @@ CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, ldp._draws(m), ldp._
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
     ldp._report(x, __ldp_draws(__ldp_level(level, ldp._same(__ldp_mixture(mechanisms))), ldp._guard()), ldp._reports(ldp._any(mechanisms, mechanisms)));
 
-COMMENT ON MACRO ldp.perturb IS 'one report for each value, drawn anew at every call';
+COMMENT ON MACRO ldp.perturb IS 'one report for each value; every call draws new reports';
 COMMENT ON MACRO ldp.perturb_mixed IS 'one report for each value, by the mechanism of its level: a per-user epsilon';

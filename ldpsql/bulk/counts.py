@@ -22,8 +22,10 @@ from ldpsql.domains.columns import plain
 from ldpsql.domains.distinct import distinct, taken
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
+from ldpsql.estimates.uncertainty import bounded
 from ldpsql.inference.counting import MAX_COUNT, whole_numbers
-from ldpsql.inference.score_intervals import cut, deviations, wilson
+from ldpsql.inference.outcome import simplex_projection
+from ldpsql.inference.score_intervals import deviations, of_votes
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.registry.fingerprint import KEY, NONE, Fingerprints, check, of_schema, together
 from ldpsql.registry.registry import registry
@@ -109,14 +111,11 @@ class Supports:
             raise NoReports()
         known = certify_values(self.mechanism)
         assert isinstance(known.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
-        hit, miss, n = float(known.channel.hit), float(known.channel.miss), self.reports
-        z, q = deviations(confidence), self.numbers / n
-        low, high = ((end - miss) / (hit - miss) for end in wilson(q, n, z))
-        share = (q - miss) / (hit - miss)
-        error = np.sqrt(q * (1 - q) / n) / abs(hit - miss)
-        low, high = cut(low, high, z * error)
-        low, high = np.minimum(low, share), np.maximum(high, share)
-        return pa.table([known.values.values, share, error, low, high], ["value", "estimate", "std_error", "low", "high"])
+        hit, miss, n = float(known.channel.hit), float(known.channel.miss), float(self.reports)
+        share, z = (self.numbers / n - miss) / (hit - miss), deviations(confidence)
+        errors = bounded(share, *of_votes(share, simplex_projection(share), (miss, hit), n, z), z)
+        columns = [known.values.values, share, errors.std_error, errors.low, errors.high]
+        return pa.table(columns, ["value", "estimate", "std_error", "low", "high"])
 
 
 @withheld

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ldpsql.estimates.planning import Expected
 
 
+UNDETERMINED = "empty: such reports do not determine the shares of single values; use fewer bins or a larger epsilon"
+
+
 def plan(
     reports: Annotated[int, typer.Option("--reports", "-n", min=1, help="How many reports will be collected.")],
     values: Annotated[int | None, typer.Option("--values", "-k", help="How many values the domain has.")] = None,
@@ -30,6 +33,9 @@ def plan(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare mechanisms: expected error by epsilon.
+
+    std_error is the expected standard error of a share, total_variation the expected distance of the shares to the truth,
+    and reports_needed the number of reports that makes std_error 0.01.
 
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     """
@@ -51,6 +57,8 @@ def plan(
         compared += planning.over_declared_values(registry().mechanisms, values, only)
     expected = planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)
     write_rows([asdict(one) for one in expected], form)
+    if any(one.std_error is None for one in expected):
+        typer.echo(UNDETERMINED, err=True)
     for path in (output, page):
         if path:
             draw(path, expected, reports)

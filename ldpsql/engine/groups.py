@@ -22,6 +22,7 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.reports import of_octets
 
 
 def refuse_pairs(source: Mechanism | Source) -> None:
@@ -86,7 +87,8 @@ def groups_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator
         rows = np.flatnonzero(filled & (by_row == handle))
         taken = maps.take(pa.array(rows))
         group = np.repeat(np.arange(len(rows)), np.diff(taken.offsets.to_numpy()))
-        yield int(handle), Groups(rows, taken.keys, taken.items, group)
+        reports = of_octets(taken.keys) if pa.types.is_binary(taken.keys.type) else taken.keys
+        yield int(handle), Groups(rows, reports, taken.items, group)
 
 
 def once_a_run(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[pa.ChunkedArray, pa.ChunkedArray], pa.Array]:

@@ -75,13 +75,13 @@ class InvalidSpec(UsageError):
 
 
 class BadSettings(UsageError):
-    """A settings file cannot be read, or says something that is not known."""
+    """A settings file cannot be read, or contains an unknown setting."""
 
     code = "LDP105"
 
 
 class UnknownName(UsageError):
-    """No plugin, parameter, option or column has this name; ``otherwise`` is the hint where no name is known, or to be told."""
+    """No plugin, parameter, option or column has this name. ``otherwise`` is the hint if there is no list of names."""
 
     code = "LDP201"
     kind: str
@@ -125,7 +125,7 @@ class NameClash(PluginError):
 
 
 class PrivacyError(LdpError):
-    """Refused because going on could harm the privacy of a person."""
+    """Refused, because continuing could harm the privacy of a person."""
 
     code = "LDP300"
     exit_code = 3
@@ -144,13 +144,13 @@ class NotPrivate(PrivacyError):
 
 
 class OutsideDomain(PrivacyError):
-    """A value to perturb is not in the declared domain, and no rule says what stands for it."""
+    """A value to perturb is not in the declared domain, and the mechanism has no rule for such values."""
 
     code = "LDP302"
 
 
 class MissingValue(PrivacyError):
-    """A NULL is to be perturbed, and no rule says what stands for it."""
+    """A value to perturb is NULL, and the mechanism has no rule for NULL."""
 
     code = "LDP303"
 
@@ -165,37 +165,37 @@ NOT_PERTURBED = (OutsideDomain, MissingValue, WrongType)
 
 
 class NotReports(PrivacyError):
-    """The values handed to an estimator cannot be reports of the mechanism: most likely the raw column."""
+    """The values that were passed to an estimator cannot be reports of the mechanism. Most likely they are the raw column."""
 
     code = "LDP305"
 
 
 class DuplicateKey(PrivacyError):
-    """A set of key-value pairs to perturb holds a key twice."""
+    """A set of key-value pairs to perturb contains a key twice."""
 
     code = "LDP306"
 
 
 class Redrawn(PrivacyError):
-    """Something that perturbs is not stored, so that every read of it would draw anew."""
+    """Something that perturbs is not stored, so each read of it would draw new reports."""
 
     code = "LDP309"
 
 
 class LedgerError(PrivacyError):
-    """The ledger of privacy budgets cannot be used; nothing is released without it."""
+    """The ledger of privacy budgets cannot be used, and nothing is released without it."""
 
     code = "LDP310"
 
 
 class BudgetExceeded(LedgerError):
-    """A release would cost some person more than the budget."""
+    """A release would cost some person more than the budget allows."""
 
     code = "LDP311"
 
 
 class LedgerMissing(LedgerError):
-    """There is no ledger where it should be, and no policy to begin one with."""
+    """The ledger does not exist, and there is no policy to create one."""
 
     code = "LDP312"
 
@@ -225,31 +225,31 @@ class LedgerBusy(LedgerError):
 
 
 class PolicyMismatch(LedgerError):
-    """The ledger keeps another policy than the one that was given."""
+    """The ledger has another policy than the one that was passed."""
 
     code = "LDP317"
 
 
 class UnknownRelease(LedgerError):
-    """A release is not in the ledger: the ledger is older than the data, or another one."""
+    """A release is not in the ledger: the ledger is older than the data, or it is another ledger."""
 
     code = "LDP318"
 
 
 class NotReleased(LedgerError):
-    """Something is drawn on a connection with a ledger, outside of a release that was charged."""
+    """Something is drawn on a connection with a ledger, but outside a release that was charged."""
 
     code = "LDP320"
 
 
 class KeyUnusable(LedgerError):
-    """The key of permanent reports is missing, damaged, another one, or readable by others."""
+    """The key of permanent reports is missing, damaged, a different key, or readable by other users."""
 
     code = "LDP321"
 
 
 class DataError(LdpError):
-    """The reports do not allow the estimate that was asked for."""
+    """The reports do not allow the requested estimate."""
 
     code = "LDP400"
     exit_code = 5
@@ -274,7 +274,7 @@ class BadCounts(DataError):
 
 
 class NoReports(DataError):
-    """There is not a single report to estimate from."""
+    """There are no reports to estimate from."""
 
     code = "LDP404"
 
@@ -291,7 +291,7 @@ class NotApplicable(DataError):
 
 
 class OutOfTime(DataError):
-    """The deadline of an estimator passed before there was anything to estimate from."""
+    """The deadline of an estimator passed before the estimate could begin."""
 
     code = "LDP407"
 
@@ -300,7 +300,7 @@ class OutOfTime(DataError):
 
 
 class OtherMechanism(DataError):
-    """Another mechanism drew the reports than the one that is to estimate them."""
+    """The reports were drawn by another mechanism than the one they are estimated with."""
 
     code = "LDP408"
 
@@ -312,26 +312,26 @@ class ConnectionRefused(LdpError):
 
 
 class SourceRefused(LdpError):
-    """A table or a file is not there, or cannot be read as was asked."""
+    """A table or a file does not exist, or cannot be read as requested."""
 
     code = "LDP520"
     exit_code = 5
 
 
 class DestinationExists(LdpError):
-    """There is something where the reports are to go."""
+    """The destination of the reports already exists."""
 
     code = "LDP521"
 
 
 class UnfinishedRun(LdpError):
-    """An earlier run to this destination was not finished, or is going on."""
+    """An earlier run to this destination has not finished, or is still running."""
 
     code = "LDP522"
 
 
 class DestinationRefused(LdpError):
-    """The reports cannot be written as was asked."""
+    """The reports cannot be written as requested."""
 
     code = "LDP523"
 

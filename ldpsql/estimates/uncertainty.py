@@ -41,6 +41,11 @@ def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
         error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
     else:
         error, low, high = op.interval(likelihood.shares, likelihood.n, likeliest(likelihood, fit), z)
+    return bounded(theta, error, low, high, z)
+
+
+def bounded(theta: Floats, error: Floats, low: Floats, high: Floats, z: float) -> Intervals:
+    """Return intervals `cut` to [0, 1] and widened to hold the estimate."""
     low, high = cut(low, high, z * error)
     return Intervals(error, np.minimum(low, theta), np.maximum(high, theta))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +82,7 @@ class Mixed:
                     found[there[i]].append(likelihood.group(row))
         for i, levels in enumerate(found):
             if levels:
-                yield np.array([i]), _stacked(levels)
+                yield np.array([i]), joined(levels)
 
     def possible(self, pairs: pa.Array) -> NDArray[np.bool_]:
         """Tell which pairs have a level, and a report that its mechanism can give; a NULL report is no report."""
@@ -147,8 +147,8 @@ class Repeated:
         return np.asarray(np.diff(bad[offsets - offsets[0]]) == 0)
 
 
-def _stacked(levels: list[Likelihood]) -> Likelihood:
-    """Return the likelihood of a group, from those of its levels."""
+def joined(levels: Sequence[Likelihood]) -> Likelihood:
+    """Return the likelihood of one group's reports under several channels, from those of each channel."""
     kept = [level for level in levels if level.counts.any()] or levels[:1]
     if len(kept) == 1:
         return kept[0]

@@ -26,6 +26,26 @@ def wilson(shares: Floats, n: Floats | float, z: float) -> tuple[Floats, Floats]
     return (middle - reach) / (1 + z**2 / n), (middle + reach) / (1 + z**2 / n)
 
 
+def of_votes(
+    v: Floats, theta: Floats, votes: tuple[float, float], n: Floats | float, z: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return standard errors, and the ends of Wilson's intervals, of shares v that were read off votes.
+
+    A report of the value x votes for x with the second of the chances ``votes``, for another value with the first. The errors
+    are exact if theta is the truth.
+    """
+    low, high = votes
+    ends = np.sort([(end - low) / (high - low) for end in wilson(low + (high - low) * v, n, z)], axis=0)
+    return np.sqrt(vote_scatter(theta, votes) / n), ends[0], ends[1]
+
+
+def vote_scatter(theta: Floats, votes: tuple[float, float]) -> Floats:
+    """Return n times the variance of the shares that are read off the votes of n reports, if theta is the truth."""
+    low, high = votes
+    chance = low + (high - low) * theta
+    return np.asarray(chance * (1.0 - chance) / (high - low) ** 2)
+
+
 def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrink: float | Floats) -> tuple[Floats, Floats]:
     """Return the ends of the score interval of one group's shares: the t for which the centre lies z errors away.
 

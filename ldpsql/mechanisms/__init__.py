@@ -15,6 +15,7 @@ from ldpsql.channels import (
     IndependentBits,
     KeepOrSpread,
     KeepOrWindow,
+    KeyLaw,
     OrthogonalHash,
     PrivateHash,
     SignedBits,
@@ -47,7 +48,7 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
-from ldpsql.reports import HashReports, ListedHashReports, PairReports, SetReports, SymbolReports
+from ldpsql.reports import BinReports, HashReports, ListedHashReports, PairReports, SetReports, SignReports, SymbolReports
 
 __all__ = [
     "API_VERSION",
@@ -55,6 +56,7 @@ __all__ = [
     "MAX_VALUES",
     "TOTAL",
     "ApproximateLdp",
+    "BinReports",
     "CategoricalMechanism",
     "Certificate",
     "Channel",
@@ -70,6 +72,7 @@ __all__ = [
     "InvalidParameter",
     "KeepOrSpread",
     "KeepOrWindow",
+    "KeyLaw",
     "KeyValueMechanism",
     "ListedHashReports",
     "Mechanism",
@@ -88,6 +91,7 @@ __all__ = [
     "SetReports",
     "ShareField",
     "SignMechanism",
+    "SignReports",
     "SignedBits",
     "Subsets",
     "SymbolReports",

@@ -319,8 +319,8 @@ def _check_shape(mechanism: Mechanism, size: int, values: Domain, response: Chan
 def _parts(mechanism: Mechanism) -> tuple[Claim, AnyChannel, Domain | PairSets, Alphabet, tuple[int, ...]]:
     """Return copies of claim, channel, values, alphabet and layout."""
     try:
-        claim, channel = own_claim(mechanism.claim()), copied(mechanism.channel())
-        values, reports = own_values(mechanism.values()), own_alphabet(mechanism.alphabet())
+        values = own_values(mechanism.values())  # first: too many of them are refused before a channel for them is made
+        claim, channel, reports = own_claim(mechanism.claim()), copied(mechanism.channel()), own_alphabet(mechanism.alphabet())
         return claim, channel, values, reports, own_layout(mechanism.layout(), len(values.listed))
     except LdpError:
         raise

@@ -161,9 +161,9 @@ def _overview(airports: dict[str, pl.DataFrame]) -> Markup:
 
 
 def _section(number: int, origin: str, rows: pl.DataFrame) -> Markup:
-    shown = rows.select("value", "std_error", "low", "high", "truth", name="value", estimate="ibu").sort(
+    table_rows = rows.select("value", "std_error", "low", "high", "truth", name="value", estimate="ibu").sort(
         "estimate", descending=True
     )
     text = f"{rows['n'][0]:,} reports. Bars are estimates by ibu, the line on each its interval, the upright mark the truth."
-    inside = joined(tag("p", text, class_="hint"), share_table(origin, shown, 0.95, "Carrier"))
+    inside = joined(tag("p", text, class_="hint"), share_table(origin, table_rows, 0.95, "Carrier"))
     return tag("section", tag("h2", f"{origin}: share of each carrier"), inside, **marked(number, origin))

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
-import numpy as np
 import polars as pl
 import vl_convert
-from numpy.typing import NDArray
 
-from ldpsql.inference.operators import Floats
 from ldpsql.pages.document import code, document, folded
 from ldpsql.pages.markup import Markup, joined, tag
 
 BAR, INTERVAL, TRUTH = "#9ecae1", "#08519c", "#d94801"
-MAX_SIDE = 64  # cells of a heat map along one side; a larger table is averaged in blocks
 
 
 @dataclass(frozen=True)
@@ -50,74 +46,6 @@ def estimate_chart(rows: pl.DataFrame) -> alt.LayerChart | alt.FacetChart:
 def stacked(rows: Mapping[str, pl.DataFrame]) -> alt.VConcatChart:
     """Draw the estimates of several groups below each other, with their titles."""
     return alt.vconcat(*(estimate_chart(group).properties(title=title) for title, group in rows.items()))
-
-
-def channel_chart(table: Floats) -> alt.Chart:
-    """Draw P(report | value), shape (values, reports), as a heat map: a row a value."""
-    values, reports = (_blocks(size) for size in table.shape)
-    means = np.array([[table[np.ix_(x, z)].mean() for z in reports] for x in values])
-    cells = [
-        {"value": int(x[0]), "report": int(z[0]), "probability": float(mean)}
-        for x, row in zip(values, means, strict=True)
-        for z, mean in zip(reports, row, strict=True)
-    ]
-    side = 360
-    return (
-        alt.Chart(pl.DataFrame(cells))
-        .mark_rect()
-        .encode(
-            x=alt.X("report:O", title="position of the report", axis=alt.Axis(labelOverlap=True)),
-            y=alt.Y("value:O", title="position of the value", axis=alt.Axis(labelOverlap=True)),
-            color=alt.Color("probability:Q", scale=alt.Scale(scheme="blues"), title="P(report | value)"),
-        )
-        .properties(width=side, height=side)
-    )
-
-
-def _blocks(size: int) -> list[NDArray[np.int64]]:
-    return [block for block in np.array_split(np.arange(size), min(size, MAX_SIDE)) if len(block)]
-
-
-def grid_chart(shares: Mapping[str, Floats], columns: int, *, upward: bool = False) -> alt.HConcatChart:
-    """Draw distributions over the cells of a grid, row by row, as heat maps on one scale, with their names above.
-
-    Row 0 is at the top; ``upward`` puts it at the bottom, as for rows counted from the south.
-    """
-    top = max(float(share.max()) for share in shares.values())
-    scale = alt.Scale(scheme="viridis", domain=[0, top])
-    maps = [
-        alt.Chart(_cells(share, columns))
-        .mark_rect()
-        .encode(
-            x=alt.X("column:O", axis=alt.Axis(labelOverlap=True)),
-            y=alt.Y("row:O", sort="descending" if upward else "ascending", axis=alt.Axis(labelOverlap=True)),
-            color=alt.Color("share:Q", scale=scale, legend=alt.Legend(format="%")),
-        )
-        .properties(title=name, width=260, height=260 * max(1, len(share) // columns) / columns)
-        for name, share in shares.items()
-    ]
-    return alt.hconcat(*maps)
-
-
-def _cells(share: Floats, columns: int) -> pl.DataFrame:
-    row, column = np.divmod(np.arange(len(share)), columns)
-    return pl.DataFrame({"row": row, "column": column, "share": np.maximum(share, 0.0)})
-
-
-def trace_chart(rows: pl.DataFrame) -> alt.HConcatChart:
-    """Draw how far each step of IBU is from the best log-likelihood, and its certified gap.
-
-    Args:
-        rows: columns step, missing (to the best log-likelihood) and gap.
-
-    """
-    base = alt.Chart(rows).mark_line(color=INTERVAL).properties(width=260, height=200)
-    log = alt.Scale(type="log", nice=False)
-    step = alt.X("step:Q", title="step")
-    return alt.hconcat(
-        base.encode(x=step, y=alt.Y("missing:Q", scale=log, title="log-likelihood missing to the maximum")),
-        base.encode(x=step, y=alt.Y("gap:Q", scale=log, title="certified gap")),
-    )
 
 
 def plan_chart(rows: pl.DataFrame) -> alt.Chart:

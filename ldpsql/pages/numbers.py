@@ -155,8 +155,8 @@ def _histogram(numbers: Numbers, group: int, truth: Floats | None) -> Markup:
     one_width = one.scaled(widths.max() / widths)  # a narrower bar is as high as a whole one with as many values a unit
     true = None if truth is None else (truth @ numbers.in_bars) * widths.max() / widths
     top = float(np.max([*one_width.estimate, *([] if true is None else true)]))
-    known = one.std_error < ALL
-    up = shares(float(one.estimate.min()), min(MOST * top, float(np.max(one_width.high[known], initial=top))))
+    certain = one.std_error < ALL
+    up = shares(float(one.estimate.min()), min(MOST * top, float(np.max(one_width.high[certain], initial=top))))
     tips = [f"{numbers.text(edges[i])} to {numbers.text(edges[i + 1])}: {_share(one, i)}" for i in range(len(widths))]
     plot = bars(Histogram(edges, one_width, tips, true, banded), _axis(numbers), up, "histogram of the values")
     return figure("Share of the values in each bar", plot, "value", _legend(truth, "bar", band=banded))

@@ -40,11 +40,11 @@ def plan_page(expected: Sequence[Expected], reports: int) -> str:
 
 def _best(expected: Sequence[Expected]) -> list[Fact]:
     """Return the best mechanism at the smallest and the largest epsilon, and the epsilon that a good estimate needs."""
-    known = [one for one in expected if one.std_error is not None]
-    if not known:
+    finite = [one for one in expected if one.std_error is not None]
+    if not finite:
         return [Fact("Expected error", "unknown", "these reports would not determine the shares")]
-    epsilons = sorted({one.epsilon for one in known})
-    best = [min((one for one in known if one.epsilon == epsilon), key=_error) for epsilon in epsilons]
+    epsilons = sorted({one.epsilon for one in finite})
+    best = [min((one for one in finite if one.epsilon == epsilon), key=_error) for epsilon in epsilons]
     facts = [
         Fact(f"Best at epsilon {number(one.epsilon)}", one.mechanism, f"expected error {margin(_error(one))} points")
         for one in dict.fromkeys([best[0], best[len(best) // 2], best[-1]])
@@ -61,12 +61,12 @@ def _error(one: Expected) -> float:
 
 def curves(expected: Sequence[Expected], marked: str = "") -> Markup:
     """Return the errors as lines over epsilon, one for each mechanism; ``marked`` comes first and is drawn stronger."""
-    known = [one for one in expected if one.std_error is not None]
-    if not known:
+    finite = [one for one in expected if one.std_error is not None]
+    if not finite:
         return tag("p", "The reports do not determine the shares at any of these epsilons.")
-    names = sorted({one.mechanism for one in known}, key=lambda name: (name != marked, name))
-    drawn = [_line(name, i, marked, [one for one in known if one.mechanism == name]) for i, name in enumerate(names)]
-    plot = lines(drawn[::-1], *_axes(known), "expected error by epsilon and mechanism")
+    names = sorted({one.mechanism for one in finite}, key=lambda name: (name != marked, name))
+    drawn = [_line(name, i, marked, [one for one in finite if one.mechanism == name]) for i, name in enumerate(names)]
+    plot = lines(drawn[::-1], *_axes(finite), "expected error by epsilon and mechanism")
     return figure("Standard error, in percentage points", plot, "epsilon", legend([(line.kind, line.name) for line in drawn]))
 
 
@@ -77,8 +77,8 @@ def _line(name: str, at: int, marked: str, points: Sequence[Expected]) -> Line:
     return Line(name, np.array([one.epsilon for one in points]), np.array([_error(one) for one in points]), tips, kind)
 
 
-def _axes(known: Sequence[Expected]) -> tuple[Axis, Axis]:
-    epsilons, errors = [one.epsilon for one in known], [_error(one) for one in known]
+def _axes(finite: Sequence[Expected]) -> tuple[Axis, Axis]:
+    epsilons, errors = [one.epsilon for one in finite], [_error(one) for one in finite]
     wide, tall = (0.8, 1.25) if min(epsilons) == max(epsilons) else (1.0, 1.0), (0.8, 1.25)
     marks = tuple(sorted(set(epsilons)))
     across = Axis(min(epsilons) * wide[0], max(epsilons) * wide[1], number, log=True, marks=marks if len(marks) <= 7 else ())

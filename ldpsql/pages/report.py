@@ -37,14 +37,14 @@ EPSILONS = ("0.25", "0.5", "1", "2", "4", "8")
 
 
 def report_page(
-    found: Mapping[str, Estimate],
+    estimates: Mapping[str, Estimate],
     truth: Mapping[str, Floats],
     mechanism: CertifiedValues,
     sql: str = "",
     region: Region | None = None,
 ) -> str:
     """Return the page for estimates by title, all under one mechanism."""
-    groups = _groups(found, truth, region)
+    groups = _groups(estimates, truth, region)
     body = joined(
         _overview(groups) if len(groups) > 1 else None,
         *(
@@ -64,10 +64,11 @@ def report_page(
     return document("Estimates from private reports", lead, _facts(groups, mechanism), body)
 
 
-def _groups(found: Mapping[str, Estimate], truth: Mapping[str, Floats], region: Region | None) -> list[Group]:
-    together = {id(one.of): Numbers(one.of) for one in found.values() if ordered(one)}
+def _groups(estimates: Mapping[str, Estimate], truth: Mapping[str, Floats], region: Region | None) -> list[Group]:
+    together = {id(one.of): Numbers(one.of) for one in estimates.values() if ordered(one)}
     return [
-        Group(title, one, truth.get(title), together.get(id(one.of)), Places.of(one, region)) for title, one in found.items()
+        Group(title, one, truth.get(title), together.get(id(one.of)), Places.of(one, region))
+        for title, one in estimates.items()
     ]
 
 
@@ -97,8 +98,8 @@ def _common(groups: Sequence[Group]) -> list[Fact]:
         Fact("Typical error", points(errors[len(errors) // 2]), f"from {margin(errors[0])} to {margin(errors[-1])} by group")
     ]
     if any(group.truth is not None for group in groups):
-        known = [float(np.abs(group.one.estimate - group.truth).sum()) / 2 for group in groups if group.truth is not None]
-        facts.append(Fact("Distance to the truth", percent(max(known)), "total variation in the worst group"))
+        distances = [float(np.abs(group.one.estimate - group.truth).sum()) / 2 for group in groups if group.truth is not None]
+        facts.append(Fact("Distance to the truth", percent(max(distances)), "total variation in the worst group"))
     note = ", ".join(group.title for group in wrong[:3]) + ("…" if len(wrong) > 3 else "")
     verdict = f"look closer at {counted(len(wrong), 'group')}" if wrong else "fit in every group"
     return [*facts, Fact("Reports and estimates", verdict, note or "no sign of another mechanism or epsilon")]

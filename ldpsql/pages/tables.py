@@ -99,10 +99,10 @@ def share_table(title: str, rows: pl.DataFrame, confidence: float, called: str =
 
 def share_axis(rows: pl.DataFrame) -> Axis:
     """Return an axis for all shares that occur, and for their intervals as far as these leave them readable."""
-    known = rows.filter(pl.col("std_error") < ALL)
+    certain = rows.filter(pl.col("std_error") < ALL)
     drawn = [*rows["estimate"], *(rows["truth"] if "truth" in rows.columns else [])]
     low, high = float(np.min(drawn, initial=0.0)), float(np.max(drawn, initial=0.0))
-    ends = np.clip([*known["low"], *known["high"]], MOST * low, MOST * high)
+    ends = np.clip([*certain["low"], *certain["high"]], MOST * low, MOST * high)
     return shares(float(np.min(ends, initial=low)), float(np.max(ends, initial=high)))
 
 
@@ -143,7 +143,7 @@ def _bar(row: dict[str, float], axis: Axis) -> Markup:
 
 def tip(row: dict[str, float]) -> str:
     """Return one sentence about a row of estimates."""
-    step, known = _step(row["std_error"]), determined(row["std_error"])
-    ends = f" ({interval(row['low'], row['high'], step)})" if known else " (error unknown)"
+    step, certain = _step(row["std_error"]), determined(row["std_error"])
+    ends = f" ({interval(row['low'], row['high'], step)})" if certain else " (error unknown)"
     truth = f", truth {percent(row['truth'])}" if row.get("truth") is not None else ""
     return f"{row['name']}: {percent(row['estimate'], step)}{ends}{truth}"

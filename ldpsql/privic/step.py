@@ -8,28 +8,28 @@ iterative Bayesian update, and makes the mechanism anew.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ldpsql.errors import InvalidParameter, NotReports
 from ldpsql.estimates.estimate import check_possible
 from ldpsql.estimates.uncertainty import suspicious
+from ldpsql.estimators.iteration import IterativeEstimator
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import Floats, StackOperator
-from ldpsql.inference.outcome import Status
-from ldpsql.inference.solver.limits import Limits
-from ldpsql.inference.solver.mle import em_step, maximise
+from ldpsql.inference.mixed import joined
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import Fit, Status
+from ldpsql.inference.solver.mle import em_step
 from ldpsql.mechanisms.audit import AnalyticAudit, analytic, average_distortion, mutual_information
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import PriorMechanism
 
 STEPS = 5  # of IBU and of Blahut-Arimoto alike, as in the paper's tables for San Francisco
-_TOLERANCE = 1e-9
-_MAX_ITERATIONS = 10_000
 _PROBING = 50
-_TINY = 1e-300
+_TINY = 1e-300  # rounding must not make a share zero
+_ROUNDING = 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,9 @@ def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> 
     parts = [Likelihood(operator_of(mechanism), counts[None]) for mechanism, counts in cycles]
     for part in parts:
         check_possible(part)
-    pooled = parts[0] if len(parts) == 1 else _stacked(parts)
-    theta, iterations, status = _updated(pooled, last, stop)
+    pooled = joined(parts)
+    fit = _updated(pooled, last, stop)
+    theta = fit.theta
     if not all(_plausible(part, theta) for part in parts):
         raise NotReports(
             "these reports were not drawn by this cycle's mechanism: no distribution explains them",
@@ -92,8 +93,8 @@ def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> 
     audit = analytic(following)
     summary = Summary(
         reports=int(pooled.n[0]),
-        iterations=iterations,
-        status=status.value,
+        iterations=int(fit.iterations[0]),
+        status=fit.status[0].value,
         gap=max(0.0, float(pooled.gap(theta)[0])),
         mutual_information=mutual_information(following, theta[0]),
         average_distortion=average_distortion(following, theta[0]),
@@ -116,30 +117,29 @@ def _check_one_run(cycles: Sequence[tuple[Mechanism, Floats]], last: PriorMechan
         raise InvalidParameter("the mechanisms of the cycles differ in more than their priors", "pool the cycles of one run")
 
 
-def _stacked(parts: Sequence[Likelihood]) -> Likelihood:
-    """Return the likelihood of all reports: a report is its cycle and its value."""
-    totals = np.array([part.n[0] for part in parts])
-    stack = StackOperator([part.operator for part in parts], totals / totals.sum())
-    return Likelihood(stack, np.hstack([part.counts for part in parts]))
+class _FromPrior(IterativeEstimator):
+    """IBU, as `start` and `stop` say."""
+
+    name = "ibu"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Take the steps."""
+        return self.stepped(likelihood, Status.STOPPED)
 
 
-def _updated(likelihood: Likelihood, mechanism: PriorMechanism, stop: str) -> tuple[Floats, int, Status]:
-    """Return theta, shape (1, values), the number of steps, and how they ended."""
-    theta = mechanism.shares[None]
+def _updated(likelihood: Likelihood, mechanism: PriorMechanism, stop: str) -> Fit:
+    """Return the estimate from the prior on."""
+    prior = mechanism.shares
     if stop == "certified":
-        start = 0.999 * theta + 0.001 / theta.shape[1]  # a share of zero would stay zero
-        target = min(_TOLERANCE, max(1e-4 / float(likelihood.n[0]), 1e-12))
-        theta, iterations = maximise(likelihood, start, target, Limits(_MAX_ITERATIONS))
-        reached = bool(likelihood.gap(theta)[0] <= _TOLERANCE)
-        return theta, iterations, Status.CERTIFIED if reached else Status.OUT_OF_STEPS
-    steps = read_steps(stop)
-    if not theta.all():
+        prior = 0.999 * prior + 0.001 / len(prior)  # a share of zero would stay zero
+    else:
+        stop = str(read_steps(stop))
+    if not prior.all():
         raise InvalidParameter(
             "the prior gives some value no chance, and steps of IBU from it never do", "start with a full prior"
         )
-    for _ in range(steps):
-        theta = em_step(likelihood, theta)
-    return np.maximum(theta, _TINY), steps, Status.STOPPED  # rounding must not make a share zero
+    fit = _FromPrior(stop=stop, start=tuple(np.clip(prior, _TINY, 1.0 - _ROUNDING).tolist())).fit(likelihood)
+    return replace(fit, theta=np.maximum(fit.theta, _TINY)) if fit.status == (Status.STOPPED,) else fit
 
 
 def _plausible(likelihood: Likelihood, theta: Floats) -> bool:

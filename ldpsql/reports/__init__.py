@@ -16,22 +16,26 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible
 from ldpsql.reports.hashed import HashReports, ListedHashReports
-from ldpsql.reports.pairs import PairReports
-from ldpsql.reports.sets import SetReports
+from ldpsql.reports.pairs import BinReports, PairReports, SignReports
+from ldpsql.reports.sets import SetReports, octets, of_octets
 from ldpsql.reports.symbols import SymbolReports
 
 __all__ = [
     "FORMS",
     "Alphabet",
+    "BinReports",
     "HashReports",
     "ListedHashReports",
     "MarkedReports",
     "NumberedReports",
     "PairReports",
     "SetReports",
+    "SignReports",
     "SymbolReports",
     "WordReports",
     "impossible",
+    "octets",
+    "of_octets",
     "type_of",
 ]
 

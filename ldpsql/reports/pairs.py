@@ -1,8 +1,10 @@
-"""Reports that are a key and what is said of its value."""
+"""Reports that are a key and what is reported of its value: a sign or a bin."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +20,28 @@ from ldpsql.reports.base import Floats, NumberedReports, counted, impossible
 
 @dataclass(frozen=True)
 class PairReports(NumberedReports):
-    """A key and what is said of its value, ``told``: its sign or the number of a bin. STRUCT(key, sign) in SQL.
+    """A key and a number that stands for a cell of it: STRUCT(key, ``field``) in SQL.
 
-    Both are NULL in the report of a dummy; it is not told which of the ``dummies`` it was.
+    Both are NULL in the report of a dummy; nothing tells the ``dummies`` apart.
     """
 
     keys: Domain
     dummies: int
-    cells: int
-    told: str
+    field: ClassVar[str]
+    number_type: ClassVar[pa.DataType]
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """Number of cells of a key."""
+
+    @abstractmethod
+    def numbers_of(self, cells: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the numbers that stand for cells."""
+
+    @abstractmethod
+    def cells_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the cells that numbers stand for, -1 for a number that stands for none."""
 
     def __len__(self) -> int:
         return (len(self.keys) + self.dummies) * self.cells
@@ -34,36 +49,34 @@ class PairReports(NumberedReports):
     @property
     def type(self) -> pa.DataType:
         """The type of a column of such reports."""
-        return pa.struct([("key", self.keys.values.type), (self.told, pa.int8() if self.told == "sign" else pa.int16())])
+        return pa.struct([("key", self.keys.values.type), (self.field, self.number_type)])
 
     def told_apart(self, drawn: Drawn) -> Drawn:
         """Return draws of the channel as positions among the reports that differ: those of all dummies are the last one."""
         return np.minimum(drawn, np.int32(len(self.keys) * self.cells))
 
-    @staticmethod
-    def sql(keys: str, bins: str | None = None) -> str:
-        """Return the list of `distinct` in SQL, as parameters give the keys and, unless signs are reported, the bins."""
-        told, cells = "sign", "[1::TINYINT, -1::TINYINT]"
-        if bins is not None:
-            told, cells = "bin", f"range({whole(bins)})::SMALLINT[]"
-        pairs = f"list_transform({cells}, lambda c: {{'key': k, '{told}': c}})"
-        return f"list_concat(flatten(list_transform({quoted(keys)}, lambda k: {pairs})), [{{'key': NULL, '{told}': NULL}}])"
+    @classmethod
+    def _listed(cls, keys: str, numbers: str) -> str:
+        """Return the list of `distinct` in SQL, from the parameter of the keys and the list of all numbers of a key."""
+        pairs = f"list_transform({numbers}, lambda c: {{'key': k, '{cls.field}': c}})"
+        return (
+            f"list_concat(flatten(list_transform({quoted(keys)}, lambda k: {pairs})), [{{'key': NULL, '{cls.field}': NULL}}])"
+        )
 
     def distinct(self) -> pa.Array:
         """Return the reports that differ, in the order of those positions."""
         return self.to_arrow(np.arange(len(self.keys) * self.cells + 1, dtype=np.int32))
 
     def parts(self, drawn: Drawn) -> tuple[pa.Array, pa.Array]:
-        """Return the positions of the keys, and what is told, NULL for dummies."""
+        """Return the positions of the keys, and the numbers; NULL for dummies."""
         key, cell = np.divmod(drawn.astype(np.int32), np.int32(self.cells))
         dummy = key >= len(self.keys)
-        said = 1 - 2 * cell if self.told == "sign" else cell
-        return pa.array(key, mask=dummy), pa.array(said.astype(np.int8 if self.told == "sign" else np.int16), mask=dummy)
+        return pa.array(key, mask=dummy), pa.array(self.numbers_of(cell), mask=dummy).cast(self.number_type)
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
         """Return draws of the channel as a column."""
-        key, said = self.parts(drawn)
-        return pa.StructArray.from_arrays([self.keys.values.take(key), said], ["key", self.told])
+        key, number = self.parts(drawn)
+        return pa.StructArray.from_arrays([self.keys.values.take(key), number], ["key", self.field])
 
     def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
         """Count the symbols of each group, shape (groups, symbols); dummies are spread evenly, for nothing tells them apart.
@@ -72,44 +85,102 @@ class PairReports(NumberedReports):
             ImpossibleReport: where the column cannot hold such reports.
 
         """
-        dummy, at, cell, fits = self._read(column)
-        if not fits.all():
+        symbol = self._symbols(column)
+        if (symbol < 0).any():
             raise impossible()
         real = len(self.keys) * self.cells
-        symbol = np.where(dummy, real, at * self.cells + cell)
         symbols = counted(group * (real + 1) + symbol, numbers, groups, real + 1)
         spread = self.dummies * self.cells
         return np.concatenate([symbols[:, :real], np.repeat(symbols[:, real:] / spread, spread, axis=1)], axis=1)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Tell which rows hold a declared key and something that can be told of it, or are those of a dummy.
+        """Tell which rows hold a declared key and the number of a cell, or are those of a dummy.
 
         Raises:
             ImpossibleReport: where the column's type cannot hold reports.
 
         """
-        return self._read(column)[3]
+        return self._symbols(column) >= 0
 
-    def _read(self, column: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """Return which reports are those of dummies, the positions of keys and symbols, and which can occur."""
-        if not pa.types.is_struct(column.type) or {field.name for field in column.type} != {"key", self.told}:
+    def _symbols(self, column: pa.Array) -> NDArray[np.int64]:
+        """Return the positions among the reports that differ, -1 for what cannot occur."""
+        if not pa.types.is_struct(column.type) or {part.name for part in column.type} != {"key", self.field}:
             raise impossible()
-        fields = dict(zip([field.name for field in column.type], column.flatten(), strict=True))
-        key, said = plain(fields["key"]), fields[self.told]
-        if not pa.types.is_integer(said.type) and not pa.types.is_null(said.type):
+        fields = dict(zip([part.name for part in column.type], column.flatten(), strict=True))
+        key, number = plain(fields["key"]), fields[self.field]
+        if not pa.types.is_integer(number.type) and not pa.types.is_null(number.type):
             raise impossible()
-        located = self.keys.locate(key)
-        at = located.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        told = said.cast(pa.int64(), safe=False).fill_null(1).to_numpy(zero_copy_only=False)
-        cell = (1 - told) // 2 if self.told == "sign" else told
-        known = np.isin(told, [-1, 1]) if self.told == "sign" else (told >= 0) & (told < self.cells)
-        missing = [part.is_null().to_numpy(zero_copy_only=False) for part in (column, key, said)]
-        dummy: NDArray[np.bool_] = missing[1] & missing[2] & ~missing[0]
-        whole = located.is_valid().to_numpy(zero_copy_only=False) & ~missing[2] & known
-        return dummy, at, cell, dummy | whole
+        at = _numbers(self.keys.locate(key))
+        cell = self.cells_of(_numbers(number))
+        no_key, no_number = _missing(key), _missing(number)
+        real = len(self.keys) * self.cells
+        symbol = np.where((at >= 0) & ~no_number & (cell >= 0), at * self.cells + cell, -1)
+        return np.where(no_key & no_number & ~_missing(column), real, symbol)
 
     def text(self, report: int) -> str:
         """Return one report, given as a number, as SQL writes it."""
-        key, said = (part[0].as_py() for part in self.parts(np.array([report])))
-        shown = ["NULL", "NULL"] if key is None else [repr(self.keys.texts[key]), str(said)]
-        return f"{{'key': {shown[0]}, '{self.told}': {shown[1]}}}"
+        key, number = (part[0].as_py() for part in self.parts(np.array([report])))
+        pair = ["NULL", "NULL"] if key is None else [repr(self.keys.texts[key]), str(number)]
+        return f"{{'key': {pair[0]}, '{self.field}': {pair[1]}}}"
+
+
+@dataclass(frozen=True)
+class SignReports(PairReports):
+    """A key and a sign, 1 or -1: STRUCT(key, sign TINYINT) in SQL."""
+
+    field = "sign"
+    number_type = pa.int8()
+
+    @classmethod
+    def sql(cls, keys: str) -> str:
+        """Return the list of `distinct` in SQL, in terms of the parameter that gives the keys."""
+        return cls._listed(keys, "[1::TINYINT, -1::TINYINT]")
+
+    @property
+    def cells(self) -> int:
+        """Two signs."""
+        return 2
+
+    def numbers_of(self, cells: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return 1 for the first cell, -1 for the second."""
+        return 1 - 2 * cells
+
+    def cells_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return 0 for 1, 1 for -1."""
+        return np.where(np.isin(numbers, [-1, 1]), (1 - numbers) // 2, -1)
+
+
+@dataclass(frozen=True)
+class BinReports(PairReports):
+    """A key and the number of a bin, counted from 0: STRUCT(key, bin SMALLINT) in SQL."""
+
+    bins: int
+    field = "bin"
+    number_type = pa.int16()
+
+    @classmethod
+    def sql(cls, keys: str, bins: str) -> str:
+        """Return the list of `distinct` in SQL, in terms of the parameters that give keys and bins."""
+        return cls._listed(keys, f"range({whole(bins)})::SMALLINT[]")
+
+    @property
+    def cells(self) -> int:
+        """Number of bins of a key."""
+        return self.bins
+
+    def numbers_of(self, cells: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the cells themselves."""
+        return cells
+
+    def cells_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of bins."""
+        return np.where((numbers >= 0) & (numbers < self.bins), numbers, -1)
+
+
+def _numbers(column: pa.Array) -> NDArray[np.int64]:
+    """Return whole numbers, -1 for NULL."""
+    return np.asarray(column.cast(pa.int64(), safe=False).fill_null(-1).to_numpy(zero_copy_only=False))
+
+
+def _missing(column: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False))

@@ -21,6 +21,7 @@ class SetReports(WordReports):
     size: int
     mark = "words"
     sql_type = "UBIGINT[]"
+    counted = "histogram(__ldp_octets(report)) FILTER (WHERE try_cast(keep AS BOOLEAN))"
     type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 
     @property
@@ -58,3 +59,33 @@ class SetReports(WordReports):
     def text(self, report: int) -> str:
         """Return the words as a list."""
         return str([report >> 64 * i & (2**64 - 1) for i in range(self.words)])
+
+
+def octets(column: pa.Array) -> pa.Array:
+    """Return lists of unsigned words as bytes in the same order; no bytes for a list with NULL, which is not a report."""
+    lists = pa.concat_arrays([column]) if column.offset else column
+    sizes, words = np.diff(lists.offsets.to_numpy()), lists.values
+    if words.null_count:
+        missing = np.concatenate([[0], np.cumsum(words.is_null().to_numpy(zero_copy_only=False))])
+        whole = np.diff(missing[lists.offsets.to_numpy()]) == 0
+        words, sizes = words.filter(pa.array(np.repeat(whole, sizes))), np.where(whole, sizes, 0)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+    else:
+        ends = lists.offsets.to_numpy()
+    bits = pa.py_buffer(unsigned(words).astype(">u8"))
+    return pa.Array.from_buffers(pa.binary(), len(lists), [lists.buffers()[0], pa.py_buffer((ends * 8).astype(np.int32)), bits])
+
+
+def of_octets(column: pa.Array) -> pa.Array:
+    """Return what `octets` made of lists of words as such lists again.
+
+    Raises:
+        ImpossibleReport: if these are not bytes of words.
+
+    """
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1]
+    if (ends % 8).any():
+        raise impossible()
+    words = np.frombuffer(data or b"", ">u8", int(ends[-1]) // 8).astype(np.uint64)
+    return pa.ListArray.from_arrays(pa.array(ends // np.int32(8)), pa.array(words))

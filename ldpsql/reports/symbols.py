@@ -21,6 +21,7 @@ class SymbolReports(MarkedReports, NumberedReports):
     symbols: int
     mark = SetReports.mark
     sql_type = SetReports.sql_type
+    counted = SetReports.counted
     type: ClassVar[pa.DataType] = SetReports.type
 
     def __len__(self) -> int:

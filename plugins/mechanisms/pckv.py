@@ -10,8 +10,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ldpsql.mechanisms import (
-    TOTAL,
     KeepOrSpread,
+    KeyLaw,
     Mechanism,
     SetReports,
     SignedBits,
@@ -49,21 +49,14 @@ class Pckv(SignMechanism):
         total = self.symbol_keys(2)
         grr = KeepOrSpread.within(2 * total, self.ratio(2))
         ue = SignedBits.within(total, self.epsilon.exp_below())
-        return grr if self._variance(*_shown(grr)) <= self._variance(*_shown(ue)) else ue
+        return grr if self._variance(grr.key_law()) <= self._variance(ue.key_law()) else ue
 
-    def _variance(self, own: Fraction, other: Fraction) -> Fraction:
+    def _variance(self, law: KeyLaw) -> Fraction:
         """Return the variance of a frequency, times what both responses share: (section 5.4, theorem 3)."""
         size = self.set_size or self.padding
         drawn = Fraction(min(size, self.padding), self.padding * len(self.keys))
-        shown = other + drawn * (own - other)
-        return shown * (1 - shown) / (own - other) ** 2
-
-
-def _shown(response: KeepOrSpread | SignedBits) -> tuple[Fraction, Fraction]:
-    """Return the probabilities that the report shows the key that was drawn, and that it shows another one."""
-    if isinstance(response, KeepOrSpread):
-        return Fraction(response.keep + response.spread, TOTAL), Fraction(2 * response.spread, TOTAL)
-    return response.hit + response.crossed, 2 * response.miss
+        shown = law.other + drawn * law.lift
+        return shown * (1 - shown) / law.lift**2
 
 
 @hookimpl

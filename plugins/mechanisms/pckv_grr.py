@@ -4,7 +4,7 @@ Gu, Li, Cheng, Xiong, Cao, "PCKV: locally differentially private correlated key-
 USENIX Security 2020, section 5.3.
 """
 
-from ldpsql.mechanisms import KeepOrSpread, Mechanism, PairReports, SignMechanism, hookimpl
+from ldpsql.mechanisms import KeepOrSpread, Mechanism, SignMechanism, SignReports, hookimpl
 
 
 class PckvGrr(SignMechanism):
@@ -19,11 +19,11 @@ class PckvGrr(SignMechanism):
     """
 
     name = "pckv_grr"
-    sql_reports = PairReports.sql("keys")
+    sql_reports = SignReports.sql("keys")
 
-    def alphabet(self) -> PairReports:
+    def alphabet(self) -> SignReports:
         """Return keys with signs."""
-        return PairReports(self.keys, self.padding, 2, "sign")
+        return SignReports(self.keys, self.padding)
 
     def response(self) -> KeepOrSpread:
         """Return k-RR over the symbols."""

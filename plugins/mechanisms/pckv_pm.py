@@ -11,10 +11,10 @@ import numpy as np
 from pydantic import Field
 
 from ldpsql.mechanisms import (
+    BinReports,
     KeepOrWindow,
     KeyValueMechanism,
     Mechanism,
-    PairReports,
     WholeField,
     from_doubles,
     hookimpl,
@@ -35,14 +35,14 @@ class PckvPm(KeyValueMechanism):
     """
 
     name = "pckv_pm"
-    sql_reports = PairReports.sql("keys", "bins")
+    sql_reports = BinReports.sql("keys", "bins")
     bins: Annotated[WholeField, Field(ge=2, le=1024)] = Field(
         64, description="number of bins of the values, and of the reports"
     )
 
-    def alphabet(self) -> PairReports:
+    def alphabet(self) -> BinReports:
         """Return keys with bins."""
-        return PairReports(self.keys, self.padding, self.bins, "bin")
+        return BinReports(self.keys, self.padding, self.bins)
 
     def response(self) -> KeepOrWindow:
         """Return the kept key with a bin near the value."""

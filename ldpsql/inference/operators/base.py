@@ -20,7 +20,7 @@ from ldpsql.channels import Channel, TableChannel
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
-from ldpsql.inference.score_intervals import score_ends, wilson
+from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 
 Floats: TypeAlias = NDArray[np.float64]
 Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
@@ -153,9 +153,7 @@ class Operator(ABC):
     def scatter(self, theta: Floats) -> Floats:
         """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
         if self.votes:
-            low, high = self.votes
-            chance = low + (high - low) * theta
-            return chance * (1.0 - chance) / (high - low) ** 2
+            return vote_scatter(theta, self.votes)
         return np.stack([p @ self._pull(at) ** 2 - at**2 for at, p in zip(theta, self.forward(theta), strict=True)])
 
     def _pull(self, theta: Floats) -> Floats:
@@ -167,10 +165,7 @@ class Operator(ABC):
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""
         if self.votes:
-            low, high = self.votes
-            ends = wilson(low + (high - low) * self.invert(shares), n[:, None], z)
-            inverted = np.sort([(end - low) / (high - low) for end in ends], axis=0)
-            return np.sqrt(self.scatter(theta) / n[:, None]), inverted[0], inverted[1]
+            return of_votes(self.invert(shares), theta, self.votes, n[:, None], z)
         parts = []
         for v, at, p, size in zip(self.invert(shares), theta, self.forward(theta), n, strict=True):
             pull = self._pull(at).T
