@@ -115,7 +115,7 @@ def perturb_copy(
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
-            token = charged(con, charge, found, plan, str(target), again=replace, resume=resume and not target.exists())
+            token = charged(con, charge, found, plan, str(target), again=replace, resume=resume)
             staging.write_state({"task": task, "release": token, "replace": replace})
         elif bool(token) != (charge is not None):
             raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
@@ -198,7 +198,7 @@ def perturb_table(
     marking = Marking(con, name, mechanisms_of(plan.mechanisms))
     if append:
         marking.check()
-    token = charged(con, charge, found, plan, where, again=replace, resume=resume and not there)
+    token = charged(con, charge, found, plan, where, again=replace, resume=resume)
     drawing = Drawing(con, found, plan, Meter(found.rows, progress))
     sign = partial(marking.write, token=token, appended=append and there)
     drawing.into_table(verb, order, partial(_sign, sign=sign, token=token, charge=charge))
@@ -211,4 +211,4 @@ def _sign(cursor: DuckDBPyConnection, *, sign: Callable[[DuckDBPyConnection], No
     """Sign a table, and write into the ledger that COMMIT comes next: what is in the table may then be seen."""
     sign(cursor)
     if charge:
-        charge.ledger.drawn(token)
+        charge.ledger.drawn(token, once=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ldpsql.engine.functions import guarded
-from ldpsql.errors import InvalidParameter, PolicyMismatch
+from ldpsql.errors import InvalidParameter, PolicyMismatch, UnfinishedRun
 from ldpsql.errors.boundary import withheld, withheld_block
 from ldpsql.ledger import statements
 from ldpsql.ledger.datasets import Dataset
@@ -185,11 +185,18 @@ class Ledger:
             )
         return People.each_row() if users is None else _people_of(users, salt)
 
-    def drawn(self, token: str) -> None:
-        """Write down that the reports of a release are about to be where others see them; no `charge` takes it up any more."""
+    def drawn(self, token: str, *, once: bool = False) -> None:
+        """Write down that the reports of a release are about to be where others see them; no `charge` takes it up any more.
+
+        Raises:
+            UnfinishedRun: if this is to happen ``once`` and another run did it, for two runs may take up the same release.
+
+        """
         with reading(self.path) as db, writing(db):
             if not was_drawn(db, found(db, token).token):
                 enter(db, token, "drawn")
+            elif once:
+                raise UnfinishedRun("another run has drawn the reports of this charge", "use its reports")
 
     def publish(self, release: Release) -> Release:
         """Write down that the reports of a release are where they belong.
