@@ -12,16 +12,14 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 from scipy.stats import binom
 
 import ldpsql
 from benchmarks.figures import Figure, at_least, at_most
 from ldpsql import Likelihood
-from ldpsql.domains.distinct import distinct
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
-from ldpsql.inference.counting import likelihoods, operator_of
+from ldpsql.inference.counting import column_likelihood, operator_of
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.registry import registry
@@ -63,9 +61,7 @@ def samples(mechanism: Mechanism, n: int, repeats: int) -> Iterator[Likelihood]:
         return
     for _ in range(repeats):
         reports = ldpsql.perturb(DRAW.choice(VALUES, n, p=TRUTH).tolist(), mechanism)
-        first, number = distinct(reports)
-        group = np.zeros(len(first), dtype=np.int64)
-        yield next(likelihoods(mechanism, reports.take(pa.array(first)), pa.array(np.bincount(number)), group, 1))[1]
+        yield column_likelihood(reports, mechanism)
 
 
 def held(found: Estimates) -> tuple[Floats, dict[str, float]]:

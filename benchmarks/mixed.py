@@ -10,14 +10,13 @@ from functools import partial
 from time import process_time
 
 import numpy as np
-import pyarrow as pa
 
 import ldpsql
 from benchmarks.figures import Figure, at_least, at_most, in_turns
 from ldpsql import Mechanism
 from ldpsql.estimates.estimate import Estimates, estimate_counts, estimate_likelihood
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Variance
-from ldpsql.inference.counting import likelihoods, operator_of
+from ldpsql.inference.counting import column_likelihood, operator_of
 from ldpsql.inference.mixed import Mixed
 from ldpsql.inference.operators import Floats, StackOperator
 from ldpsql.mechanisms.base import certify
@@ -73,8 +72,7 @@ def families() -> list[Figure]:
     parts = []
     for mechanism in made:
         reports = ldpsql.perturb(values.tolist(), mechanism)
-        one = np.ones(len(reports), dtype=np.int64)
-        parts.append(next(likelihoods(mechanism, reports, pa.array(one), np.zeros(len(reports), dtype=np.int64), 1))[1])
+        parts.append(column_likelihood(reports, mechanism))
     stack = StackOperator([part.operator for part in parts], np.full(4, 0.25))
     whole = type(parts[0])(stack, np.concatenate([part.counts for part in parts], axis=1))
     source = Mixed(certify(registry().mechanism("krr(1, [1, 2, 3, 4])")).values, tuple(made))

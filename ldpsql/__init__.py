@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
     from ldpsql.mechanisms.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
+    from ldpsql.pages.demo import flights_file
     from ldpsql.privacy.certificate import Certificate
     from ldpsql.privacy.claims import Epsilon
     from ldpsql.reports import HashReports, PairReports, SetReports
@@ -67,6 +68,7 @@ _HOMES = {
     "mechanisms.base": ["CategoricalMechanism", "Mechanism", "certify"],
     "mechanisms.key_value": ["KeyValueMechanism", "SignMechanism"],
     "privacy.claims": ["Epsilon"],
+    "pages.demo": ["flights_file"],
     "reports": ["HashReports", "PairReports", "SetReports"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -110,6 +112,7 @@ __all__ = [
     "connect",
     "estimate",
     "estimate_groups",
+    "flights_file",
     "hookimpl",
     "interrupt",
     "interruptible",

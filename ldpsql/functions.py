@@ -14,7 +14,7 @@ from ldpsql.domains.grids import sql_cells
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import Shown, counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
-from ldpsql.engine.groups import groups_of, listed, once_a_run
+from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
 from ldpsql.engine.sql_struct import as_struct
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import one_thread
@@ -24,7 +24,8 @@ from ldpsql.estimates.estimate import Diagnosis, Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.counting import MAX_COUNT, align, whole_numbers
+from ldpsql.inference.counting import aligned, likelihoods, without_impossible
+from ldpsql.inference.counts import Counts
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
 from ldpsql.ledger.people import id_bytes
@@ -47,7 +48,6 @@ __all__ = [
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",
-    "MAX_COUNT",
     "MEASURES",
     "MECHANISMS",
     "MIXTURES",
@@ -58,6 +58,7 @@ __all__ = [
     "AnalyticAudit",
     "BadCounts",
     "CertifiedMechanism",
+    "Counts",
     "Diagnosis",
     "Drawn",
     "Estimate",
@@ -86,7 +87,7 @@ __all__ = [
     "Variance",
     "WrongType",
     "aggregates",
-    "align",
+    "aligned",
     "arrow_fields",
     "as_struct",
     "audit",
@@ -95,6 +96,7 @@ __all__ = [
     "check_ordered",
     "compare_comments",
     "counted_by_form",
+    "counts_of",
     "distances",
     "distinct",
     "drawing",
@@ -102,13 +104,14 @@ __all__ = [
     "draws_handle",
     "estimate_densities",
     "estimate_key_value",
+    "estimated",
     "family",
     "fingerprint",
     "full_prior",
-    "groups_of",
     "guarded",
     "hookimpl",
     "id_bytes",
+    "likelihoods",
     "listed",
     "numbers",
     "octets",
@@ -129,5 +132,5 @@ __all__ = [
     "struct_text",
     "struct_type",
     "type_of",
-    "whole_numbers",
+    "without_impossible",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,23 @@ MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command li
 ESTIMATORS = "`ldp.NAME(report, m, ...)` estimates from a column of reports, `ldp.NAME_counts(counts, m, ...)` from counts."
 FUNCTIONS = "Mechanisms and estimators have pages of their own."
 ERRORS = "Every error has a code, one sentence and a hint that says what to do. The command line ends with the exit code."
+COMMAND_LINE_ERRORS = {
+    "LDP901": (
+        "Something failed whose message may show raw values, so only its kind is shown.",
+        "A statement failed on the data, for example a cast, or a library raised an error.",
+        "Run the statement in DuckDB itself to read the message.",
+    ),
+    "LDP902": (
+        "The operating system refused to read or write a file.",
+        "The path is wrong, or its permissions do not allow it.",
+        "Correct the path that the message names, or its permissions.",
+    ),
+    "LDP903": (
+        "DuckDB refused the statement.",
+        "The statement has a wrong name or wrong syntax, or the database is locked by another process.",
+        "Correct the statement: the message is that of DuckDB.",
+    ),
+}
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 
@@ -68,11 +86,33 @@ def commands(command: Any, path: str) -> Iterator[str]:
         yield table(["option", "meaning"], rows) + "\n"
 
 
-def error_rows() -> list[list[str]]:
-    """Return the code, the name, the meaning and the exit code of each error."""
+def error_classes() -> list[type[errors.LdpError]]:
+    """Return the classes of errors, ordered by their codes."""
     classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.LdpError)]
-    ordered = sorted(classes, key=lambda cls: cls.code)
-    return [[cls.code, f"`{cls.__name__}`", " ".join((cls.__doc__ or "").split()), str(cls.exit_code)] for cls in ordered]
+    return sorted(classes, key=lambda cls: cls.code)
+
+
+def explained(error: type[errors.LdpError]) -> tuple[str, str, str]:
+    """Return the meaning of an error, its cause and its remedy: the parts of its docstring."""
+    parts = re.fullmatch(r"(.+?)\n\nCause: (.+?)\nRemedy: (.+)", inspect.cleandoc(error.__doc__ or ""), re.DOTALL)
+    assert parts, f"{error.__name__} needs a meaning, an empty line, 'Cause: ...' and 'Remedy: ...'"
+    meaning, cause, remedy = (" ".join(part.split()).replace("``", "`") for part in parts.groups())
+    return meaning, cause, remedy
+
+
+def error_section(code: str, parts: tuple[str, str, str], note: str) -> str:
+    """Return the section of a code, from its meaning, cause and remedy."""
+    meaning, cause, remedy = parts
+    return f"## {code}\n{meaning} ({note})\n\n* **Cause:** {cause}\n* **Remedy:** {remedy}\n"
+
+
+def error_sections() -> Iterator[str]:
+    """Yield a section for each error, and for each code that only the command line has."""
+    for error in error_classes():
+        name = f"`{error.__name__}`, exit code {error.exit_code}"
+        yield error_section(error.code, explained(error), name)
+    for code, parts in COMMAND_LINE_ERRORS.items():
+        yield error_section(code, parts, "command line only, exit code 1")
 
 
 def pages() -> dict[str, str]:
@@ -83,7 +123,7 @@ def pages() -> dict[str, str]:
         "estimators.md": f"# Estimators\n{ESTIMATORS}\n\n" + "\n".join(specs(registry().estimators.values())),
         "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n" + table(["function", "what it does"], rows) + "\n",
         "commands.md": "# Commands\n\n" + "\n".join(commands(typer.main.get_command(app), "ldpsql")),
-        "errors.md": f"# Errors\n{ERRORS}\n\n" + table(["code", "error", "meaning", "exit code"], error_rows()) + "\n",
+        "errors.md": f"# Errors\n{ERRORS}\n\n" + "\n".join(error_sections()),
         "python.md": "# Python\n\n" + "\n".join(f"::: ldpsql.{name}\n" for name in ldpsql.__all__),
     }
 

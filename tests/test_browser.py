@@ -56,6 +56,16 @@ def report(folder: Path, text: str, values: Sequence[object], **options: Any) ->
     return (folder / "page.html").read_text(encoding="utf-8")
 
 
+def key_values(folder: Path) -> str:
+    """Return a page of two groups and of keys with long names, one of which nobody has."""
+    made = {"mechanism": "pckv_pm", "epsilon": 2, "keys": [LONG, *(f"key {i}" for i in range(40))], "padding": 3}
+    mechanism = registry().mechanism({**made, "low": -1e6, "high": 1e6})
+    sets = [[{"key": key, "value": 12345.6} for key in (LONG, f"key {i % 39}")] for i in range(3000)]
+    estimates = {title: ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism) for title in (LONG, "another")}
+    pages.write_key_values(folder / "page.html", estimates, "SELECT " + "1 + " * 200 + "1")
+    return (folder / "page.html").read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Every kind of page, each with what is hard to show."""
@@ -73,6 +83,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "few numbers": report(folder, "square_wave(4, -0.001, 0.001, bins := 26)", [i / 1e6 for i in range(-1000, 1000)]),
         "dates": report(folder, DATES, [date(2024, 1, day) for day in range(1, 32)] * 99),
         "map": report(folder, str(grid), [i % 84 for i in range(9999)], region=region),
+        "key-value": key_values(folder),
         "plan": plan_page(plan, 100_000),
     }
 

@@ -171,7 +171,7 @@ def test_the_third_partys_own_test_passes() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "4 passed" in done.stdout
+    assert "8 passed" in done.stdout
 
 
 @pytest.fixture(scope="module")

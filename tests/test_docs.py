@@ -18,6 +18,7 @@ import ldpsql
 from ldpsql import errors
 from ldpsql.registry import hookspecs
 from ldpsql.registry.registry import registry
+from tests import reference
 from tests.commands import run
 from tests.reference import REFERENCE, pages
 
@@ -117,7 +118,7 @@ def test_the_plugin_shown_in_the_guide_is_the_one_in_the_examples() -> None:
     coin = ROOT / "examples" / "ldpsql-coin"
     there = (coin / "ldpsql_coin.py").read_text(encoding="utf-8") + (coin / "pyproject.toml").read_text(encoding="utf-8")
     shown = [block for block in blocks("text", PLUGIN_GUIDE) if "coin" in block.lower()]
-    assert len(shown) == 2
+    assert len(shown) == 4
     for line in "".join(shown).splitlines():
         assert line in there.splitlines(), line
 
@@ -165,9 +166,22 @@ def test_the_public_face_is_what_it_says() -> None:
 
 
 def test_every_error_has_a_code_of_its_own_and_a_sentence() -> None:
-    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.LdpError)]
+    classes = reference.error_classes()
     assert len({cls.code for cls in classes}) == len(classes)
-    assert all(inspect.getdoc(cls) for cls in classes)
+
+
+@pytest.mark.parametrize("error", reference.error_classes(), ids=lambda error: error.code)
+def test_every_error_has_a_meaning_a_cause_and_a_remedy_in_sentences(error: type[errors.LdpError]) -> None:
+    assert "__doc__" in vars(error)
+    for part in reference.explained(error):
+        assert part.endswith("."), part
+        assert part[0].isupper() or part.startswith(("`", "ldpsql")), part
+
+
+def test_codes_of_the_command_line_are_in_the_reference() -> None:
+    source = (ROOT / "ldpsql" / "cli" / "failures.py").read_text(encoding="utf-8")
+    codes = set(re.findall(r"LDP\d{3}", source)) - {error.code for error in reference.error_classes()}
+    assert codes == set(reference.COMMAND_LINE_ERRORS)
 
 
 def test_every_hook_is_documented() -> None:

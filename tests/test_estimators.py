@@ -15,7 +15,8 @@ from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status, 
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.uncertainty import intervals
-from ldpsql.inference.counting import align, operator_of
+from ldpsql.inference.counting import aligned, operator_of
+from ldpsql.inference.counts import Counts
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.inference.outcome import simplex_projection
@@ -395,7 +396,7 @@ def test_no_report_an_impossible_report_and_bad_counts_are_refused() -> None:
     assert "7919" not in str(caught.value)
     for numbers in ([-1], [1.5], [None]):
         with pytest.raises(BadCounts):
-            align(pa.array([0]), pa.array(numbers), np.zeros(1, dtype=np.int64), 1, mechanism.values().listed)
+            aligned(Counts.of(pa.array([0]), pa.array(numbers)), mechanism)
 
 
 def test_one_report_has_an_estimate_that_admits_to_know_nothing() -> None:

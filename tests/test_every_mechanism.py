@@ -182,7 +182,7 @@ STATEMENTS = {
     "mean": "SELECT ldp.mean(x, {m}) FROM {reports}",
     "key_value": "SELECT unnest(ldp.key_value(x, {m}), recursive := true) FROM {reports}",
 }
-FOR_SINGLE_VALUES = {"estimate", "report", "export-sql", "channel", "diagnose", "mean"}
+FOR_SINGLE_VALUES = {"estimate", "export-sql", "channel", "diagnose", "mean"}
 NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private seeds
 
 

@@ -154,6 +154,22 @@ def test_a_volatile_function_of_the_registry_draws_unless_it_says_otherwise() ->
     assert {"__ldp_perturb", "__ldp_perturb_words", "__ldp_perturb_hashed"} <= drawing
 
 
+@pytest.mark.parametrize(
+    ("volatile", "draws", "settled"),
+    [
+        (False, None, (False, False)),
+        (True, None, (True, True)),
+        (True, False, (True, False)),
+        (False, True, (True, True)),
+    ],
+)
+def test_what_draws_is_volatile_and_what_is_volatile_draws_unless_it_says_otherwise(
+    volatile: bool, draws: bool | None, settled: tuple[bool, bool]
+) -> None:
+    scalar = Scalar("__ldp_made", len, "BIGINT", volatile=volatile, draws=draws)
+    assert (scalar.volatile, scalar.draws) == settled
+
+
 @pytest.mark.parametrize(("text", "expected"), SCRIPTS.values(), ids=SCRIPTS.keys())
 def test_what_gives_values_away_is_found_in_files(tmp_path: Path, text: str, expected: list[tuple[int, str]]) -> None:
     (tmp_path / "a.sql").write_text(text, encoding="utf-8")

@@ -43,7 +43,7 @@ def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: 
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
         "import ldpsql; assert ldpsql.__file__.startswith(sys.argv[1]), ldpsql.__file__\n"
-        "from ldpsql.pages.demo import flights_file; assert str(flights_file()).startswith(sys.argv[1])\n"
+        "assert str(ldpsql.flights_file()).startswith(sys.argv[1])\n"
         'con = ldpsql.connect(); print(con.sql("FROM ldp.mechanisms()").fetchall())'
     )
     done = subprocess.run(

@@ -5,23 +5,27 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.cli.app import app
 from ldpsql.errors import InvalidParameter
+from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.pages import demo
 from ldpsql.pages import page as pages
 from ldpsql.pages.axes import Axis, shares
 from ldpsql.pages.maps import blocks
 from ldpsql.pages.markup import tag
+from ldpsql.pairs.estimation import ROW
 from ldpsql.registry.registry import registry
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -158,6 +162,78 @@ def test_many_groups_share_the_rows_of_a_page_and_the_largest_shares_are_kept(
     assert values[:2] == ["d", "e"]
     assert html.count("2 more values with smaller shares") == 4
     assert html.count('class="group"') == 4
+
+
+def sets_of(count: int) -> list[list[dict[str, Any]]]:
+    """Return sets: everybody has one key with 10, a half of them 'half' with 50, nobody 'never'."""
+    return [[{"key": HOSTILE, "value": 10.0}, {"key": "half", "value": 50.0}][: 1 + i % 2] for i in range(count)]
+
+
+def key_value_reports(folder: Path, name: str = "pckv_grr") -> tuple[str, str]:
+    mechanism = registry().mechanism(
+        {"mechanism": name, "epsilon": 8, "keys": [HOSTILE, "half", "never"], "padding": 2, "low": 0, "high": 60}
+    )
+    table = pa.table({"kv": ldpsql.perturb(sets_of(6000), mechanism), "region": ["north", "south", "south"] * 2000})
+    pq.write_table(table, folder / "kv.parquet")
+    return str(folder / "kv.parquet"), str(mechanism)
+
+
+def page_of(folder: Path, *options: str, name: str = "pckv_grr") -> str:
+    reports, mechanism = key_value_reports(folder, name)
+    arguments = ["report", reports, "-c", "kv", "-m", mechanism, "-o", str(folder / "page.html"), *options]
+    run = CliRunner().invoke(app, arguments)
+    assert run.exit_code == 0, run.output
+    return (folder / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", "pckv_pm"])
+def test_key_value_reports_have_a_page_with_frequency_and_mean_of_every_key(name: str, tmp_path: Path) -> None:
+    html = page_of(tmp_path, name=name)
+    page = Parsed(html)
+    assert [element for element, _ in page.elements].count("script") == 1
+    names = next(attributes["data-names"] for element, attributes in page.elements if element == "table")
+    assert names == ",".join(["key", *ROW])
+    rows = {row[0]: row for row in page.rows if row[0] in (HOSTILE, "half", "never")}
+    assert next(iter(rows)) == HOSTILE
+    assert float(rows[HOSTILE][2].split()[0]) > 90
+    assert float(rows["half"][5]) > 40
+    assert float(rows["never"][2].split()[0]) < 20
+    assert "<dt>Most frequent key</dt>" in html
+    assert re.search("<dt>Keys surely present</dt><dd>[23] of 3</dd>", html)  # 'never' is there once in a hundred times
+    assert "any two sets give" in html
+
+
+def test_key_value_pages_have_groups_pictures_and_any_estimator(tmp_path: Path) -> None:
+    html = page_of(tmp_path, "--by", "region", "--estimator", "ibu")
+    assert html.count('class="group"') == 2
+    overview = {row[0]: row for row in Parsed(html).rows}
+    assert (overview["region north"][1], overview["region south"][1]) == ("2,000", "4,000")
+    reports, mechanism = key_value_reports(tmp_path)
+    arguments = ["report", reports, "-c", "kv", "-m", mechanism, "-o", str(tmp_path / "page.svg")]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    for option in (["--truth", reports], ["--bounds", "0,0,1,1"]):
+        refused = CliRunner().invoke(app, [*arguments, *option]).exception
+        assert isinstance(refused, InvalidParameter)
+        assert option[0] in refused.message
+
+
+def test_a_key_value_page_warns_if_sets_look_larger_than_the_padding(tmp_path: Path) -> None:
+    mechanism = registry().mechanism("pckv_grr(8, ['a', 'b', 'c', 'd', 'e', 'f'], padding := 2)")
+    sets = [[{"key": key, "value": 1.0} for key in "abcdef"]] * 2000
+    assert isinstance(mechanism, KeyValueMechanism)
+    estimates = {"All reports": ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism)}
+    pages.write_key_values(tmp_path / "page.html", estimates)
+    assert "use a longer padding" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_sql_of_a_key_value_page_runs_and_gives_its_estimates(tmp_path: Path) -> None:
+    html = page_of(tmp_path, "--by", "region")
+    sql = unescape(re.findall("<code>(.*?)</code>", html, re.DOTALL)[0])
+    with ldpsql.connect() as con:
+        rows = con.sql(sql).pl()
+    assert rows.columns == ["region", "key", *ROW]
+    shown = next(row for row in Parsed(html).rows if row[0] == HOSTILE)
+    assert f"{100 * rows['frequency'][0]:.1f}" == shown[2].split()[0]
 
 
 def test_the_plan_has_a_page_with_every_mechanism(tmp_path: Path) -> None:

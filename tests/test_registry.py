@@ -19,7 +19,7 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import BadSettings, InvalidSpec, PluginError, UnknownName
 from ldpsql.inference.solver.mle import uniform
 from ldpsql.registry.registry import Plugin, Registry, registry
-from ldpsql.testing import examples
+from ldpsql.testing import check_mechanism, examples
 
 
 class Whisper(CategoricalMechanism):
@@ -302,3 +302,35 @@ def test_the_core_imports_without_plugins() -> None:
 
 def test_examples_can_be_guessed_for_all_built_in_mechanisms_but_the_free_table() -> None:
     assert [name for name, mechanism in registry().mechanisms.items() if not examples(mechanism)] == ["matrix"]
+
+
+def test_a_mechanism_that_no_plugin_offers_passes_the_conformance_suite() -> None:
+    check_mechanism(Whisper(epsilon=1, domain=["a", "b"]), draws=60_000)
+    assert "whisper" not in registry().mechanisms
+
+
+CLOSURE = """
+import gc, types
+import ldpsql, pyarrow as pa
+from ldpsql.functions import Macros, Scalar, guarded, hookimpl
+from ldpsql.registry.registry import Plugin, registry
+
+def ldpsql_functions():
+    summand = 41
+    def more(column):
+        return pa.array([number.as_py() + summand for number in column])
+    return [Scalar("__ldp_more", guarded(more), "BIGINT"), Macros("CREATE MACRO ldp.more(x) AS __ldp_more(x)")]
+
+module = types.ModuleType("more")
+module.ldpsql_functions = hookimpl(ldpsql_functions)
+registry().add(module, Plugin("more", "somebody", "1.0", "ok"))
+con = ldpsql.connect()
+for _ in range(5):
+    gc.collect()
+    assert con.execute("SELECT ldp.more(range) FROM range(2)").fetchall() == [(41,), (42,)]
+"""
+
+
+def test_a_function_that_a_hook_makes_anew_lives_as_long_as_duckdb_may_call_it() -> None:
+    done = subprocess.run([sys.executable, "-c", CLOSURE], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

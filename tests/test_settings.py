@@ -10,9 +10,9 @@ import pytest
 
 import ldpsql
 from ldpsql import settings
-from ldpsql.errors import BadSettings
+from ldpsql.errors import BadSettings, UnknownName
 from ldpsql.registry.registry import Registry, registry
-from ldpsql.sql.named import sql_call
+from ldpsql.sql.named import mechanism_of, sql_call
 
 
 def write(path: Path, text: str) -> None:
@@ -46,6 +46,31 @@ def test_a_named_mechanism_is_a_mechanism_in_python_and_a_macro_in_sql(tmp_path:
     with duckdb.connect() as other:
         ldpsql.attach(other, name="private", mechanisms={"town": {"mechanism": "krr", "epsilon": 1, "domain": [1, 2]}})
         assert other.execute("SELECT private.m.town().mechanism, private.m.city().mechanism").fetchall() == [("krr", "krr")]
+
+
+@pytest.mark.parametrize("catalog", ["ldp", "private"])
+def test_the_names_of_a_connection_are_mechanisms_in_functions_that_take_it(tmp_path: Path, catalog: str) -> None:
+    text = "krr(0.5, ['Lima', 'Oslo'])"
+    with ldpsql.connect(name=catalog, mechanisms={"Borough": text}) as con:
+        con.execute("CREATE TABLE people AS SELECT 'Lima' AS city FROM range(20)")
+        ldpsql.perturb_copy(con, "people", tmp_path / "reports.parquet", {"city": "borough"})
+        ldpsql.perturb_table(con, "people", "reports", {"city": "Borough"})
+        assert con.sql("SELECT count(*) FROM reports").fetchall() == [(20,)]
+        assert mechanism_of("borough", con) == registry().mechanism(text)
+        assert mechanism_of("krr(1, [1, 2])", con) == registry().mechanism("krr(1, [1, 2])")
+        with pytest.raises(UnknownName, match="no mechanism named 'town'"):
+            ldpsql.perturb_table(con, "people", "others", {"city": "town"})
+        if catalog == "ldp":
+            assert ldpsql.estimate_groups(con, "reports", "shares", report="city", keys=["city"], mechanism="borough") <= 2
+    with ldpsql.connect() as other, pytest.raises(UnknownName):
+        mechanism_of("borough", other)
+
+
+def test_a_macro_that_is_not_of_ldpsql_names_no_mechanism() -> None:
+    with ldpsql.connect() as con:
+        con.execute("CREATE SCHEMA m; CREATE MACRO m.borough() AS ldp.krr(1, [1, 2])")
+        with pytest.raises(UnknownName):
+            mechanism_of("borough", con)
 
 
 DAYS = {"type": "date32[day]", "values": ["2026-01-01", "2026-01-02"]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,3 +149,39 @@ def test_what_a_killed_run_left_half_written_is_removed(db: DuckDBPyConnection, 
     with Staging.at(tmp_path / "other", ".parquet"):
         assert staging_folder(tmp_path / "other").exists()
     assert sorted(os.listdir()) == ["out"]
+
+
+WITHOUT_FCNTL = """
+import os, sys, types
+import duckdb, fcntl, numpy, polars, pyarrow, pydantic, scipy.optimize, typer
+import ldpsql.errors, ldpsql.hooks
+
+def locking(handle, mode, length):
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+sys.modules["msvcrt"] = types.SimpleNamespace(LK_NBLCK=2, locking=locking)
+sys.modules["fcntl"], sys.platform, os.O_TEMPORARY = None, "win32", 0
+import ldpsql.bulk.locks
+sys.platform = "linux"
+import ldpsql
+from ldpsql.bulk.staging import Staging, staging_folder
+from pathlib import Path
+
+con = duckdb.connect()
+con.execute("CREATE TABLE people AS SELECT ['Lima', 'Oslo'][1 + i % 2] AS city FROM range(100) t(i)")
+ldpsql.perturb_copy(con, "people", "out.parquet", {"city": "krr(epsilon=1, domain=['Lima', 'Oslo'])"})
+assert con.execute("SELECT count(*) FROM 'out.parquet'").fetchall() == [(100,)]
+assert not staging_folder(Path("out.parquet")).exists()
+with Staging.at(Path("out.parquet"), ".parquet"):
+    try:
+        ldpsql.perturb_copy(con, "people", "out.parquet", {"city": "krr(epsilon=1, domain=['Lima', 'Oslo'])"}, replace=True)
+    except ldpsql.errors.UnfinishedRun:
+        print("refused")
+"""
+
+
+def test_without_flock_a_file_beside_the_folder_is_locked(tmp_path: Path) -> None:
+    script = [sys.executable, "-c", WITHOUT_FCNTL]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"out.parquet", ".out.parquet.ldpsql.lock"}  # Windows deletes the lock

@@ -30,4 +30,4 @@ def _balances(number: int | None) -> list[dict[str, object]]:
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.budget()``."""
-    return [Scalar("__ldp_budget", budget, _BALANCE, volatile=True, draws_again=False), Macros.beside(__file__)]
+    return [Scalar("__ldp_budget", budget, _BALANCE, volatile=True, draws=False), Macros.beside(__file__)]

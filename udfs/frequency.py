@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from ldpsql.estimators import Estimator
 from ldpsql.functions import (
-    MAX_COUNT,
     MECHANISMS,
     PLANS,
     Aggregate,
-    BadCounts,
+    Counts,
     Diagnosis,
     Estimate,
     Estimates,
@@ -26,8 +25,8 @@ from ldpsql.functions import (
     arrow_fields,
     compare_comments,
     counted_by_form,
-    distinct,
-    groups_of,
+    counts_of,
+    estimated,
     guarded,
     hookimpl,
     listed,
@@ -39,7 +38,7 @@ from ldpsql.functions import (
     sql_literal,
     struct_fields,
     struct_text,
-    whole_numbers,
+    without_impossible,
 )
 
 _ROW = ("estimate", "std_error", "low", "high")
@@ -55,15 +54,16 @@ def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa
 
 
 def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
-    given = {key: value for key, value in (options or {}).items() if value is not None}
-    estimator = read_estimator({"estimator": name, **given} if given else name)
+    arguments = {key: value for key, value in (options or {}).items() if value is not None}
+    estimator = read_estimator({"estimator": name, **arguments} if arguments else name)
     return PLANS.number((MECHANISMS.thing(handle), estimator))
 
 
 def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:
     """Estimate all groups that hold reports, plan by plan; yield the rows of the groups and their estimates."""
-    for handle, groups in groups_of(histograms, plans):
-        yield from groups.estimates(*PLANS.thing(handle))
+    for handle, counts in counts_of(histograms, plans):
+        source, estimator = PLANS.thing(handle)
+        yield from estimated(source, counts, estimator)
 
 
 @guarded
@@ -71,9 +71,9 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
     parts = []
-    for rows, found in _estimates(histograms, plans):
-        shown = found.intervals
-        parts.append((rows, np.stack([found.fit.theta, shown.std_error, shown.low, shown.high], axis=-1)))
+    for rows, estimates in _estimates(histograms, plans):
+        errors = estimates.intervals
+        parts.append((rows, np.stack([estimates.fit.theta, errors.std_error, errors.low, errors.high], axis=-1)))
     return listed(parts, len(histograms), _ROW)
 
 
@@ -82,15 +82,15 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
-    for handle, groups in groups_of(histograms, plans):
+    for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
-        rest, left_out = groups.without_impossible(source)
-        impossible = dict(zip(groups.rows, left_out.tolist(), strict=True))
+        rest, left_out = without_impossible(source, counts)
+        impossible = dict(zip(counts.groups, left_out.tolist(), strict=True))
         for row, number in impossible.items():
             out[row] = _UNKNOWN | {"impossible": number}
-        for rows, found in rest.estimates(source, estimator) if len(rest.rows) else ():
+        for rows, estimates in estimated(source, rest, estimator) if len(rest.groups) else ():
             for place, row in enumerate(rows):
-                out[row] = _diagnosed(found[place], impossible[row])
+                out[row] = _diagnosed(estimates[place], impossible[row])
     share = pa.struct([("low", pa.float64()), ("high", pa.float64())])
     return pa.array(out, pa.struct([*arrow_fields(Diagnosis), ("identified", pa.list_(share))]))
 
@@ -104,17 +104,16 @@ def _diagnosed(one: Estimate, impossible: int) -> dict[str, object]:
 @guarded
 def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
     """Return for each group of counts the positions of its distinct reports and the sum of their numbers."""
-    out: list[dict[str, np.ndarray] | None] = []
-    for reports, counted in zip(plain(keys), plain(numbers), strict=True):
-        if not reports.is_valid:
-            out.append(None)
-            continue
-        first, number = distinct(reports.values)
-        sums = np.bincount(number, weights=whole_numbers(counted.values), minlength=len(first))
-        if sums.max(initial=0.0) > MAX_COUNT:
-            raise BadCounts("the counts add up to more than can be counted exactly", "at most 2^53 a report")
-        out.append({"positions": first + 1, "n": sums.astype(np.uint64)})
+    rows = zip(plain(keys), plain(numbers), strict=True)
+    merged = [Counts.of(reports.values, counted.values).merge() if reports.is_valid else None for reports, counted in rows]
+    out = [row and {"positions": row[0] + 1, "n": row[1].astype(np.uint64)} for row in merged]
     return pa.array(out, pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
+
+
+@guarded
+def octets_of_sets(reports: pa.ChunkedArray) -> pa.Array:
+    """Return reports that are sets as bytes, which DuckDB counts in a quarter of the memory that lists take."""
+    return octets(plain(reports))
 
 
 @guarded
@@ -127,12 +126,6 @@ def drawn_by(names: pa.ChunkedArray, places: pa.ChunkedArray, columns: pa.Chunke
 def _drawn_by(name: str, place: list[str], columns: list[dict[str, Any]] | None, handle: int) -> bool:
     comments = [(tuple(column["path"]), column["comment"]) for column in columns or []]
     return compare_comments(name, place, comments, MECHANISMS.thing(handle))
-
-
-@guarded
-def octets_of_sets(reports: pa.ChunkedArray) -> pa.Array:
-    """Return reports that are sets as bytes, which DuckDB counts in a quarter of the memory that lists take."""
-    return octets(plain(reports))
 
 
 def of_estimator(estimator: type[Estimator]) -> Aggregate:

@@ -20,6 +20,9 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
 -- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'.
 CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
 
+CREATE OR REPLACE MACRO ldp._estimates(counts, estimator, m) AS
+    ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m)));
+
 CREATE OR REPLACE MACRO ldp._diagnosis(vals, found) AS list_transform([{'vals': vals, 'found': found}], lambda r: CASE
     WHEN r['found'] IS NOT NULL THEN struct_update(r['found'], identified := ldp._rows(r['vals'], r['found']['identified']))
 END)[1];
@@ -33,12 +36,12 @@ CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(repor
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
 -- Keys may have any name, such as counts.
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
-    SELECT unnest(ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m))), recursive := true),
+    SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
     FROM (SELECT ldp._counted(report, true) AS counts FROM query_table(reports));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
     SELECT * EXCLUDE ("ldp counts"),
-           unnest(ldp._rows(ldp._domain(m), __ldp_estimate("ldp counts", ldp._plan(estimator, m))), recursive := true),
+           unnest(ldp._estimates("ldp counts", estimator, m), recursive := true),
            list_sum(map_values("ldp counts"))::BIGINT AS n
     FROM (SELECT keys, ldp._counted(report, true) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
 

@@ -19,11 +19,12 @@ from ldpsql.functions import (
     SetDiagnosis,
     aggregates,
     arrow_fields,
+    counts_of,
     estimate_densities,
     estimate_key_value,
-    groups_of,
     guarded,
     hookimpl,
+    likelihoods,
     listed,
     of_symbols,
     once_a_run,
@@ -54,11 +55,11 @@ def _counted(
     histograms: pa.ChunkedArray, plans: pa.ChunkedArray
 ) -> Iterator[tuple[np.ndarray, Mechanism, Estimator, Likelihood]]:
     """Yield the rows of all groups that hold reports, with their mechanism, estimator and likelihood."""
-    for handle, groups in groups_of(histograms, plans):
+    for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
         if not isinstance(source, KeyValueMechanism):
             raise InvalidParameter("these are not reports of sets of pairs", "use ldp.ibu and its sisters")
-        for rows, likelihood in groups.likelihoods(source):
+        for rows, likelihood in likelihoods(source, counts):
             yield rows, source, estimator, likelihood
 
 

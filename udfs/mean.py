@@ -19,8 +19,9 @@ from ldpsql.functions import (
     aggregates,
     bound_of,
     check_ordered,
+    counts_of,
+    estimated,
     family,
-    groups_of,
     guarded,
     hookimpl,
     once_a_run,
@@ -77,10 +78,10 @@ def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> 
 def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tuple[str, ...]) -> pa.Array:
     out = np.zeros((len(histograms), len(fields)))
     empty = np.ones(len(histograms), dtype=np.bool_)
-    for handle, groups in groups_of(histograms, handles):
+    for handle, counts in counts_of(histograms, handles):
         (source, estimator), functional = MEASURES.thing(handle)
-        for rows, found in groups.estimates(source, estimator):
-            measured = functional.measure(found)
+        for rows, estimates in estimated(source, counts, estimator):
+            measured = functional.measure(estimates)
             out[rows] = np.stack(np.broadcast_arrays(*(getattr(measured, field) for field in fields)), axis=-1)
             empty[rows] = False
     return pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], fields, mask=pa.array(empty))

@@ -57,7 +57,7 @@ _BY_FORM = drawn_by_form(
     ("x", "person", "named", "handle"),
     permanent_reports,
     further=", ldp._guard()",
-    draws_again=False,
+    draws=False,
 )
 
 

@@ -14,12 +14,13 @@ from ldpsql.functions import (
     Aggregate,
     AnalyticAudit,
     BadCounts,
+    Counts,
     Macros,
     Scalar,
     Step,
     Summary,
     aggregates,
-    align,
+    aligned,
     full_prior,
     guarded,
     hookimpl,
@@ -68,7 +69,7 @@ def _counts(mechanism: Mechanism, counted: pa.MapScalar) -> Floats:
     if not counted.is_valid:
         return np.zeros(len(reports))
     entries = counted.values
-    return align(entries.field(0), entries.field(1), np.zeros(len(entries), np.int64), 1, reports)[0]
+    return aligned(Counts.of(entries.field(0), entries.field(1)), mechanism)[0]
 
 
 def _row(found: Step) -> dict[str, Any]:

@@ -1,12 +1,18 @@
-"""The coin: heads, tell the truth; tails, answer at random.
+"""The coin: heads, tell the truth; tails, answer at random. One of each thing that a plugin can add to ldpsql.
 
 Warner, "Randomized response: a survey technique for eliminating evasive answer bias", JASA 1965.
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
-import ldpsql
-from ldpsql.mechanisms import CategoricalMechanism, Channel, InvalidParameter, KeepOrSpread, Mechanism, hookimpl
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+from ldpsql.estimators import Estimator, Fit, Likelihood, Status, uniform
+from ldpsql.functions import Macros, Scalar, guarded, plain
+from ldpsql.mechanisms import CategoricalMechanism, Channel, InvalidParameter, KeepOrSpread, Mechanism, certify, hookimpl
 
 
 class Coin(CategoricalMechanism):
@@ -31,12 +37,53 @@ def ldpsql_mechanisms() -> list[type[Mechanism]]:
     return [Coin]
 
 
-def toss(answer: str, epsilon: str = "1") -> None:
+class Steps(Estimator):
+    """Expectation maximisation: 200 steps from equal shares."""
+
+    name = "steps"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Multiply the shares by the gradient of the likelihood in each step."""
+        theta = uniform(likelihood)
+        for _ in range(200):
+            theta = theta * likelihood.gradient(theta)
+        return Fit.plain(theta, Status.STOPPED)
+
+
+@hookimpl
+def ldpsql_estimators() -> list[type[Estimator]]:
+    """Offer the steps."""
+    return [Steps]
+
+
+@guarded
+def answers(epsilons: pa.ChunkedArray, errors: pa.ChunkedArray) -> pa.Array:
+    """Return how many answers through a coin bring the standard error of a share down to this; NULL for NULL."""
+    epsilon, error = plain(epsilons), plain(errors)
+    if pc.any(pc.or_(pc.less_equal(epsilon, 0), pc.less_equal(error, 0))).as_py():
+        raise InvalidParameter("epsilon and the error must be above 0", "for example ldp.coin_answers(1, 0.01)")
+    return pc.ceil(pc.power(pc.multiply(pc.multiply(pc.tanh(pc.divide(epsilon, 2)), error), 2), -2))
+
+
+SQL = """
+CREATE OR REPLACE MACRO ldp.coin_answers(epsilon, error) AS __ldp_coin_answers(epsilon::DOUBLE, error::DOUBLE)::BIGINT;
+COMMENT ON MACRO ldp.coin_answers IS 'how many answers through a coin give a share with this standard error';
+"""
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.coin_answers``."""
+    return [Scalar("__ldp_coin_answers", answers, "DOUBLE"), Macros(SQL)]
+
+
+def toss(answer: str, epsilon: Annotated[str, typer.Option(help="how much an answer may give away")] = "1") -> None:
     """Answer yes or no through the coin.
 
     Example: ldpsql toss yes --epsilon 0.5
     """
-    print(ldpsql.perturb([answer], Coin(epsilon=epsilon, domain=["no", "yes"]))[0])
+    coin = certify(Coin(epsilon=epsilon, domain=["no", "yes"]))
+    typer.echo(coin.perturb(pa.array([answer]))[0])
 
 
 @hookimpl

@@ -29,7 +29,7 @@ from reproduction import (
     shared,
 )
 
-from ldpsql.pages.demo import flights_file
+from ldpsql import flights_file
 
 SQL = """\
 CREATE MACRO m() AS ldp.olh(1, ['AK 1', 'AK 2', 'AK 3']);  -- and so on

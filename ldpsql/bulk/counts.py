@@ -19,11 +19,11 @@ from ldpsql.bulk.batches import batches_of, check_columns, stream
 from ldpsql.bulk.fingerprints import of_frame
 from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain
-from ldpsql.domains.distinct import distinct, taken
+from ldpsql.domains.distinct import taken
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.uncertainty import bounded
-from ldpsql.inference.counting import MAX_COUNT, whole_numbers
+from ldpsql.inference import counts
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import deviations, of_votes
 from ldpsql.mechanisms.base import Mechanism, certify_values
@@ -48,7 +48,7 @@ class Counts:
         """Add up the numbers of equal reports; NULL reports are left out.
 
         Raises:
-            BadCounts: where a number, or the sum of a report's numbers, is not a whole number from 0 to 2^53 - 1.
+            BadCounts: if a number, or the sum of a report's numbers, is not a whole number from 0 to 2^53 - 1.
 
         """
         reports = _decoded(reports)
@@ -57,21 +57,22 @@ class Counts:
             reports, numbers = reports.filter(there), numbers.filter(there)
         if not len(reports):
             return cls(reports, pa.array([], pa.uint64()))
-        first, number = distinct(reports)
-        sums = np.bincount(number, weights=whole_numbers(numbers), minlength=len(first))
-        if sums.max() > MAX_COUNT:
-            raise BadCounts("the counts add up to more than can be counted exactly", "at most 2^53 - 1 a report")
+        first, sums = counts.Counts.of(reports, numbers).merge()
         return cls(taken(reports, first), pa.array(sums.astype(np.uint64)))
 
     @classmethod
     @withheld
     def from_arrow(cls, table: Any) -> Counts:
-        """Read the columns ``report`` and ``n``, of anything that speaks Arrow's stream interface, or of a pandas frame."""
+        """Return counts from the columns ``report`` and ``n`` of a frame of pandas or an Arrow stream."""
         read = stream(table, ("report", "n")).read_all()
         if {"report", "n"} - set(read.column_names):
             raise BadCounts("counts must have the columns report and n", "SELECT city AS report, count(*) AS n")
-        counts = cls.of(read["report"].combine_chunks(), read["n"].combine_chunks())
-        return replace(counts, fingerprints=of_schema(read.schema, "report"))
+        total = cls.of(read["report"].combine_chunks(), read["n"].combine_chunks())
+        return replace(total, fingerprints=of_schema(read.schema, "report"))
+
+    def one_group(self) -> counts.Counts:
+        """Return the counts as those of one group."""
+        return counts.Counts.of(self.reports, self.numbers)
 
     def to_arrow(self) -> pa.Table:
         """Return a table with the columns ``report`` and ``n``; its metadata hold the fingerprint."""
@@ -104,17 +105,17 @@ class Supports:
         A report supports x with probability miss + (hit - miss) theta_x, and reports are independent.
 
         Raises:
-            NoReports: where there is none.
+            NoReports: if there is none.
 
         """
         if not self.reports:
             raise NoReports()
-        known = certify_values(self.mechanism)
-        assert isinstance(known.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
-        hit, miss, n = float(known.channel.hit), float(known.channel.miss), float(self.reports)
+        certified = certify_values(self.mechanism)
+        assert isinstance(certified.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
+        hit, miss, n = float(certified.channel.hit), float(certified.channel.miss), float(self.reports)
         share, z = (self.numbers / n - miss) / (hit - miss), deviations(confidence)
         errors = bounded(share, *of_votes(share, simplex_projection(share), (miss, hit), n, z), z)
-        columns = [known.values.values, share, errors.std_error, errors.low, errors.high]
+        columns = [certified.values.values, share, errors.std_error, errors.low, errors.high]
         return pa.table(columns, ["value", "estimate", "std_error", "low", "high"])
 
 
@@ -123,11 +124,11 @@ def partial_counts(batches: Any, column: str) -> Counts:
     """Count the reports of one column of a stream, batch by batch; NULL reports are left out.
 
     Args:
-        batches: anything that speaks Arrow's stream interface, or a pandas frame.
+        batches: anything that offers Arrow's stream interface, or a pandas frame.
         column: the column of the reports.
 
     Raises:
-        UnknownName, SourceRefused: where the column is not there, or there twice.
+        UnknownName, SourceRefused: if there is no such column, or more than one.
 
     """
     reader = _with(batches, column)
@@ -145,30 +146,30 @@ C = TypeVar("C", Counts, Supports)
 
 @withheld
 def merge(parts: Iterable[C]) -> C:
-    """Return the sum of counts, or of supports, of at least one part, whatever engines hold the same reports in.
+    """Return the sum of counts, or of supports, of at least one part; engines may store the same reports in different types.
 
     Raises:
-        NoReports: where there is no part.
-        InvalidParameter: where a part is neither counts nor supports, or both occur.
-        BadCounts: where the reports are of types that have nothing in common.
+        NoReports: if there is no part.
+        InvalidParameter: if a part is neither counts nor supports, or both occur.
+        BadCounts: if the types of the reports have nothing in common.
         OtherMechanism: if different mechanisms drew the reports.
 
     """
     return _merged(list(parts))
 
 
-def _merged(listed: list[C]) -> C:
+def _merged(parts: list[C]) -> C:
     """Return the sum of the parts, and take them out of the list: long reports then lie in memory twice, not three times."""
-    if not listed:
+    if not parts:
         raise NoReports("there are no counts to add up", "count some reports first")
-    if not all(isinstance(part, Counts | Supports) and type(part) is type(listed[0]) for part in listed):
+    if not all(isinstance(part, Counts | Supports) and type(part) is type(parts[0]) for part in parts):
         raise InvalidParameter("these are not counts, or not of one kind", "pass what ldpsql.partial_counts returns")
-    if isinstance(listed[0], Counts):
-        fingerprints = together(part.fingerprints for part in listed)
-        total = replace(Counts.of(*_joined(listed)), fingerprints=fingerprints)
+    if isinstance(parts[0], Counts):
+        fingerprints = together(part.fingerprints for part in parts)
+        total = replace(Counts.of(*_joined(parts)), fingerprints=fingerprints)
         pa.default_memory_pool().release_unused()  # it would keep what the joined reports took
         return total
-    return reduce(lambda a, b: a + b, listed)
+    return reduce(lambda a, b: a + b, parts)
 
 
 @withheld
@@ -178,25 +179,25 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
     Sets are counted a byte at a time: one histogram of 256 for each byte of the words, whatever the number of values.
 
     Raises:
-        UnknownName, SourceRefused: where the column is not there, or there twice.
-        ImpossibleReport: where it holds something else than sets of values of this mechanism.
-        InvalidParameter: where the reports of the mechanism are no sets.
+        UnknownName, SourceRefused: if there is no such column, or more than one.
+        ImpossibleReport: if it holds anything but sets of values of this mechanism.
+        InvalidParameter: if the mechanism does not report sets of values.
         OtherMechanism: if another mechanism drew them.
 
     """
     read = registry().mechanism(mechanism)
-    known = certify_values(read)
-    if not isinstance(known.reports, SetReports) or not isinstance(known.channel, SetChannel):
-        raise InvalidParameter(f"the reports of {read.name} are no sets of values", "use partial_counts")
-    reports, numbers = 0, np.zeros(known.reports.words * 64, dtype=np.int64)
+    certified = certify_values(read)
+    if not isinstance(certified.reports, SetReports) or not isinstance(certified.channel, SetChannel):
+        raise InvalidParameter(f"{read.name} does not report sets of values", "use partial_counts")
+    reports, numbers = 0, np.zeros(certified.reports.words * 64, dtype=np.int64)
     check(of_frame(batches, column) or NONE, read)
     for batch in batches_of(_with(batches, column)):
-        words = known.reports.read(plain(batch.column(column)).drop_null())
-        if not known.channel.possible(words).all():
+        words = certified.reports.read(plain(batch.column(column)).drop_null())
+        if not certified.channel.possible(words).all():
             raise impossible()
         reports += len(words)
         numbers += _bit_sums(words)
-    return Supports(read, reports, numbers[: known.reports.size])
+    return Supports(read, reports, numbers[: certified.reports.size])
 
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
@@ -228,7 +229,7 @@ def _decoded(reports: pa.Array) -> pa.Array:
 
 
 def _joined(parts: list[Counts]) -> tuple[pa.Array, pa.Array]:
-    """Put counts together, and empty the list; engines, and the files of a table, differ in how they hold the same reports."""
+    """Return the reports and numbers of all parts, and empty the list; engines store the same reports in different types."""
     tables = [part.to_arrow() for part in parts]
     parts.clear()
     try:

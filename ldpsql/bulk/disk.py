@@ -1,8 +1,7 @@
-"""Folders on the disk: locked, synchronised, and deleted only as far as a run wrote them."""
+"""Folders on the disk: locked, and deleted only as far as a run wrote them."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ldpsql.bulk import locks
 from ldpsql.errors import DestinationRefused, LdpError, UnfinishedRun
 
 _PUBLISHED = re.compile(r"([^/]+=[^/]*/)*part-\d{5,}(_\d+)?(\.tmp|\.parquet)?")  # what a run writes into a folder
@@ -37,7 +37,7 @@ def locked_folder(folder: Path) -> int:
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        handle = locks.opened(folder)
     except OSError:
         raise _no_folder(folder) from None
     try:
@@ -45,17 +45,17 @@ def locked_folder(folder: Path) -> int:
     except LdpError:
         os.close(handle)
         raise
-    if folder.exists() and os.fstat(handle).st_ino == folder.stat().st_ino:
+    if locks.stands_for(folder, handle):
         return handle
     os.close(handle)  # its last owner removed it just now
     return locked_folder(folder)
 
 
 def _lock(folder: Path, handle: int) -> None:
-    if os.fstat(handle).st_uid != os.geteuid():
+    if not locks.is_own(handle):
         raise _no_folder(folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locks.lock(handle)
     except BlockingIOError:
         raise UnfinishedRun("another run is writing to this destination", "wait for its end") from None
     except OSError:
@@ -83,12 +83,3 @@ def delete(path: Path) -> None:
         path.unlink()
     elif path.name != "replaced" or not foreign_files(path):
         shutil.rmtree(path)
-
-
-def synced(path: Path) -> None:
-    """Wait until a file or a folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -22,6 +22,7 @@ from ldpsql.inference.counting import column_likelihood, counted_likelihood
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.registry.fingerprint import check
 from ldpsql.registry.registry import registry
@@ -61,9 +62,9 @@ def perturb(column: Column, mechanism: Mechanism | str) -> Any:
 
 
 @overload
-def estimate(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate: ...
+def estimate(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate: ...
 @overload
-def estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate: ...
+def estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate: ...
 @withheld
 def estimate(reports: Any, *arguments: Any, **named: Any) -> Estimate:
     """Estimate the distribution of the values from reports; NULL reports are left out.
@@ -97,14 +98,14 @@ def _is_mechanism(argument: Any) -> bool:
     return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
 
 
-def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
+def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
     made = registry().mechanism(mechanism)
     compare(of_frame(reports, column), made)
     return _of_reports(_counted(reports, column), made, estimator)
 
 
 @one_thread
-def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
+def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
     known = registry().mechanism(mechanism)
     if isinstance(known, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
@@ -129,7 +130,7 @@ def key_value(
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
     if isinstance(reports, Counts):
         check(reports.fingerprints, mechanism)
-        return counted_likelihood(reports.reports, reports.numbers, mechanism)
+        return counted_likelihood(reports.one_group(), mechanism)
     return column_likelihood(column_of(reports), mechanism)
 
 

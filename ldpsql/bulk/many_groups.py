@@ -19,9 +19,10 @@ from ldpsql.errors import DestinationExists, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.names import ESTIMATES, IBU
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.registry import registry
-from ldpsql.sql.named import sql_call
+from ldpsql.sql.named import mechanism_of, sql_call
 
 CELLS_AT_ONCE = 2_000_000
 _REPORT, _N, _STEP, _COUNTS = map(quoted, ("ldp report", "ldp n", "ldp step", "ldp counts"))  # keys may have any name
@@ -37,7 +38,7 @@ def estimate_groups(
     report: str,
     keys: Sequence[str],
     mechanism: Mechanism | str,
-    estimator: Estimator | str = "ibu",
+    estimator: Estimator | str = IBU,
     replace: bool = False,
 ) -> int:
     """Estimate every group of a table of reports into a table: the keys, value, estimate, std_error, low, high and n.
@@ -48,7 +49,7 @@ def estimate_groups(
         into: the name of the table to make, ``name`` or ``schema.name``.
         report: the column of the reports; NULL reports are left out, and so are groups without any other.
         keys: the columns that make a group.
-        mechanism: what drew the reports.
+        mechanism: what drew the reports; a name may be one that the connection was attached with.
         estimator: any estimator, with its options.
         replace: make it anew where it is.
 
@@ -63,7 +64,7 @@ def estimate_groups(
     """
     if not keys:
         raise InvalidParameter("there must be at least one column that makes a group", "for one estimate use ldp.estimate")
-    drew = registry().mechanism(mechanism)
+    drew = mechanism_of(mechanism, con)
     compare(of_source(con, reports, report), drew)
     with cursor_of(con) as cursor:
         made = sql_call(drew, cursor)
@@ -99,7 +100,7 @@ def _counted(cursor: DuckDBPyConnection, reports: str, report: str, keys: Sequen
 def _estimated(cursor: DuckDBPyConnection, keys: Sequence[str], steps: int, by: tuple[str, str], into: str) -> None:
     """Estimate the groups of each step."""
     names, (made, method) = ", ".join(map(quoted, keys)), by
-    shares = f'ldp._rows(({made})."domain", system.main.__ldp_estimate({_COUNTS}, ldp._plan({method}, {made})))'
+    shares = f"{ESTIMATES}({_COUNTS}, {method}, {made})"
     summed = f"map(list({_REPORT}), list({_N})) AS {_COUNTS}, sum({_N})::BIGINT AS {_N}"
     cells = f"FROM temp.__ldp_cells SELECT {names}, {summed} WHERE {_STEP} = $1 GROUP BY ALL"
     query = f"FROM ({cells}) SELECT {names}, unnest({shares}, recursive := true), {_N} AS n"

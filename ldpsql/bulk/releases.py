@@ -20,6 +20,7 @@ from ldpsql.ledger.datasets import dataset_of
 from ldpsql.ledger.guard import GIVE_LEDGER, guard_of, occupied
 from ldpsql.ledger.witness import others
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
 
@@ -98,7 +99,7 @@ def _without_variables(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
 def _mechanism(cursor: DuckDBPyConnection, told: Mechanism | str) -> Mechanism:
     if isinstance(told, Mechanism):
         return told
-    ((number,),) = cursor.execute(f"SELECT system.main.__ldp_mechanism({told})").fetchall()
+    ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({told})").fetchall()
     return MECHANISMS.thing(number)
 
 

@@ -30,6 +30,7 @@ from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParamete
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.reports import type_of
+from ldpsql.sql.named import mechanism_of
 
 
 @dataclass
@@ -66,7 +67,7 @@ def perturb_copy(
             files; an Arrow or Polars frame or stream.
         destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
             folder of Parquet files, which is drawn, and resumed, input file by input file or some row groups at a time.
-        columns: the mechanism of each column; its reports take its place and name.
+        columns: the mechanism of each column, or its name (see `attach`); its reports take its place and name.
         keep: columns that go out as they are. All others stay here.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
         replace: put the reports in the place of what is there; a ledger charges for them again.
@@ -87,7 +88,7 @@ def perturb_copy(
     """
     check_order(order)
     target = Path(destination).absolute()
-    plan, form = Plan.of(columns, keep), Form.of(target, tuple(partition_by))
+    plan, form = Plan.of(_named(con, columns), keep), Form.of(target, tuple(partition_by))
     if set(form.partition_by) - set(plan.columns):
         raise InvalidParameter(
             "the reports can only be partitioned by columns that go out", "keep the column too: --keep, in Python keep=[...]"
@@ -155,7 +156,7 @@ def perturb_table(
             transaction of its own.
         source: as for `perturb_copy`.
         into: the name of the table, ``name`` or ``schema.name``; what has no schema goes where the connection's own tables go.
-        columns: the mechanism of each column; its reports take its place and name.
+        columns: the mechanism of each column, or its name (see `attach`); its reports take its place and name.
         keep: columns that go out as they are. All others stay here.
         replace: put the reports in the place of a table of that name; a ledger charges for them again.
         append: add them to a table of that name; give a ledger's `Charge` the part that is added, such as a day.
@@ -175,7 +176,7 @@ def perturb_table(
 
     """
     check_order(order)
-    plan, name = Plan.of(columns, keep), table_name(into)
+    plan, name = Plan.of(_named(con, columns), keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
     there, where = is_there(con, name), f"{database_of(con)} {into}"
@@ -212,3 +213,8 @@ def _sign(cursor: DuckDBPyConnection, *, sign: Callable[[DuckDBPyConnection], No
     sign(cursor)
     if charge:
         charge.ledger.drawn(token, once=True)
+
+
+def _named(con: DuckDBPyConnection, columns: Mapping[str, Mechanism | str]) -> dict[str, Mechanism]:
+    """Return the mechanism of each column, read by the names of the connection."""
+    return {column: mechanism_of(mechanism, con) for column, mechanism in columns.items()}

@@ -21,7 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ldpsql.bulk.disk import delete, disk_refusals, foreign_files, locked_folder, synced
+from ldpsql.bulk.disk import delete, disk_refusals, foreign_files, locked_folder
+from ldpsql.bulk.locks import synced
 from ldpsql.errors import DestinationExists, DestinationRefused, UnfinishedRun
 
 _STAGED = re.compile(r"state\.json|state\.tmp|whole|replaced|(part|drawn)-\d{5,}(\.tmp)?")
@@ -144,7 +145,7 @@ class Staging:
         with disk_refusals():
             made.write_text(json.dumps(state), encoding="utf-8")
             synced(made)
-            made.rename(self.folder / "state.json")
+            made.replace(self.folder / "state.json")
             synced(self.folder)
             synced(self.folder.parent)
 

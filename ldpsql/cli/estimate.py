@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ldpsql.cli.options import ByOption, ColumnOption, DatabaseOption, EstimatorOption, MechanismOption, SourceArgument
 from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
+from ldpsql.names import IBU
 
 
 def estimate(
     source: SourceArgument,
     column: ColumnOption,
     mechanism: MechanismOption,
-    estimator: EstimatorOption = "ibu",
+    estimator: EstimatorOption = IBU,
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     form: FormatOption = Format.TABLE,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,19 +12,32 @@ from ldpsql.cli.options import (
     ByOption,
     ColumnOption,
     DatabaseOption,
-    EstimatorOption,
     MechanismOption,
     SourceArgument,
     edges_of,
     in_a_folder,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+    from ldpsql.estimators.base import Estimator
+    from ldpsql.mechanisms.base import Mechanism
+    from ldpsql.mechanisms.key_value import KeyValueMechanism
+
 
 def report(
     source: SourceArgument,
     column: ColumnOption,
     mechanism: MechanismOption,
-    estimator: EstimatorOption = "ibu",
+    estimator: Annotated[
+        str,
+        typer.Option(
+            envvar="LDPSQL_ESTIMATOR",
+            help="The estimator, with its options: ibu(stop=100). By default ibu, and unbiased for key-value reports.",
+        ),
+    ] = "",
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     truth: Annotated[str, typer.Option(help="A file or table whose same column holds the true values, to compare.")] = "",
@@ -36,35 +50,85 @@ def report(
 ) -> None:
     """Write an estimate as a page that works offline.
 
-    A summary; shares with intervals to sort and download; mean, quartiles and curves of numbers; maps of grids; what another
-    epsilon would give; how the estimate came about.
+    A summary; shares with intervals to sort and download; mean, quartiles and curves of numbers; maps of grids; frequency and
+    mean of each key of key-value reports; what another epsilon would give; how the estimate came about.
 
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
-    from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, estimating, opened
+    from ldpsql.cli.source import opened
+    from ldpsql.mechanisms.key_value import KeyValueMechanism
     from ldpsql.pages import page as pages
+    from ldpsql.pairs.estimation import default_estimator, of_symbols
     from ldpsql.registry.registry import registry
 
     pages.check(output)
-    keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
+    made = registry().mechanism(mechanism)
+    method = registry().estimator(of_symbols(estimator or default_estimator(made)))
     with opened(database) as con:
-        table = sql_of(con, source, [column, *keys])
-        with compared(con, source, column, made):
-            found = pages.estimates(con.sql(_counted(table, column, keys)).to_arrow_table(), made, method)
-        shown = estimating(con, table, column, keys, made, method)
-        known = {}
-        if truth:
-            true = sql_of(con, truth, [column, *keys])
-            known = pages.truths(con.sql(_counted(true, column, keys)).to_arrow_table(), made)
-    pages.write(output, found, known, shown, pages.region_of(made, edges_of(bounds)) if bounds else None)
+        reports = _Reports(con, source, column, by or [], method)
+        if isinstance(made, KeyValueMechanism):
+            _refuse_unfit(truth, bounds)
+            _write_keys(reports, made, output)
+        else:
+            _write_values(reports, made, output, truth, bounds)
     typer.echo(f"Wrote {output}", err=True)
 
 
-def _counted(table: str, column: str, keys: list[str]) -> str:
-    """Return the query for columns report and n, and the keys of the groups."""
-    from ldpsql.quoting import quoted
+@dataclass(frozen=True)
+class _Reports:
+    """A column of reports, the columns to group it by, and the estimator."""
 
-    groups = "".join(f", {quoted(key)}" for key in keys)
-    return f"""SELECT {quoted(column)} AS report, count(*) AS n{groups} FROM query_table({table})
-               WHERE {quoted(column)} IS NOT NULL GROUP BY ALL"""
+    con: DuckDBPyConnection
+    source: str
+    column: str
+    keys: list[str]
+    estimator: Estimator
+
+    def table(self, source: str) -> str:
+        """Return a file or a table that has these columns in SQL."""
+        from ldpsql.bulk.sources import sql_of
+
+        return sql_of(self.con, source, [self.column, *self.keys])
+
+    def counted(self, source: str) -> pa.Table:
+        """Return columns report and n, and the keys of the groups, from a file or a table."""
+        from ldpsql.quoting import quoted
+
+        groups = "".join(f", {quoted(key)}" for key in self.keys)
+        query = f"""SELECT {quoted(self.column)} AS report, count(*) AS n{groups} FROM query_table({self.table(source)})
+                    WHERE {quoted(self.column)} IS NOT NULL GROUP BY ALL"""
+        return self.con.sql(query).to_arrow_table()
+
+
+def _write_values(reports: _Reports, mechanism: Mechanism, output: Path, truth: str, bounds: str) -> None:
+    """Write the page of a distribution."""
+    from ldpsql.cli.source import compared, estimating
+    from ldpsql.pages import page as pages
+
+    with compared(reports.con, reports.source, reports.column, mechanism):
+        estimates = pages.estimates(reports.counted(reports.source), mechanism, reports.estimator)
+    true = pages.truths(reports.counted(truth), mechanism) if truth else {}
+    table = reports.table(reports.source)
+    sql = estimating(reports.con, table, reports.column, reports.keys, mechanism, reports.estimator)
+    pages.write(output, estimates, true, sql, pages.region_of(mechanism, edges_of(bounds)) if bounds else None)
+
+
+def _write_keys(reports: _Reports, mechanism: KeyValueMechanism, output: Path) -> None:
+    """Write the page of key-value reports."""
+    from ldpsql.cli.source import compared, estimating_keys
+    from ldpsql.pages import page as pages
+
+    with compared(reports.con, reports.source, reports.column, mechanism):
+        estimates = pages.key_values(reports.counted(reports.source), mechanism, reports.estimator)
+    table = reports.table(reports.source)
+    sql = estimating_keys(reports.con, table, reports.column, reports.keys, mechanism, reports.estimator)
+    pages.write_key_values(output, estimates, sql)
+
+
+def _refuse_unfit(truth: str, bounds: str) -> None:
+    """Refuse options that do not apply to key-value reports."""
+    from ldpsql.errors import InvalidParameter
+
+    if truth or bounds:
+        option = "--truth" if truth else "--bounds"
+        raise InvalidParameter(f"{option} does not apply to key-value reports", f"leave out {option}")

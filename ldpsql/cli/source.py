@@ -81,3 +81,16 @@ def estimating(
     # within its group a value keeps its place in the domain
     numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
     return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
+
+
+def estimating_keys(
+    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
+) -> str:
+    """Return the query that estimates frequency and mean of every key in a column of key-value reports, by group."""
+    from ldpsql.quoting import quoted, text_literal
+    from ldpsql.sql.named import sql_call
+
+    groups = ", ".join(map(quoted, keys))
+    call = f"ldp.key_value({quoted(column)}, {sql_call(mechanism, con)}, estimator := {text_literal(str(estimator))})"
+    listed = f"SELECT {groups + ', ' if groups else ''}unnest({call}, recursive := true)\nFROM query_table({table})"
+    return f"{listed}\nGROUP BY {groups}\nORDER BY {groups}" if groups else listed

@@ -12,7 +12,7 @@ from ldpsql.sql.drawing import Drawing, Draws
 _NOT_STORED = ("view", "ephemeral")
 _NEVER_RUN = ("analysis",)
 _KEEP = "materialize them as incremental, with unique_key and full_refresh=false"
-_KEEP_OR_SAY_SO = f"{_KEEP}, or say that they shall: meta={{'ldp': {{'redraw': true}}}}"
+_KEEP_OR_SAY_SO = f"{_KEEP}, or, if new reports at each run are intended, set meta={{'ldp': {{'redraw': true}}}}"
 
 
 def perturbing(manifest: Any, drawing: Drawing) -> dict[str, Draws]:

@@ -19,6 +19,7 @@ from ldpsql.domains.arrays import column_of
 from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type
 from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
+from ldpsql.names import FIRST_LIST
 from ldpsql.quoting import quoted
 
 _INT64 = pa.int64().id
@@ -41,7 +42,7 @@ class Domain:
     def sql_given(parameter: str, otherwise: str | None = None) -> str:
         """Return the list that a parameter gives in SQL; for NULL the one of another parameter, or else an empty list."""
         if otherwise is not None:
-            return f"ldp._first({quoted(parameter)}, {quoted(otherwise)})"
+            return f"{FIRST_LIST}({quoted(parameter)}, {quoted(otherwise)})"
         return f"CASE WHEN {quoted(parameter)} IS NULL THEN [] ELSE {quoted(parameter)} END"  # CASE, unlike coalesce, is folded
 
     @classmethod

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ldpsql.engine.functions import Macros
+from ldpsql.names import IBU
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS = "{counts}"
+COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.engine.forms`
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,10 @@ class Aggregate:
 
     name: str
     result: str
-    parameters: Mapping[str, str | None] = field(default_factory=lambda: {"m": None, "estimator": "'ibu'"})
+    parameters: Mapping[str, str | None] = field(default_factory=lambda: {"m": None, "estimator": text_literal(IBU)})
     comment: str | None = None
     columns: tuple[str, ...] = ("report",)
-    counted: str = "ldp._counted(report, keep)"
+    counted: str = f"ldp.{COUNTED}(report, keep)"
     from_counts: bool = True
 
     def statements(self) -> Iterator[str]:

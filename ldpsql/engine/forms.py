@@ -9,13 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.channels import Drawn
+from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.names import NO_MECHANISM
 from ldpsql.reports import FORMS
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
 Shown: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]
-_LISTED = "CASE WHEN reports IS NULL THEN ldp._no_mechanism() ELSE reports[{drawn}] END"
+_LISTED = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE reports[{{drawn}}] END"
 
 
 def drawn_by_form(
@@ -25,7 +27,7 @@ def drawn_by_form(
     function: Callable[[Shown, pa.DataType], Callable[..., Any]],
     *,
     further: str = "",
-    draws_again: bool = True,
+    draws: bool = True,
 ) -> list[Scalar | Macros]:
     """Return a macro that draws reports of any form, and the function of each form that it calls.
 
@@ -38,22 +40,22 @@ def drawn_by_form(
         arguments: the arguments of the macro before the reports; the functions get them too.
         function: makes a function of Arrow columns out of how draws are shown, and the type of what it returns.
         further: what the functions get after the arguments, in SQL.
-        draws_again: whether the functions draw a new report whenever they are called.
+        draws: whether the functions draw a new report whenever they are called.
 
     """
-    scalars = [_drawing(scalar, function(positions, pa.int32()), "INTEGER", draws_again=draws_again)]
+    scalars = [_drawing(scalar, function(positions, pa.int32()), "INTEGER", draws=draws)]
     overloads = []
     for mark, form in FORMS.items():
         own = function(CertifiedMechanism.shown, form.type)
-        scalars.append(_drawing(f"{scalar}_{mark}", own, form.sql_type, draws_again=draws_again))
+        scalars.append(_drawing(f"{scalar}_{mark}", own, form.sql_type, draws=draws))
         overloads.append((f"STRUCT({mark} INTEGER)", f"{scalar}_{mark}({', '.join(arguments)}{further})"))
     # Without its first branch a mechanism that is NULL, from a subquery without a row, would give NULL for every value.
     overloads.append(("", _LISTED.format(drawn=f"{scalar}({', '.join(arguments)}{further})")))
     return [*scalars, overloaded(macro, [((*arguments, f"reports {kind}"), body) for kind, body in overloads])]
 
 
-def _drawing(name: str, function: Callable[..., Any], returns: str, *, draws_again: bool) -> Scalar:
-    return Scalar(name, function, returns, volatile=True, draws_again=draws_again)
+def _drawing(name: str, function: Callable[..., Any], returns: str, *, draws: bool) -> Scalar:
+    return Scalar(name, function, returns, volatile=True, draws=draws)
 
 
 def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
@@ -67,7 +69,7 @@ def counted_by_form() -> Macros:
     """Return ``ldp._counted(report, keep)``: the counts of a column of reports, as its form declares."""
     own = [form for form in FORMS.values() if form.counted != MarkedReports.counted]
     overloads = [((f"report {form.sql_type}", "keep"), form.counted) for form in own]
-    return overloaded("_counted", [*overloads, (("report", "keep"), MarkedReports.counted)])
+    return overloaded(COUNTED, [*overloads, (("report", "keep"), MarkedReports.counted)])
 
 
 def shown_by_form() -> Macros:

@@ -31,20 +31,21 @@ _ONLY_MACROS = re.compile(
 class Scalar:
     """A module-level Arrow function: one Arrow column an argument, of any type, to one column of type ``returns``.
 
-    ``volatile`` is for functions that draw: DuckDB then calls them for every row and never folds or merges two calls.
-    ``draws_again=False`` is for those that are volatile but draw no new report when they are called again.
+    ``draws=True`` says that every call draws a new report; lint and dbt then know that SQL which calls the function perturbs.
+    ``volatile=True`` lets DuckDB call a function for every row, and never fold or merge two calls. A function that draws is
+    volatile, and a volatile one draws unless ``draws=False`` says otherwise.
     """
 
     name: str
     function: Callable[..., Any]
     returns: str
     volatile: bool = False
-    draws_again: bool = True
+    draws: bool | None = None
 
-    @property
-    def draws(self) -> bool:
-        """Return whether every call draws a new report."""
-        return self.volatile and self.draws_again
+    def __post_init__(self) -> None:
+        """Settle what was left open, to the side on which nothing that draws is missed."""
+        object.__setattr__(self, "draws", self.volatile if self.draws is None else self.draws)
+        object.__setattr__(self, "volatile", bool(self.volatile or self.draws))
 
     def names(self) -> list[str]:
         """Return the one name it takes."""

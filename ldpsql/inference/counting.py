@@ -1,4 +1,4 @@
-"""From columns of reports, or their counts, to likelihoods: what an estimator sees of the data."""
+"""From counts of reports to likelihoods, under one mechanism or several."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
-from ldpsql.domains.columns import plain
-from ldpsql.domains.distinct import distinct, taken
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
-from ldpsql.errors import BadCounts, ImpossibleReport, NoReports
+from ldpsql.errors import ImpossibleReport, NoReports
+from ldpsql.inference.counts import Counts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Operator, collapsed, observed, operator, packed
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.reports import NumberedReports, SetReports, impossible
-
-MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
+from ldpsql.reports import NumberedReports, SetReports, WordReports, impossible
 
 
 def operator_of(mechanism: Mechanism) -> Operator:
-    """Return the operator of a mechanism's certified channel; it is kept as long as that is."""
+    """Return the operator of a mechanism's certified channel; it is kept as long as the channel is."""
     return certify(mechanism).derived(_operator)
 
 
@@ -33,11 +30,11 @@ def _operator(certified: CertifiedMechanism) -> Operator:
 
 
 class Described(Protocol):
-    """What an estimate tells of the mechanism, or the mechanisms, that its reports come from."""
+    """What an estimate says about the mechanism, or the mechanisms, that its reports come from."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name."""
 
     @property
     def values(self) -> Domain | PairSets:
@@ -48,136 +45,122 @@ class Described(Protocol):
         """The largest realised epsilon of a report."""
 
 
-class Source(Described, Protocol):
-    """Several mechanisms together, that reports come from."""
+class ReportSource(Described, Protocol):
+    """Where reports come from if it is not one report of one mechanism for each user."""
 
-    def likelihoods(
-        self, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
-    ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
-        """Yield the likelihoods of (report, number, group) triples; see `likelihoods`."""
+    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+        """Yield the likelihoods of counts; see `likelihoods`."""
 
     def possible(self, reports: pa.Array) -> NDArray[np.bool_]:
-        """Tell which reports can occur; see `possible`."""
+        """Return which reports can occur; see `possible`."""
 
 
 def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism) -> Likelihood:
     """Return the likelihood of a column of reports; NULL reports are left out.
 
     Raises:
-        NoReports, ImpossibleReport: where there is none, or one that cannot occur.
+        NoReports, ImpossibleReport: if there is no report, or one that cannot occur.
 
     """
-    known = plain(column).drop_null()
-    if not len(known):
-        raise NoReports()
-    first, number = distinct(known)
-    return counted_likelihood(taken(known, first), pa.array(np.bincount(number)), mechanism)
+    return counted_likelihood(Counts.of_column(column), mechanism)
 
 
-def counted_likelihood(reports: pa.Array, numbers: pa.Array, mechanism: Mechanism) -> Likelihood:
-    """Return the likelihood of distinct reports and how often each occurs, as one group.
+def counted_likelihood(counts: Counts, mechanism: Mechanism) -> Likelihood:
+    """Return the likelihood of the counts of one group.
 
     Raises:
-        NoReports: where there is none.
+        NoReports, ImpossibleReport: if there is no report, or one that cannot occur.
 
     """
-    if not len(reports):
+    if not len(counts.reports):
         raise NoReports()
-    _, likelihood = next(likelihoods(mechanism, reports, numbers, np.zeros(len(reports), dtype=np.int64), 1))
+    _, likelihood = next(likelihoods(mechanism, counts))
     return likelihood
 
 
-def likelihoods(
-    source: Mechanism | Source, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
-) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
-    """Yield the likelihoods of (report, number, group) triples with the groups they hold; every group has reports.
+def likelihoods(source: Mechanism | ReportSource, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    """Yield likelihoods, each with the groups whose counts it holds, as ``counts.groups`` numbers them.
 
-    Reports that can be listed share one operator for all groups; else every group has its own, of its observed reports.
-
-    Raises:
-        ImpossibleReport, BadCounts: where reports or numbers cannot be what they must be.
-
-    """
-    if isinstance(source, Mechanism):
-        return _likelihoods(source, reports, numbers, group, groups)
-    return source.likelihoods(reports, numbers, group, groups)
-
-
-def _likelihoods(
-    mechanism: Mechanism, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
-) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
-    known = certify(mechanism)
-    if isinstance(known.reports, Domain):
-        counts = align(reports, numbers, group, groups, known.reports)
-        yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout, known.named)
-        return
-    weights, channel = whole_numbers(numbers), known.response
-    if isinstance(known.reports, NumberedReports):
-        counts = known.reports.counts(reports, weights, group, groups)
-        yield np.arange(groups), Likelihood(operator_of(mechanism), counts, known.layout)
-        return
-    words = known.reports.read(reports)
-    if not isinstance(channel, SetChannel) or not channel.possible(words).all():
-        raise impossible()
-    for i in range(groups):
-        at = np.flatnonzero(group == i) if groups > 1 else slice(None)
-        octets, added = collapsed(packed(channel, words[at]), weights[at])
-        yield np.array([i]), Likelihood(observed(channel, octets), added[None], known.layout)
-
-
-def possible(source: Mechanism | Source, reports: pa.Array) -> NDArray[np.bool_]:
-    """Tell which reports can occur.
+    Reports that can be listed share one operator for all groups. For others every group has its own operator, with the
+    reports that were observed.
 
     Raises:
-        WrongType, ImpossibleReport: where the column cannot hold reports at all.
+        ImpossibleReport: if a report cannot occur.
 
     """
     if not isinstance(source, Mechanism):
-        return source.possible(reports)
-    known = certify(source)
-    if isinstance(known.reports, Domain):
-        positions = known.reports.locate(reports)
-        chance = operator_of(source).forward(np.ones(known.response.inputs)) > 0
-        at = positions.fill_null(0).to_numpy(zero_copy_only=False)
-        return positions.is_valid().to_numpy(zero_copy_only=False) & chance[at]
-    fits = known.reports.possible(reports)
-    channel = known.response
-    if isinstance(channel, SetChannel) and isinstance(known.reports, SetReports):
-        fits[fits] = channel.possible(known.reports.read(reports.filter(pa.array(fits))))
-    return fits
+        return source.likelihoods(counts)
+    if isinstance(certify(source).reports, Domain | NumberedReports):
+        return _listed_likelihood(source, counts)
+    return _observed_likelihoods(source, counts)
 
 
-def align(reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int, alphabet: Domain) -> Floats:
-    """Lay out (report, number, group) triples as counts of shape (groups, reports of the alphabet).
+def _listed_likelihood(mechanism: Mechanism, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    certified = certify(mechanism)
+    yield counts.groups, Likelihood(operator_of(mechanism), aligned(counts, mechanism), certified.layout, certified.named)
+
+
+def _observed_likelihoods(mechanism: Mechanism, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    certified = certify(mechanism)
+    channel = certified.response
+    if not isinstance(channel, SetChannel) or not isinstance(certified.reports, WordReports):
+        raise impossible()
+    words = certified.reports.read(counts.reports)
+    if not channel.possible(words).all():
+        raise impossible()
+    for name, rows in zip(counts.groups, counts.rows_of_groups(), strict=True):
+        octets, sums = collapsed(packed(channel, words[rows]), counts.numbers[rows])
+        yield np.array([name]), Likelihood(observed(channel, octets), sums[None], certified.layout)
+
+
+def aligned(counts: Counts, mechanism: Mechanism) -> Floats:
+    """Return counts of reports that can be listed, shape (groups, reports of the alphabet).
 
     Raises:
-        ImpossibleReport: where a report is not in the alphabet. The message names no report: it may be a raw value.
-        BadCounts: where a number is negative, NULL or not whole.
+        ImpossibleReport: if a report cannot occur, or the reports cannot be listed.
 
     """
-    positions = alphabet.locate(reports)
-    if positions.null_count:
+    reports = certify(mechanism).reports
+    if isinstance(reports, NumberedReports):
+        return reports.spread(counts.table(reports.positions(counts.reports), reports.differing))
+    if not isinstance(reports, Domain):
+        raise impossible()
+    positions = reports.locate(counts.reports)
+    if positions.null_count:  # the message has no report: it may be a raw value
         raise ImpossibleReport(
             f"some reports cannot occur under this mechanism: {positions.null_count} distinct",
             "check that these are its reports, and not another column or mechanism",
         )
-    cells = group * len(alphabet) + positions.to_numpy(zero_copy_only=False)
-    counts: Floats = np.bincount(cells, weights=whole_numbers(numbers), minlength=groups * len(alphabet)).astype(np.float64)
-    return counts.reshape(groups, len(alphabet))
+    return counts.table(positions.to_numpy(zero_copy_only=False), len(reports))
 
 
-def whole_numbers(numbers: pa.Array) -> Floats:
-    """Return counts as doubles, which hold them exactly up to 2**53 - 1.
+def possible(source: Mechanism | ReportSource, reports: pa.Array) -> NDArray[np.bool_]:
+    """Return which reports can occur.
 
     Raises:
-        BadCounts: where one is negative, NULL, not whole, or larger.
+        WrongType, ImpossibleReport: if the column cannot hold reports at all.
 
     """
-    try:
-        whole = numbers.cast(pa.uint64())
-    except pa.ArrowException:
-        whole = pa.nulls(len(numbers), pa.uint64())
-    exact = whole.fill_null(MAX_COUNT + 1).to_numpy(zero_copy_only=False)
-    if (exact > np.uint64(MAX_COUNT)).any():
-        raise BadCounts("counts must be whole numbers from 0 to 2^53 - 1", "use ldp.counts(report) or map(reports, numbers)")
-    return np.asarray(exact, dtype=np.float64)
+    if not isinstance(source, Mechanism):
+        return source.possible(reports)
+    certified = certify(source)
+    if isinstance(certified.reports, Domain):
+        positions = certified.reports.locate(reports)
+        chance = operator_of(source).forward(np.ones(certified.response.inputs)) > 0
+        at = positions.fill_null(0).to_numpy(zero_copy_only=False)
+        return positions.is_valid().to_numpy(zero_copy_only=False) & chance[at]
+    fits = certified.reports.possible(reports)
+    channel = certified.response
+    if isinstance(channel, SetChannel) and isinstance(certified.reports, SetReports):
+        fits[fits] = channel.possible(certified.reports.read(reports.filter(pa.array(fits))))
+    return fits
+
+
+def without_impossible(source: Mechanism | ReportSource, counts: Counts) -> tuple[Counts, NDArray[np.int64]]:
+    """Return the counts of the reports that can occur, and how many reports of each group cannot.
+
+    Groups without any other report are left out of the counts.
+    """
+    fits = possible(source, counts.reports)
+    left_out = np.bincount(counts.group[~fits], weights=counts.numbers[~fits], minlength=len(counts.groups))
+    return counts.select(np.flatnonzero(fits & (counts.numbers > 0))), left_out.astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,8 @@ from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
-from ldpsql.inference.counting import likelihoods, operator_of, possible, whole_numbers
+from ldpsql.inference.counting import likelihoods, operator_of, possible
+from ldpsql.inference.counts import Counts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, ProductOperator, SupportOperator, packed, stacked
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
@@ -25,11 +26,11 @@ _PAIRS = "declare one mechanism, and use ldp.key_value"
 
 @dataclass(frozen=True)
 class Mixed:
-    """One mechanism for each level, over one domain; every user has one level, which is public and chosen without the value.
+    """One mechanism for each level, over one domain; every user has one level, public and chosen without looking at the value.
 
     Raises:
         InvalidParameter: unless there is one mechanism for each level.
-        InvalidDomain: where the mechanisms have different domains.
+        InvalidDomain: if the mechanisms have different domains.
 
     """
 
@@ -54,43 +55,39 @@ class Mixed:
         return max(certify(mechanism).epsilon for mechanism in self.mechanisms)
 
     def places(self, column: pa.Array) -> NDArray[np.int32]:
-        """Return the position of the level of every row, -1 where it is NULL or has no mechanism.
+        """Return the position of the level of each row, -1 for NULL and for a level without a mechanism.
 
         Raises:
-            WrongType: where the column cannot hold levels.
+            WrongType: if the column cannot hold levels.
 
         """
-        found = self.levels.locate(column).fill_null(-1)
-        return np.asarray(found.to_numpy(zero_copy_only=False))
+        positions = self.levels.locate(column).fill_null(-1)
+        return np.asarray(positions.to_numpy(zero_copy_only=False))
 
-    def likelihoods(
-        self, pairs: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
-    ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
-        """Stack the likelihoods of the levels that each group has; ``pairs`` are structs (level, report)."""
-        pairs, numbers, group = _with_reports(pairs, numbers, group)
-        places = self.places(pairs.field("level"))
+    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+        """Yield for each group the stacked likelihoods of its levels; the reports are structs (level, report), or NULL."""
+        _check(counts.reports)
+        counts = counts.select(np.flatnonzero(_reported(counts.reports)))
+        places = self.places(counts.reports.field("level"))
         if (places < 0).any():
             raise ImpossibleReport("some reports have no level, or one that no mechanism is declared for", _LEVELS)
-        found: list[list[Likelihood]] = [[] for _ in range(groups)]
+        levels: dict[int, list[Likelihood]] = {group: [] for group in counts.groups.tolist()}
         for place in np.unique(places):
-            rows = np.flatnonzero(places == place)
-            there, own = np.unique(group[rows], return_inverse=True)
-            reports = _of_one_type(pairs.field("report"), rows)
-            parts = likelihoods(self.mechanisms[place], reports, numbers.take(pa.array(rows)), own.ravel(), len(there))
-            for held, likelihood in parts:
-                for row, i in enumerate(held):
-                    found[there[i]].append(likelihood.group(row))
-        for i, levels in enumerate(found):
-            if levels:
-                yield np.array([i]), joined(levels)
+            of_level = counts.select(np.flatnonzero(places == place))
+            of_level = replace(of_level, reports=_of_one_type(of_level.reports.field("report")))
+            for groups, likelihood in likelihoods(self.mechanisms[place], of_level):
+                for row, group in enumerate(groups.tolist()):
+                    levels[group].append(likelihood.group(row))
+        for group, parts in levels.items():
+            yield np.array([group]), joined(parts)
 
     def possible(self, pairs: pa.Array) -> NDArray[np.bool_]:
-        """Tell which pairs have a level, and a report that its mechanism can give; a NULL report is no report."""
+        """Return which pairs have a level, and NULL or a report that the mechanism of the level can give."""
         _check(pairs)
         fits, places = ~_reported(pairs), self.places(pairs.field("level"))
         for place in np.unique(places[(places >= 0) & ~fits]):
             rows = np.flatnonzero((places == place) & ~fits)
-            fits[rows] = possible(self.mechanisms[place], _of_one_type(pairs.field("report"), rows))
+            fits[rows] = possible(self.mechanisms[place], _of_one_type(pairs.field("report").take(pa.array(rows))))
         return fits
 
 
@@ -118,33 +115,33 @@ class Repeated:
         """The realised epsilon of one report: a user who sends r reports spends r times as much."""
         return certify(self.mechanism).epsilon
 
-    def likelihoods(
-        self, lists: pa.Array, numbers: pa.Array, group: NDArray[np.int64], groups: int
-    ) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
-        """Give every group its own operator, one column for each distinct list of reports."""
-        if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-            raise BadCounts("these are not counts of lists of reports", "use ldp.ibu_repeated(reports, m) on a column of lists")
-        weights, offsets = whole_numbers(numbers), lists.offsets.to_numpy()
-        single, positions = _columns(self.mechanism, lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
-        starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
-        for i in range(groups):
-            at = np.flatnonzero((group == i) & (lengths > 0))
-            if not len(at):
-                continue
-            taken = np.repeat(starts[at] - np.concatenate([[0], lengths[at].cumsum()[:-1]]), lengths[at]) + np.arange(
-                lengths[at].sum()
-            )
-            product = ProductOperator(single, positions[taken], lengths[at])
-            yield np.array([i]), Likelihood(product, weights[None, at], certify(self.mechanism).layout)
+    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+        """Yield for each group a likelihood with an operator of its own: one column for each distinct list of reports."""
+        reports, starts, lengths = _elements(counts.reports)
+        single, positions = _columns(self.mechanism, reports)
+        for group, rows in zip(counts.groups, counts.rows_of_groups(), strict=True):
+            at = np.arange(len(lengths))[rows]
+            at = at[lengths[at] > 0]
+            if len(at):
+                before = lengths[at].cumsum() - lengths[at]
+                elements = np.repeat(starts[at] - before, lengths[at]) + np.arange(lengths[at].sum())
+                product = ProductOperator(single, positions[elements], lengths[at])
+                yield np.array([group]), Likelihood(product, counts.numbers[None, at], certify(self.mechanism).layout)
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
-        """Tell which lists hold only reports that the mechanism can give."""
-        if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-            raise BadCounts("these are not counts of lists of reports", "use ldp.ibu_repeated(reports, m) on a column of lists")
-        offsets = lists.offsets.to_numpy()
-        fits = possible(self.mechanism, lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
-        bad = np.concatenate([[0], np.cumsum(~fits)])
-        return np.asarray(np.diff(bad[offsets - offsets[0]]) == 0)
+        """Return which lists hold only reports that the mechanism can give."""
+        reports, starts, lengths = _elements(lists)
+        impossible_before = np.concatenate([[0], np.cumsum(~possible(self.mechanism, reports))])
+        return np.asarray(impossible_before[starts + lengths] == impossible_before[starts])
+
+
+def _elements(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the reports of all lists, and where those of each list start and how many they are."""
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        raise BadCounts("these are not counts of lists of reports", "use ldp.ibu_repeated(reports, m) on a column of lists")
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    reports = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
+    return reports, offsets[:-1] - offsets[0], np.diff(offsets)
 
 
 def joined(levels: Sequence[Likelihood]) -> Likelihood:
@@ -154,7 +151,8 @@ def joined(levels: Sequence[Likelihood]) -> Likelihood:
         return kept[0]
     totals = np.array([level.n[0] for level in kept])
     stack = stacked([level.operator for level in kept], totals / totals.sum())
-    layouts, named = {level.layout for level in kept}, [level.named for level in kept if level.named is not None]
+    layouts = {level.layout for level in kept}
+    named = [level.named for level in kept if level.named is not None]
     return Likelihood(
         stack,
         np.concatenate([level.counts for level in kept], axis=1),
@@ -169,7 +167,7 @@ def _check(pairs: pa.Array) -> None:
 
 
 def _reported(pairs: pa.Array) -> NDArray[np.bool_]:
-    """Tell which pairs have a report that is not NULL."""
+    """Return which pairs have a report that is not NULL."""
     reports = pairs.field("report")
     if not pa.types.is_union(reports.type):
         return np.asarray(reports.is_valid().to_numpy(zero_copy_only=False))
@@ -177,33 +175,26 @@ def _reported(pairs: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(np.choose(reports.type_codes.to_numpy(), members))
 
 
-def _with_reports(pairs: pa.Array, numbers: pa.Array, group: NDArray[np.int64]) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
-    """Leave out the pairs whose report is NULL."""
-    _check(pairs)
-    rows = np.flatnonzero(_reported(pairs))
-    return pairs.take(pa.array(rows)), numbers.take(pa.array(rows)), group[rows]
-
-
-def _of_one_type(reports: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
-    """Return some reports; of a union, whose rows may hold reports of several types, the member that all of them have."""
+def _of_one_type(reports: pa.Array) -> pa.Array:
+    """Return reports; of a union, which may hold reports of several types, the member that all of these rows have."""
     if not pa.types.is_union(reports.type):
-        return plain(reports.take(pa.array(rows)))
-    members = np.unique(reports.type_codes.to_numpy()[rows])
+        return plain(reports)
+    members = np.unique(reports.type_codes.to_numpy())
     if len(members) != 1:
         raise impossible()
-    return plain(reports.field(int(members[0])).take(pa.array(rows)))
+    return plain(reports.field(int(members[0])))
 
 
 def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray[np.int64]]:
-    """Return an operator that holds all of these reports, and where it has the column of each."""
-    known = certify(mechanism)
+    """Return an operator that holds all of these reports, and the position of each among its columns."""
+    certified = certify(mechanism)
     if not possible(mechanism, reports).all():
         raise impossible()
-    if isinstance(known.reports, Domain):
-        return operator_of(mechanism), known.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
-    if isinstance(known.reports, NumberedReports):
-        return operator_of(mechanism), known.reports.positions(reports)
-    if not isinstance(known.response, SetChannel) or not isinstance(known.reports, WordReports):
+    if isinstance(certified.reports, Domain):
+        return operator_of(mechanism), certified.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
+    if isinstance(certified.reports, NumberedReports):
+        return operator_of(mechanism), certified.reports.positions(reports)
+    if not isinstance(certified.response, SetChannel) or not isinstance(certified.reports, WordReports):
         raise impossible()
-    words, number = np.unique(known.reports.read(reports), axis=0, return_inverse=True)
-    return SupportOperator(known.response, packed(known.response, words)), number.ravel()
+    words, number = np.unique(certified.reports.read(reports), axis=0, return_inverse=True)
+    return SupportOperator(certified.response, packed(certified.response, words)), number.ravel()

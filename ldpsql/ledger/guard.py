@@ -24,6 +24,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS, Handles
 
+GUARD_MACRO = "_guard"  # (): the number of the guard of its catalog
 GIVE_LEDGER = "in Python ldpsql.attach(con, ledger='budget.ledger'); for ldpsql sql, path below [ledger] in ldpsql.toml"
 
 
@@ -113,7 +114,7 @@ def guard_of(con: DuckDBPyConnection, name: str = "ldp") -> Guard | None:
 
 def guard_number(cursor: DuckDBPyConnection, name: str) -> int | None:
     """Return the number that the macro of a catalog holds."""
-    ((number,),) = cursor.execute(f"SELECT {quoted(name)}._guard()").fetchall()
+    ((number,),) = cursor.execute(f"SELECT {quoted(name)}.{GUARD_MACRO}()").fetchall()
     return number if isinstance(number, int) else None
 
 

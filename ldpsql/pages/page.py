@@ -11,17 +11,21 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.engine.groups import refuse_pairs
+from ldpsql.engine.groups import estimated
 from ldpsql.errors import InvalidParameter, NoReports, UsageError
-from ldpsql.estimates.estimate import Estimate, estimate_likelihood
+from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
+from ldpsql.inference.counts import Counts
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_values
+from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.region import Region
+from ldpsql.pages.key_value import key_value_page
 from ldpsql.pages.numbers import ordered
 from ldpsql.pages.report import report_page
 from ldpsql.pages.tracing import trace as trace  # noqa: PLC0414  # a public name of 0.1.0
+from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value
 
 MAX_GROUPS = 400
 MAX_BARS = 200
@@ -49,16 +53,35 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> 
         InvalidParameter: for more groups than a page can show, or reports of sets of pairs.
 
     """
-    refuse_pairs(mechanism)
+    titles, counts = _counts(counted)
+    parts = estimated(mechanism, counts, estimator)
+    return {titles[row]: part[place] for groups, part in parts for place, row in enumerate(groups)}
+
+
+def key_values(counted: pa.Table, mechanism: KeyValueMechanism, estimator: Estimator) -> dict[str, KeyValueEstimate]:
+    """Estimate frequency and mean of every key in every group of a table like that of `estimates`; return them by title.
+
+    Raises:
+        NoReports: if the table is empty.
+        InvalidParameter: for more groups than a page can show.
+
+    """
+    titles, counts = _counts(counted)
+    parts = ((groups, estimate_key_value(mechanism, some, estimator)) for groups, some in likelihoods(mechanism, counts))
+    return {titles[row]: part[place] for groups, part in parts for place, row in enumerate(groups)}
+
+
+def _counts(counted: pa.Table) -> tuple[list[str], Counts]:
+    """Return the titles of the groups of a table, and the counts of its reports.
+
+    Raises:
+        NoReports: if the table is empty.
+
+    """
     if not len(counted):
         raise NoReports()
     titles, group = _groups(counted)
-    found: dict[str, Estimate] = {}
-    reports, numbers = (counted[name].combine_chunks() for name in ("report", "n"))
-    for part, likelihood in likelihoods(mechanism, reports, numbers, group, len(titles)):
-        some = estimate_likelihood(mechanism, likelihood, estimator)
-        found |= {titles[row]: some[place] for place, row in enumerate(part)}
-    return found
+    return titles, Counts.of(counted["report"].combine_chunks(), counted["n"].combine_chunks(), group)
 
 
 def truths(counted: pa.Table, mechanism: Mechanism) -> dict[str, Floats]:
@@ -127,6 +150,22 @@ def write(
     save(path, figures.stacked({name: _rows(one, truth.get(name)) for name, one in found.items()}))
 
 
+def write_key_values(path: Path, estimates: Mapping[str, KeyValueEstimate], sql: str = "") -> None:
+    """Write a page (.html) of estimates of keys by title, or the pictures of their frequencies alone (.svg, .png).
+
+    Raises:
+        InvalidParameter: for another ending.
+
+    """
+    check(path)
+    if path.suffix == ".html":
+        path.write_text(key_value_page(estimates, sql), encoding="utf-8")
+        return
+    from ldpsql.pages import figures  # noqa: PLC0415  # an extra
+
+    save(path, figures.stacked({title: _frequencies(one) for title, one in estimates.items()}))
+
+
 def save(path: Path, chart: object) -> None:
     """Write one chart as .svg or .png, or alone on a page."""
     check(path)
@@ -147,6 +186,14 @@ def _known(one: Estimate) -> CertifiedValues:
     if not isinstance(one.of.source, CertifiedValues):
         raise InvalidParameter("a report shows the reports of one mechanism", "estimate mixed reports in SQL, by ldp.ibu_mixed")
     return one.of.source
+
+
+def _frequencies(one: KeyValueEstimate) -> pl.DataFrame:
+    """Return the `MAX_BARS` most frequent keys of an estimate."""
+    rows = pl.DataFrame(one.to_arrow()).select(
+        pl.col("key").cast(pl.String).alias("value"), "low", "high", estimate="frequency"
+    )
+    return rows.sort("estimate", descending=True, maintain_order=True).head(MAX_BARS)
 
 
 def _rows(one: Estimate, truth: Floats | None) -> pl.DataFrame:

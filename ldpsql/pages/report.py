@@ -14,7 +14,7 @@ from ldpsql.errors import LdpError
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.planning import MAX_VALUES, Expected, compare, over_declared_values
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import CertifiedValues
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.axes import Axis
 from ldpsql.pages.document import Fact, code, document, folded
@@ -74,17 +74,18 @@ def _groups(estimates: Mapping[str, Estimate], truth: Mapping[str, Floats], regi
 
 def _facts(groups: Sequence[Group], mechanism: CertifiedValues) -> list[Fact]:
     """Return the summary: reports, privacy and mechanism, then what matters most about the estimates."""
-    sizes = [group.diagnosis.reports for group in groups]
-    facts = [
-        Fact("Reports", f"{sum(sizes):,}", "" if len(groups) == 1 else f"in {len(groups):,} groups of {_range(sizes)}"),
-        Fact("Privacy", f"epsilon {_shown(mechanism)}", promise(mechanism.certificate.claim)),
-        Fact("Mechanism", mechanism.name, _first_words(mechanism)),
-    ]
+    facts = first_facts([group.diagnosis.reports for group in groups], mechanism)
     return facts + ([*result_facts(groups[0]), *trust_facts(groups[0])] if len(groups) == 1 else _common(groups))
 
 
-def _shown(mechanism: CertifiedValues) -> str:
-    return number(float(mechanism.certificate.claim.epsilon))
+def first_facts(sizes: Sequence[int], mechanism: CertifiedMechanism, inputs: str = "values") -> list[Fact]:
+    """Return the facts that a summary begins with: the reports of each group, the privacy and the mechanism."""
+    claim = mechanism.certificate.claim
+    return [
+        Fact("Reports", f"{sum(sizes):,}", "" if len(sizes) == 1 else f"in {len(sizes):,} groups of {_range(sizes)}"),
+        Fact("Privacy", f"epsilon {number(float(claim.epsilon))}", promise(claim, inputs)),
+        Fact("Mechanism", mechanism.name, _first_words(mechanism)),
+    ]
 
 
 def _range(sizes: Sequence[int]) -> str:
@@ -100,22 +101,27 @@ def _common(groups: Sequence[Group]) -> list[Fact]:
     if any(group.truth is not None for group in groups):
         distances = [float(np.abs(group.one.estimate - group.truth).sum()) / 2 for group in groups if group.truth is not None]
         facts.append(Fact("Distance to the truth", percent(max(distances)), "total variation in the worst group"))
-    note = ", ".join(group.title for group in wrong[:3]) + ("…" if len(wrong) > 3 else "")
-    verdict = f"look closer at {counted(len(wrong), 'group')}" if wrong else "fit in every group"
-    return [*facts, Fact("Reports and estimates", verdict, note or "no sign of another mechanism or epsilon")]
+    return [*facts, fit_of([group.title for group in wrong])]
 
 
-def promise(claim: Claim) -> str:
-    """Return what a claim promises to a person, in one sentence."""
+def fit_of(misfits: Sequence[str]) -> Fact:
+    """Return whether reports and estimates agree in all groups, from the titles of those where they do not."""
+    note = ", ".join(misfits[:3]) + ("…" if len(misfits) > 3 else "")
+    verdict = f"look closer at {counted(len(misfits), 'group')}" if misfits else "fit in every group"
+    return Fact("Reports and estimates", verdict, note or "no sign of another mechanism or epsilon")
+
+
+def promise(claim: Claim, inputs: str = "values") -> str:
+    """Return what a claim promises to a person, in one sentence; ``inputs`` is what is perturbed."""
     epsilon = float(claim.epsilon)
     if isinstance(claim, MetricLdp):
         return f"values at distance d give any report with chances at most e^({number(epsilon)} d) times as large as each other"
     ratio = number(exp(epsilon), exp(epsilon) / 100) if epsilon < 20 else f"e^{number(epsilon)}"
     rest = f", except with probability {float(claim.delta):g}" if isinstance(claim, ApproximateLdp) else ""
-    return f"any two values give the same report with chances that differ at most by a factor of {ratio}{rest}"
+    return f"any two {inputs} give the same report with chances that differ at most by a factor of {ratio}{rest}"
 
 
-def _first_words(mechanism: CertifiedValues) -> str:
+def _first_words(mechanism: CertifiedMechanism) -> str:
     """Return what the mechanism is called in words: the start of its documentation."""
     first = (type(mechanism.mechanism).__doc__ or "").strip().split("\n")[0]
     return first.partition(":")[0].rstrip(".")

@@ -88,13 +88,18 @@ def share_table(title: str, rows: pl.DataFrame, confidence: float, called: str =
     axis = share_axis(rows)
     columns = [
         Column(called, ("value",)),
-        Column("Share", (), head=tag("svg", *across(axis), role="presentation")),
+        bar_column("Share", axis),
         Column("Estimate", ("estimate",)),
         Column("Error", ("std_error",)),
         Column(f"{100 * confidence:.4g} % interval", ("low", "high"), wide=True),
     ]
     columns += [Column("Truth", ("truth",), wide=True)] if "truth" in rows.columns else []
     return table(title, columns, list(_share_rows(rows, axis)))
+
+
+def bar_column(title: str, axis: Axis) -> Column:
+    """Return the column of the bars, with its axis for a head."""
+    return Column(title, (), head=tag("svg", *across(axis), role="presentation"))
 
 
 def share_axis(rows: pl.DataFrame) -> Axis:
@@ -108,16 +113,20 @@ def share_axis(rows: pl.DataFrame) -> Axis:
 
 def _share_rows(rows: pl.DataFrame, axis: Axis) -> Iterator[tuple[str, list[Cell | Markup]]]:
     for row in rows.iter_rows(named=True):
-        truth, error = row.get("truth"), row["std_error"]
-        ends = (row["low"], row["high"])
-        cells: list[Cell | Markup] = [
-            tag("td", _bar(row, axis), class_="bar"),
-            Cell(percent(row["estimate"], _step(error)), (row["estimate"],)),
-            Cell(margin(error), (error,)),
-            Cell(interval(*ends, _step(error)) if determined(error) else "unknown", ends, wide=True),
-        ]
+        truth, cells = row.get("truth"), share_cells(row, axis)
         called = row["name"] if row["name"] == row["value"] else joined(tag("data", value=row["value"]), row["name"])
         yield called, cells if truth is None else [*cells, Cell(percent(truth), (truth,), wide=True)]
+
+
+def share_cells(row: dict[str, float], axis: Axis, *, wide: bool = False) -> list[Cell | Markup]:
+    """Return the bar of an estimate, and its share, error and interval; ``wide`` leaves the error out on a telephone, too."""
+    error, ends = row["std_error"], (row["low"], row["high"])
+    return [
+        tag("td", _bar(row, axis), class_="bar"),
+        Cell(percent(row["estimate"], _step(error)), (row["estimate"],)),
+        Cell(margin(error), (error,), wide=wide),
+        Cell(interval(*ends, _step(error)) if determined(error) else "unknown", ends, wide=True),
+    ]
 
 
 def _step(error: float) -> float:

@@ -14,6 +14,7 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.channels import Bins, Cells, Signs
 from ldpsql.errors import InvalidParameter, NotApplicable
@@ -27,6 +28,7 @@ from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.names import INV
 from ldpsql.pairs.shown import Shown, channel_of, over_pairs, shown
 from ldpsql.pairs.sizes import lost_if_geometric
 
@@ -62,6 +64,14 @@ class KeyValueEstimates:
         ends = np.minimum(mean_low, self.means) - off, np.maximum(mean_high, self.means) + off
         values = [middle + half * self.means, half * error, *(middle + half * np.clip(end, -1.0, 1.0) for end in ends)]
         return np.stack([*shares, *values], axis=-1)[:, : len(self.mechanism.keys)]
+
+    def present(self) -> NDArray[np.bool_]:
+        """Return which keys somebody has, with the confidence of the estimator for all keys of a group together."""
+        keys = len(self.mechanism.keys)
+        least, _ = self.shown.drawn_interval(
+            self.symbols.likelihood.n[:, None], deviations(self.symbols.estimator.confidence ** (1 / keys))
+        )
+        return np.asarray(least[:, :keys] > 0)
 
     def __getitem__(self, group: int) -> KeyValueEstimate:
         return KeyValueEstimate(self, group)
@@ -257,7 +267,12 @@ def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: 
 
 def of_symbols(given: Estimator | str) -> Estimator | str:
     """Return the estimator of the symbols that is meant: 'unbiased' is the plain inversion."""
-    return "inv" if given == "unbiased" else given
+    return INV if given == "unbiased" else given
+
+
+def default_estimator(mechanism: Mechanism) -> str:
+    """Return the estimator of reports of a mechanism if nobody names one."""
+    return "unbiased" if isinstance(mechanism, KeyValueMechanism) else "ibu"
 
 
 def densities(likelihood: Likelihood, drawn: Floats, estimator: Estimator) -> Floats:

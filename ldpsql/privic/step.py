@@ -25,6 +25,7 @@ from ldpsql.inference.solver.mle import em_step
 from ldpsql.mechanisms.audit import AnalyticAudit, analytic, average_distortion, mutual_information
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import PriorMechanism
+from ldpsql.names import IBU
 
 STEPS = 5  # of IBU and of Blahut-Arimoto alike, as in the paper's tables for San Francisco
 _PROBING = 50
@@ -120,7 +121,7 @@ def _check_one_run(cycles: Sequence[tuple[Mechanism, Floats]], last: PriorMechan
 class _FromPrior(IterativeEstimator):
     """IBU, as `start` and `stop` say."""
 
-    name = "ibu"
+    name = IBU
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Take the steps."""

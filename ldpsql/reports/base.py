@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
 from ldpsql.errors import ImpossibleReport
+from ldpsql.names import COUNTS
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -48,7 +49,7 @@ class MarkedReports(FormedReports):
     sql_type: ClassVar[str]
     type: ClassVar[pa.DataType]
     # The counts of a column ``report`` where ``keep`` is true, as aggregates take them: here those of equal reports, a MAP.
-    counted: ClassVar[str] = "ldp.counts(report, keep := keep)"
+    counted: ClassVar[str] = f"{COUNTS}(report, keep := keep)"
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Derive the marker from the mark."""
@@ -89,29 +90,23 @@ class NumberedReports(FormedReports):
         """Return the reports that differ, in the order of those positions: SQL lists them unless they are marked."""
         return self.to_arrow(np.arange(len(self), dtype=np.int32))
 
-    def positions(self, column: pa.Array) -> NDArray[np.int64]:  # noqa: ARG002  # forms whose reports tell their numbers read it
-        """Return the numbers of the reports of a column.
+    @property
+    def differing(self) -> int:
+        """How many reports differ."""
+        return len(self)
+
+    def positions(self, column: pa.Array) -> NDArray[np.int64]:  # noqa: ARG002  # forms whose reports have numbers read it
+        """Return the positions of the reports of a column among those that differ.
 
         Raises:
-            ImpossibleReport: if the column cannot hold such reports, or a report does not tell its number.
+            ImpossibleReport: if the column cannot hold such reports.
 
         """
         raise impossible()
 
-    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
-        """Count the reports of each group, shape (groups, reports): each row of the column ``numbers`` times.
-
-        Raises:
-            ImpossibleReport: where the column cannot hold such reports.
-
-        """
-        return counted(group * len(self) + self.positions(column), numbers, groups, len(self))
-
-
-def counted(cells: NDArray[np.int64], numbers: Floats, groups: int, outputs: int) -> Floats:
-    """Return the sums of the numbers of equal cells, shape (groups, outputs)."""
-    counted: Floats = np.bincount(cells, weights=numbers, minlength=groups * outputs).astype(np.float64)
-    return counted.reshape(groups, outputs)
+    def spread(self, counts: Floats) -> Floats:
+        """Return the counts of all reports from those of the reports that differ; the last axis changes."""
+        return counts
 
 
 def unsigned(column: pa.Array) -> Weights:

@@ -15,7 +15,7 @@ from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.sql_numbers import whole
 from ldpsql.quoting import quoted
-from ldpsql.reports.base import Floats, NumberedReports, counted, impossible
+from ldpsql.reports.base import Floats, NumberedReports, impossible
 
 
 @dataclass(frozen=True)
@@ -78,20 +78,27 @@ class PairReports(NumberedReports):
         key, number = self.parts(drawn)
         return pa.StructArray.from_arrays([self.keys.values.take(key), number], ["key", self.field])
 
-    def counts(self, column: pa.Array, numbers: Floats, group: NDArray[np.int64], groups: int) -> Floats:
-        """Count the symbols of each group, shape (groups, symbols); dummies are spread evenly, for nothing tells them apart.
+    @property
+    def differing(self) -> int:
+        """Number of cells of all keys, and one for the dummies."""
+        return len(self.keys) * self.cells + 1
+
+    def positions(self, column: pa.Array) -> NDArray[np.int64]:
+        """Return the positions of the reports of a column among those that differ.
 
         Raises:
-            ImpossibleReport: where the column cannot hold such reports.
+            ImpossibleReport: if the column cannot hold such reports.
 
         """
         symbol = self._symbols(column)
         if (symbol < 0).any():
             raise impossible()
-        real = len(self.keys) * self.cells
-        symbols = counted(group * (real + 1) + symbol, numbers, groups, real + 1)
+        return symbol
+
+    def spread(self, counts: Floats) -> Floats:
+        """Return the counts of all reports: those of dummies are spread evenly, for nothing tells them apart."""
         spread = self.dummies * self.cells
-        return np.concatenate([symbols[:, :real], np.repeat(symbols[:, real:] / spread, spread, axis=1)], axis=1)
+        return np.concatenate([counts[..., :-1], np.repeat(counts[..., -1:] / spread, spread, axis=-1)], axis=-1)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
         """Tell which rows hold a declared key and the number of a cell, or are those of a dummy.

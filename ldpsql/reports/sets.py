@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
+from ldpsql.names import OCTETS
 from ldpsql.reports.base import WordReports, impossible, unsigned
 
 
@@ -21,7 +22,7 @@ class SetReports(WordReports):
     size: int
     mark = "words"
     sql_type = "UBIGINT[]"
-    counted = "histogram(__ldp_octets(report)) FILTER (WHERE try_cast(keep AS BOOLEAN))"
+    counted = f"histogram({OCTETS}(report)) FILTER (WHERE try_cast(keep AS BOOLEAN))"
     type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 
     @property

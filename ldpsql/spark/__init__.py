@@ -25,6 +25,7 @@ from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.names import IBU
 from ldpsql.registry.fingerprint import KEY, fingerprint, of_text
 from ldpsql.registry.registry import registry
 from ldpsql.reports import ListedHashReports, type_of
@@ -175,7 +176,7 @@ def _counted(batches: Iterable[pa.RecordBatch], column: str, schema: pa.Schema) 
         yield pa.record_batch([counted.reports, counted.numbers.cast(pa.int64())], schema=schema)
 
 
-def estimate(frame: DataFrame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = "ibu") -> Estimate:
+def estimate(frame: DataFrame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
     """Estimate the distribution of the values from a column of reports: exactly what DuckDB gives for the same reports."""
     return estimate_counts(counts(frame, column), mechanism, estimator)
 

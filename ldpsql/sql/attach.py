@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from ldpsql.engine.connections import duckdb_of
 from ldpsql.engine.functions import MARK, Macros, Scalar
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.ledger import Ledger
-from ldpsql.ledger.guard import GUARDS, Guard, guard_number
+from ldpsql.ledger.guard import GUARD_MACRO, GUARDS, Guard, guard_number
 from ldpsql.ledger.marks import mark, marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.quoting import quoted
@@ -24,6 +24,7 @@ from ldpsql.registry.registry import registry
 from ldpsql.sql import lint, named
 
 _ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
+_HELD: set[Callable[..., Any]] = set()  # every function that DuckDB may still call: it does not keep them itself
 C = TypeVar("C")
 
 
@@ -58,7 +59,8 @@ def attach(
             instance see the functions too.
         name: the catalog, by default ``ldp``.
         use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works unqualified.
-        mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``.
+        mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``
+            in SQL, and 'city' in functions that take this connection, such as `ldpsql.perturb_table`.
         ledger: from now on only what a release was charged for is drawn here, see `ldpsql.release`; attach restores it.
         key: the key of permanent reports, for ``ldp.perturb_once``; `ldpsql.Key.create` makes one.
 
@@ -124,7 +126,7 @@ def _has_macro(cursor: DuckDBPyConnection, catalog: str, macro: str) -> bool:
 
 def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
     """Let a macro hold the number of the guard; what another attach has set stays, unless it is set anew."""
-    written = guard_number(cursor, name) if _has_macro(cursor, name, "_guard") else None
+    written = guard_number(cursor, name) if _has_macro(cursor, name, GUARD_MACRO) else None
     number = marked(cursor).get(name.casefold(), written)
     if number != written:
         warnings.warn(
@@ -138,7 +140,7 @@ def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
         if number is not None and guard.ledger:
             mark(cursor, name, number)
     value = "NULL" if number is None else number
-    cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}._guard() AS {value}::BIGINT")
+    cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
 
 
 def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
@@ -166,6 +168,7 @@ def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], kn
         if isinstance(function, Macros):
             cursor.execute(function.statements(catalog))
         elif function.name not in known:
+            _HELD.add(function.function)
             cursor.create_function(
                 function.name,
                 function.function,

@@ -22,6 +22,7 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.operators.base import MAX_CONDITION
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
+from ldpsql.names import IBU, INV, INV_N, INV_P
 from ldpsql.quoting import text_literal
 from ldpsql.reports import SetReports
 from ldpsql.sql.named import list_literal
@@ -101,7 +102,7 @@ def _literal(domain: Domain) -> str:
 def _keep_or_spread(channel: KeepOrSpread, values: str, alphabet: str, name: str) -> Iterator[Body]:
     lift, spread = number((channel.keep - channel.spread) / TOTAL), number(channel.spread / TOTAL)
     inverse = f"list_transform(s, lambda x: (x - {spread}) / {lift})"
-    estimates = {**_inversions(inverse, name), "ibu": f"{name}__filled(s, {lift}, {spread})"}
+    estimates = {**_inversions(inverse, name), IBU: f"{name}__filled(s, {lift}, {spread})"}
     z = number(deviations(0.95))
     for method, theta in estimates.items():
         yield (
@@ -121,11 +122,11 @@ def _listed(channel: TableChannel, values: str, alphabet: str, name: str, *, inv
     estimates = _inversions(solved, name) if invertible else {}
     stepped = f"{name}__stepped({numbers(table)}, {numbers(table.T)}, s, steps)"
     shares = f"{name}__scaled({name}__counted(counts, {alphabet}))"
-    for method, theta in {**estimates, "ibu": stepped}.items():
+    for method, theta in {**estimates, IBU: stepped}.items():
         yield (
             method,
             f"list_transform([{shares}], lambda s: CASE WHEN s IS NOT NULL THEN {name}__shares({values}, {theta}) END)[1]",
-            "steps" if method == "ibu" else "",
+            "steps" if method == IBU else "",
         )
 
 
@@ -144,20 +145,20 @@ def _sets(channel: SetChannel, reports: SetReports, values: str, name: str) -> I
     columns = f"list_transform(k, lambda r: list_transform({positions}, lambda x: 1 + {lift} * {held}))"
     stepped = f"{name}__stepped(a, b, s, steps)"
     ibu = f"list_transform([{rows}], lambda a: list_transform([{columns}], lambda b: {stepped})[1])[1]"
-    for method, theta in {**_inversions(solved, name), "ibu": ibu}.items():
+    for method, theta in {**_inversions(solved, name), IBU: ibu}.items():
         yield (
             method,
             f"""list_transform([{possible}], lambda c: CASE WHEN c IS NOT NULL THEN
     list_transform([map_keys(c)], lambda k:
     list_transform([{name}__scaled(list_transform(map_values(c), lambda n: n::DOUBLE))], lambda s:
         {name}__shares({values}, {theta}))[1])[1] END)[1]""",
-            "steps" if method == "ibu" else "",
+            "steps" if method == IBU else "",
         )
 
 
 def _inversions(solved: str, name: str) -> dict[str, str]:
     """Return the shares of each estimator that inverts, from those that solve the equations."""
-    return {"inv": solved, "inv_n": f"{name}__clipped({solved})", "inv_p": f"{name}__nearest({solved})"}
+    return {INV: solved, INV_N: f"{name}__clipped({solved})", INV_P: f"{name}__nearest({solved})"}
 
 
 def _no_more_bits(reports: SetReports) -> str:

@@ -10,12 +10,20 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.domains.domain import Domain
-from ldpsql.engine.functions import Macros
+from ldpsql.engine.functions import MARK, Macros
 from ldpsql.errors import BadSettings, LdpError
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
+from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 
+# The catalogs of ldpsql on this connection that name a mechanism; usually there is one, ldp.
+_CATALOGS = """
+    SELECT database_name FROM duckdb_functions()
+    WHERE schema_name = 'm' AND lower(function_name) = lower($1) AND database_name IN
+        (SELECT database_name FROM duckdb_functions() WHERE schema_name = 'main' AND function_name = $2)
+    ORDER BY database_name <> 'ldp', database_name"""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
@@ -43,6 +51,24 @@ def _read(name: str, told: Any, con: DuckDBPyConnection) -> str:
         return sql_call(registry().mechanism(told), con)
     except LdpError as error:
         raise BadSettings(f"the mechanism '{name}' of the settings: {error.message}", error.hint) from None
+
+
+def mechanism_of(given: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
+    """Return a mechanism from itself, its text, its name on this connection (see `attach`) or its name in the settings.
+
+    Raises:
+        UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
+
+    """
+    if not isinstance(given, str) or not _NAME.fullmatch(name := given.strip()):
+        return registry().mechanism(given)
+    with con.cursor() as cursor:
+        catalogs = cursor.execute(_CATALOGS, [name, MARK]).fetchall()
+        if not catalogs:
+            return registry().mechanism(given)
+        call = f"{quoted(catalogs[0][0])}.m.{quoted(name)}()"
+        ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
+    return MECHANISMS.thing(number)
 
 
 def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:

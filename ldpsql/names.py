@@ -1,0 +1,12 @@
+"""Names by which the core calls what the built-in plugins offer; a test checks that they offer each of them."""
+
+from __future__ import annotations
+
+IBU, INV, INV_N, INV_P = "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
+
+COUNTS = "ldp.counts"  # (report, keep): aggregate
+ESTIMATES = "ldp._estimates"  # (counts, estimator, mechanism): the rows of the estimate
+FIRST_LIST = "ldp._first"  # (list, other)
+NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
+MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
+OCTETS = "__ldp_octets"  # (report): a set as bytes

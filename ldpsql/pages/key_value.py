@@ -1,0 +1,191 @@
+"""The page of key-value reports: how often each key occurs, and the mean of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+
+import polars as pl
+
+from ldpsql.inference.operators import Floats
+from ldpsql.mechanisms.base import certify
+from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.pages.document import Fact, cards, code, document, folded
+from ldpsql.pages.groups import agree, marked, verdict
+from ldpsql.pages.markup import Markup, joined, name, tag
+from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of
+from ldpsql.pages.tables import Cell, Column, Row, bar_column, share_axis, share_cells, table
+from ldpsql.pages.wording import counted, determined, interval, number, percent
+from ldpsql.pairs.estimation import ROW, KeyValueEstimate, SetDiagnosis
+
+KEY = "Bars are the shares of users who have the key, the line on each its interval. The mean is that of their values."
+
+
+@dataclass(frozen=True, eq=False)
+class PairGroup:
+    """An estimate under its title, its numbers by key (`ROW`), and the number of keys that somebody surely has."""
+
+    title: str
+    one: KeyValueEstimate
+    numbers: Floats
+    present: int
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """The columns of `ROW` and ``name``, the most frequent key first; frequencies are named as `share_cells` reads them."""
+        columns = dict(zip(ROW, self.numbers.T, strict=True))
+        rows = pl.DataFrame({"name": self.mechanism.keys.texts, **columns})
+        rows = rows.rename({"frequency": "estimate", "frequency_error": "std_error"})
+        return rows.sort("estimate", descending=True, maintain_order=True)
+
+    @cached_property
+    def sets(self) -> SetDiagnosis:
+        """What the reports say of the sizes of the sets."""
+        return self.one.sets
+
+    @property
+    def mechanism(self) -> KeyValueMechanism:
+        """The mechanism that drew the reports."""
+        return self.one.of.mechanism
+
+    @cached_property
+    def fits(self) -> bool:
+        """Whether the estimate was completed and explains the reports."""
+        return agree(self.one.diagnosis)
+
+
+def key_value_page(estimates: Mapping[str, KeyValueEstimate], sql: str = "") -> str:
+    """Return the page for estimates of keys by title, all under one mechanism."""
+    groups = _groups(estimates)
+    most = max(1, MOST_ROWS // len(groups))
+    body = joined(
+        _overview(groups) if len(groups) > 1 else None,
+        *(_section(group, at, most, alone=len(groups) == 1) for at, group in enumerate(groups)),
+        tag("h2", "How the estimate came about") if sql else None,
+        folded("The SQL", code(sql)) if sql else None,
+    )
+    reports = sum(group.sets.reports for group in groups)
+    lead = f"Estimated from {counted(reports, 'report')}, one for the whole set of a user. Nothing but the reports was used."
+    return document("Keys and values from private reports", lead, _facts(groups), body)
+
+
+def _groups(estimates: Mapping[str, KeyValueEstimate]) -> list[PairGroup]:
+    """Return the groups; the numbers of all groups that were estimated together are made once."""
+    together = {id(one.of): (one.of.rows(), one.of.present()) for one in estimates.values()}
+    return [
+        PairGroup(title, one, together[id(one.of)][0][one.group], int(together[id(one.of)][1][one.group].sum()))
+        for title, one in estimates.items()
+    ]
+
+
+def _facts(groups: Sequence[PairGroup]) -> list[Fact]:
+    """Return the summary: reports, privacy and mechanism, then what matters most about the keys."""
+    facts = first_facts([group.sets.reports for group in groups], certify(groups[0].mechanism), "sets")
+    if len(groups) == 1:
+        return [*facts, *_result(groups[0])]
+    warned = [group.title for group in groups if group.sets.warning]
+    note = ", ".join(warned[:3]) + ("…" if len(warned) > 3 else "")
+    warnings = Fact("Warnings", f"in {counted(len(warned), 'group')}" if warned else "none", note or "sets fit the padding")
+    return [*facts, warnings, fit_of([group.title for group in groups if not group.fits])]
+
+
+def _result(group: PairGroup) -> list[Fact]:
+    """Return the facts about the keys and the sets of a group."""
+    first, keys = group.rows.row(0, named=True), len(group.rows)
+    confidence = f"at {100 * group.one.of.symbols.estimator.confidence:.4g} % confidence for all keys together"
+    return [
+        Fact("Most frequent key", _frequency(first), _about(group, first)),
+        Fact("Keys surely present", f"{group.present:,} of {keys:,}", confidence),
+        Fact("Dummies", percent(group.sets.dummies), group.sets.warning or _sizes(group)),
+        verdict(group.one.diagnosis, fits=group.fits),
+    ]
+
+
+def _frequency(row: Mapping[str, float]) -> str:
+    return f"{row['name']}: {percent(row['estimate'])}"
+
+
+def _about(group: PairGroup, row: Mapping[str, float]) -> str:
+    ends = interval(row["low"], row["high"]) if determined(row["std_error"]) else "unknown"
+    return f"interval {ends}, mean {_mean(group, row)}"
+
+
+def _sizes(group: PairGroup) -> str:
+    mean = max(group.sets.mean_set_size, 0.0)
+    return f"{number(mean, 0.01)} pairs in a set on average, if none is larger than the padding of {group.mechanism.padding}"
+
+
+def _mean(group: PairGroup, row: Mapping[str, float]) -> str:
+    return number(row["mean"], row["mean_error"] / 5) if _bounded(group, row) else "unknown"
+
+
+def _bounded(group: PairGroup, row: Mapping[str, float]) -> bool:
+    """Tell whether the interval of a mean leaves out any part of the range."""
+    inside = row["mean_low"] > group.mechanism.low or row["mean_high"] < group.mechanism.high
+    return inside and isfinite(row["mean_error"])
+
+
+def _overview(groups: Sequence[PairGroup]) -> Markup:
+    """Return all groups as a table that leads to each."""
+    columns = [
+        Column("Group", ("group",)),
+        Column("Reports", ("reports",)),
+        Column("Most frequent key", ("key",)),
+        Column("Keys surely present", ("present",), wide=True),
+        Column("Dummies", ("dummies",), wide=True),
+        Column("p-value", ("p_value",), wide=True),
+        Column("Status", ("status",), wide=True),
+    ]
+    rows: list[Row] = [(tag("a", group.title, href=f"#group-{i}"), _overview_cells(group)) for i, group in enumerate(groups)]
+    return tag("section", tag("h2", "Groups"), table("groups", columns, rows), class_="overview")
+
+
+def _overview_cells(group: PairGroup) -> list[Cell | Markup]:
+    sets, first = group.sets, group.rows.row(0, named=True)
+    return [
+        Cell(f"{sets.reports:,}", (sets.reports,)),
+        tag("td", tag("data", value=first["name"]), name(_frequency(first)), class_="words"),
+        Cell(f"{group.present:,}", (group.present,), wide=True),
+        Cell(percent(sets.dummies), (sets.dummies,), wide=True),
+        Cell(f"{sets.fit_p_value:.2g}", (sets.fit_p_value,), wide=True),
+        Cell(sets.status, (sets.status,), wide=True),
+    ]
+
+
+def _section(group: PairGroup, at: int, most: int, *, alone: bool) -> Markup:
+    """Return a group as a part of the page, with a table of at most so many keys."""
+    facts = None if alone else cards([Fact("Reports", f"{group.sets.reports:,}"), *_result(group)], "facts small")
+    left = len(group.rows) - most
+    more = f"{counted(left, 'more key')} with smaller frequencies: ldp.key_value lists them all." if left > 0 else None
+    inside = joined(tag("p", KEY, class_="hint"), _table(group, most), tag("p", more, class_="hint") if more else None)
+    return tag("section", tag("h2", group.title), facts, inside, **marked(at, group.title))
+
+
+def _table(group: PairGroup, most: int) -> Markup:
+    """Return the keys as rows, with the bars of their frequencies and the means of their values."""
+    kept, confidence = group.rows.head(most), f"{100 * group.one.of.symbols.estimator.confidence:.4g} % interval"
+    axis = share_axis(kept)
+    columns = [
+        Column("Key", ("key",)),
+        bar_column("Frequency", axis),
+        Column("Frequency", ("frequency",)),
+        Column("Error", ("frequency_error",), wide=True),
+        Column(confidence, ("low", "high"), wide=True),
+        Column("Mean", ("mean", "mean_error")),
+        Column(confidence, ("mean_low", "mean_high"), wide=True),
+    ]
+    rows: list[Row] = [
+        (row["name"], [*share_cells(row, axis, wide=True), *_mean_cells(group, row)]) for row in kept.iter_rows(named=True)
+    ]
+    return table(group.title, columns, rows)
+
+
+def _mean_cells(group: PairGroup, row: Mapping[str, float]) -> list[Cell | Markup]:
+    step = row["mean_error"] / 5
+    ends = f"{number(row['mean_low'], step)} to {number(row['mean_high'], step)}" if _bounded(group, row) else "unknown"
+    return [
+        Cell(_mean(group, row), (row["mean"], row["mean_error"])),
+        Cell(ends, (row["mean_low"], row["mean_high"]), wide=True),
+    ]
