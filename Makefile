@@ -57,11 +57,13 @@ test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are all
 
 ROUNDS ?= 25
 BULK ?= 6
+TABLES ?= 15
 FUZZ ?= 20000
 FLIPS ?= 200
 test-stress: $(STAMP)  ## kill -9, damage and nonsense; in full: make test-stress ROUNDS=1000 BULK=50 FUZZ=1000000 FLIPS=1500
 	$(RUN)python -m tests.stress.kill --rounds $(ROUNDS)
 	$(RUN)python -m tests.stress.bulk_kill $(BULK)
+	$(RUN)python -m tests.stress.table_kill $(TABLES)
 	$(RUN)python -m tests.stress.damage --flips $(FLIPS)
 	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)
 

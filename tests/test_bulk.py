@@ -23,6 +23,7 @@ import ldpsql
 from ldpsql import Charge, perturb_batches, perturb_copy, perturb_table
 from ldpsql.bulk.sources import sql_of
 from ldpsql.bulk.staging import Staging, staging_folder
+from ldpsql.bulk.unchanged import unchanged
 from ldpsql.cli.perturb import perturb as perturb_command
 from ldpsql.errors import (
     DestinationExists,
@@ -594,6 +595,23 @@ def test_control_c_after_the_end_does_not_say_that_nothing_was_published(
     assert left.value.exit_code == 130
     assert capsys.readouterr().err.startswith("interrupted: the reports were published")
     assert db.execute("SELECT count(*) FROM 'out.parquet'").fetchall() == [(ROWS,)]
+
+
+def test_a_refused_source_is_named_by_its_file_and_no_folder(db: DuckDBPyConnection) -> None:
+    for city in ("Lima", "Oslo"):
+        Path(f"in/home={city}").mkdir(parents=True)
+        db.execute(f"COPY (SELECT 'Lima' AS city, 1 AS age) TO 'in/home={city}/{city[0]}.parquet'")
+    Path("in/odd.csv").write_text("city,age\n" + "Lima,1\n" * 60_000 + "Lima,many\n")
+    Path("in/other.json").write_text('{"city": "Lima", "age": 1}')
+    for source, file in {"in/odd.csv": "odd.csv", "in/o*": "other.json"}.items():
+        with pytest.raises(SourceRefused, match=file) as caught:
+            perturb_copy(db, source, "out", {"city": CITY, "age": "krr(epsilon=1, domain=[1, 2])"})
+        assert "many" not in str(caught.value)
+    changed = unchanged(["in/odd.csv", "in/home=Lima/L.parquet"], lambda *_: pa.table({"x": [1]}).to_reader())
+    Path("in/home=Lima/L.parquet").unlink()
+    with pytest.raises(SourceRefused, match=r"'L\.parquet' changed") as caught:
+        changed([], (), ()).read_all()
+    assert "home" not in str(caught.value)
 
 
 def test_the_raw_file_is_never_the_destination(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Charge, perturb_copy, perturb_table, privic
 from ldpsql.bulk.charging import charged as charged_before
+from ldpsql.bulk.orders import Drawing
 from ldpsql.bulk.staging import Staging
 from ldpsql.errors import (
     BudgetExceeded,
@@ -24,6 +25,7 @@ from ldpsql.errors import (
     NotReleased,
     PrivacyLeakWarning,
     SourceRefused,
+    UnfinishedRun,
     UnknownRelease,
 )
 from ldpsql.ledger import Ledger, Policy
@@ -413,6 +415,44 @@ def test_a_part_killed_before_the_ledger_knew_is_not_appended_twice(
     assert con.execute("SELECT count(*) FROM reports").fetchall() == [(200,)]
     ((comment,),) = con.execute("SELECT comment FROM duckdb_tables() WHERE table_name = 'reports'").fetchall()
     assert comment.splitlines() == ["mine", *(f"ldpsql release {row['release']}" for row in ledger.history())]
+
+
+@pytest.mark.parametrize("verb", ["append", "replace"])
+def test_a_killed_run_into_a_table_that_is_there_is_not_charged_a_second_time(
+    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    con.execute("CREATE TABLE reports (city VARCHAR)")
+    options: dict[str, Any] = {verb: True, "charge": Charge(ledger, "people")}
+    with monkeypatch.context() as patch:
+        patch.setattr(Drawing, "into_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_table(con, "people", "reports", COLUMNS, **options)
+    perturb_table(con, "people", "reports", COLUMNS, resume=True, **options)
+    assert con.execute("SELECT count(*) FROM reports").fetchall() == [(100,)]
+    assert [row["state"] for row in ledger.history()] == ["published"]
+
+
+def test_of_two_runs_that_take_up_one_charge_one_writes_reports(
+    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute("CREATE TABLE reports (city VARCHAR)")
+    options: dict[str, Any] = {"append": True, "resume": True, "charge": Charge(ledger, "people")}
+    draw = Drawing.into_table
+
+    def later(drawing: Drawing, *rest: Any) -> None:
+        monkeypatch.setattr(Drawing, "into_table", draw)
+        perturb_table(con.cursor(), "people", "reports", COLUMNS, **options)
+        draw(drawing, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Drawing, "into_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            perturb_table(con, "people", "reports", COLUMNS, **options)
+    monkeypatch.setattr(Drawing, "into_table", later)
+    with pytest.raises(UnfinishedRun, match="another run"):
+        perturb_table(con, "people", "reports", COLUMNS, **options)
+    assert con.execute("SELECT count(*) FROM reports").fetchall() == [(100,)]
+    assert [row["state"] for row in ledger.history()] == ["published"]
 
 
 # --- the ledger's file and the guard ---

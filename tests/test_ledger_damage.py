@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerError, UnknownRelease
+from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerError, UnfinishedRun, UnknownRelease
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.layout import FIRST_LAYOUT
 from ldpsql.ledger.people import People
@@ -215,6 +215,8 @@ def test_a_ledger_of_0_1_0_is_taken_over_as_it_is(tmp_path: Path) -> None:
             ledger.charge("people", {"city": krr("1")}, "three", users=[user])
     ledger.charge("people", {"city": krr("1.5")}, "three", users=["cleo"])
     ledger.check()
+    with pytest.raises(UnfinishedRun):  # 0.1.0 did not write down whether reports had left
+        ledger.drawn("b", once=True)
 
 
 def test_a_ledger_of_0_1_0_that_does_not_add_up_stays_as_it_is(tmp_path: Path) -> None:

@@ -99,10 +99,10 @@ def is_published(charge: Charge | None, token: str) -> bool:
     return charge is not None and charge.ledger.release_of(token).stored
 
 
-def mark_drawn(charge: Charge | None, token: str) -> None:
-    """Record in the ledger, if there is one, that others may see the reports from now on."""
+def mark_drawn(charge: Charge | None, token: str, *, once: bool = False) -> None:
+    """Record in the ledger, if there is one, that others may see the reports from now on; see `Ledger.drawn`."""
     if charge:
-        charge.ledger.drawn(token)
+        charge.ledger.drawn(token, once=once)
 
 
 def publish(charge: Charge | None, token: str) -> None:

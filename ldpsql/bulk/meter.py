@@ -35,12 +35,12 @@ class Meter:
 
     def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
         """Return the reports of a part as a stream that counts its rows."""
-        with self._reading():
+        with self._reading(part):
             reader = part.read(plan.among(names), plan.mechanisms.keys(), plan.keep)
         schema = plan.schema(reader.schema)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            with self._reading():
+            with self._reading(part):
                 for batch in reader:
                     yield plan.perturb(batch, schema)
                     self.drawn += batch.num_rows
@@ -49,7 +49,7 @@ class Meter:
         return pa.RecordBatchReader.from_batches(schema, batches())
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self, part: Part) -> Iterator[None]:
         """Remember an error of the source: the writer sees only an error of DuckDB's or Arrow's."""
         try:
             yield
@@ -58,7 +58,7 @@ class Meter:
             raise
         except Exception:
             hint = "is it complete, and does every column have one type?"
-            self._refusal = SourceRefused("the source could not be read to its end", hint)
+            self._refusal = SourceRefused(f"{part.title} could not be read to its end", hint)
             raise
 
     def watch(self, write: Callable[[], None]) -> None:

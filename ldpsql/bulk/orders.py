@@ -104,7 +104,9 @@ class Drawing:
         try:
             pa.unify_schemas([*map(schema_of, earlier), reader.schema], promote_options="permissive")
         except pa.ArrowException:
-            raise SourceRefused("a kept column has incompatible types in two files", "cast it in one of them") from None
+            raise SourceRefused(
+                f"a kept column has a type in {part.title} that is incompatible with its type in an earlier file", "cast it in one"
+            ) from None
         scatter(until_stopped(self._con, reader), reader.schema, file, self.buckets)
 
     def _write_shuffled(self, files: list[IO[bytes]], form: Form, staging: Staging) -> None:

@@ -98,7 +98,7 @@ def perturb_copy(
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
-            token = charged(con, charge, opened, plan, str(target), again=replace, resume=resume and not target.exists())
+            token = charged(con, charge, opened, plan, str(target), again=replace, resume=resume)
             staging.write_state({"task": task, "release": token, "replace": replace})
         elif is_published(charge, token):  # killed while it tidied up
             staging.remove()
@@ -171,7 +171,7 @@ def perturb_table(
     marking = Marking(con, name, plan.uncertified)
     if append:
         marking.check()
-    token = charged(con, charge, opened, plan, place, again=replace, resume=resume and not there)
+    token = charged(con, charge, opened, plan, place, again=replace, resume=resume)
     drawing = Drawing(con, opened, plan, Meter(opened.rows, progress))
     drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, charge=charge))
     publish(charge, token)
@@ -226,7 +226,7 @@ def _task(source: Source, plan: Plan, form: Form, *, order: Order, buckets: int)
 def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token: str, charge: Charge | None) -> None:
     """Sign a table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
     marking.write(cursor, token, appended=appended)
-    mark_drawn(charge, token)
+    mark_drawn(charge, token, once=True)
 
 
 def _named(con: DuckDBPyConnection, columns: Mapping[str, Mechanism | str]) -> dict[str, Mechanism]:

@@ -49,6 +49,12 @@ class Part:
     rows: int | None
     read: Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
     snapshot: Callable[[], Part] | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What a message calls it: its file, without folders, whose names may hold values; else the source."""
+        return f"the file '{Path(self.files[0]).name}'" if len(self.files) == 1 else "the source"
 
 
 @dataclass(frozen=True)
@@ -88,9 +94,9 @@ class Source:
 
         """
         folders = {name.split("=")[0] for file in self.files for name in Path(file).parent.parts if "=" in name}
-        if self.kind != "arrow" and folders & set(columns):
+        if self.kind != "arrow" and (named := sorted(folders & set(columns))):
             raise SourceRefused(
-                "a column to be perturbed is the name of the source's folders, which are named after its values",
+                f"the column '{named[0]}' is the name of the source's folders, which are named after its values",
                 "read them into a table first: CREATE TABLE people AS FROM 'folder/**/*.parquet'",
             )
 
@@ -195,14 +201,16 @@ def _files(path: Path) -> tuple[str, list[str]]:
     """Return the format and the sorted files; a folder stands for the Parquet files below it."""
     pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
     files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))
-    kinds = {format_of(Path(file)) for file in files}
     if not files:
         raise SourceRefused(f"there is no table or file named '{path}'", _EXPECTED)
-    if len(kinds) > 1 or None in kinds:
-        raise SourceRefused(
-            "files must be Parquet, CSV, JSON or Arrow, all of one format", "named .parquet, .csv, .json or .arrow"
-        )
-    return str(kinds.pop()), [os.path.abspath(file) for file in files]
+    kind = format_of(Path(files[0]))
+    for file in files:
+        if format_of(Path(file)) != kind or kind is None:
+            raise SourceRefused(
+                f"files must be Parquet, CSV, JSON or Arrow, all of one kind, and '{Path(file).name}' is not",
+                "named .parquet, .csv, .json or .arrow",
+            )
+    return str(kind), [os.path.abspath(file) for file in files]
 
 
 _READERS = {
@@ -226,7 +234,7 @@ def _joined(con: DuckDBPyConnection, kind: str, files: list[str]) -> Source:
         return direct or selected(con, wanted, kept, lambda at: at.sql(_READERS[kind], params=[files]))
 
     rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" else None
-    return Source(names, [Part(("files", *map(_stamp, files)), rows, unchanged(files, read))])
+    return Source(names, [Part(("files", *map(_stamp, files)), rows, unchanged(files, read), files=tuple(files))])
 
 
 def _parts_of(con: DuckDBPyConnection, kind: str, file: str) -> list[Part]:
@@ -248,7 +256,7 @@ def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: ra
         query = partial(DuckDBPyConnection.sql, query=_ROWS, params=[[file], before, before + rows])
         return plain_batches([file], wanted, encoded, groups) or selected(con, wanted, kept, query)
 
-    return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, unchanged([file], read))
+    return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, unchanged([file], read), files=(file,))
 
 
 def _arrow(files: list[str]) -> Source:
@@ -260,7 +268,7 @@ def _arrow(files: list[str]) -> Source:
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
-    return Source(read().schema.names, [Part(("files", _stamp(files[0])), None, unchanged(files, read))])
+    return Source(read().schema.names, [Part(("files", _stamp(files[0])), None, unchanged(files, read), files=(files[0],))])
 
 
 def _stamp(file: str) -> list[Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -23,15 +24,15 @@ Read: TypeAlias = Callable[[list[str], Collection[str], Collection[str]], pa.Rec
 
 def unchanged(files: Sequence[str], read: Read) -> Read:
     """Return ``read`` with a check: the stream ends in an error if the files changed since this call."""
-    before = _identities(files)
+    before = [_identity(file) for file in files]
 
     def checked(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
         reader = read(wanted, encoded, kept)
 
         def batches() -> Iterator[pa.RecordBatch]:
             yield from reader
-            if _identities(files) != before:
-                raise _changed()
+            if (changed := _first_change(files, before)) is not None:
+                raise _changed(f"the file '{Path(changed).name}'")
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
@@ -96,17 +97,22 @@ def _compared(read: Read, user: str, expected: Digest) -> Read:
     return compared
 
 
-def _identities(files: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return what distinguishes files from others that replace them."""
+def _first_change(files: Sequence[str], before: Sequence[tuple[int, ...]]) -> str | None:
+    """Return the first file that changed, None if none did."""
+    return next((file for file, identity in zip(files, before, strict=True) if _identity(file) != identity), None)
+
+
+def _identity(file: str) -> tuple[int, ...]:
+    """Return what distinguishes a file from another that replaces it; nothing if it is gone."""
     try:
-        stats = [os.stat(file) for file in files]
+        stat = os.stat(file)
     except OSError:
-        return []
-    return [(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
+        return ()
+    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def _changed() -> SourceRefused:
+def _changed(what: str = "the source") -> SourceRefused:
     return SourceRefused(
-        "the source changed while it was read, so its reports may be of people who were not charged",
+        f"{what} changed while it was read, so its reports may be of people who were not charged",
         "nothing was published; run again with --replace, replace=True, while nobody writes to it",
     )

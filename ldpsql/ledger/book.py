@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ldpsql.errors import PolicyMismatch
+from ldpsql.errors import PolicyMismatch, UnfinishedRun
 from ldpsql.errors.boundary import withheld, withheld_block
 from ldpsql.ledger import statements
 from ldpsql.ledger.datasets import Dataset
@@ -162,11 +162,18 @@ class Ledger:
                 check_earlier(db, release, identity)
         return release
 
-    def drawn(self, token: str) -> None:
-        """Record that others may soon see the reports of a release; no later `charge` takes it up."""
+    def drawn(self, token: str, *, once: bool = False) -> None:
+        """Record that others may soon see the reports of a release; no later `charge` takes it up.
+
+        Raises:
+            UnfinishedRun: with ``once``, if it is recorded already, for two runs may take up the same release.
+
+        """
         with reading(self.path) as db, writing(db):
             if not was_drawn(db, release_of(db, token).token):
                 enter(db, token, "drawn")
+            elif once:
+                raise UnfinishedRun("another run has drawn the reports of this charge", "use its reports")
 
     def publish(self, release: Release) -> Release:
         """Record that the reports of a release are at their destination.

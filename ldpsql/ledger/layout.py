@@ -99,8 +99,7 @@ def upgrade(db: sqlite3.Connection) -> None:
     _fill_accounts(db)
     for token, published in db.execute("SELECT token, published_at FROM release ORDER BY id").fetchall():
         enter(db, token, "charged")
-        if published is not None:
-            enter(db, token, "published")
+        enter(db, token, "drawn" if published is None else "published")  # layout 1 does not say whether reports have left
     seal(db, head)
     for table in _FIRST_TABLES:
         db.execute(f"DROP TABLE temp.first_{table}")
