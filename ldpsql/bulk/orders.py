@@ -105,7 +105,8 @@ class Drawing:
             pa.unify_schemas([*map(schema_of, earlier), reader.schema], promote_options="permissive")
         except pa.ArrowException:
             raise SourceRefused(
-                f"a kept column has a type in {part.title} that is incompatible with its type in an earlier file", "cast it in one"
+                f"a kept column has a type in {part.title} that is incompatible with its type in an earlier file",
+                "cast it in one",
             ) from None
         scatter(until_stopped(self._con, reader), reader.schema, file, self.buckets)
 
