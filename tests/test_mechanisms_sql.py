@@ -161,7 +161,7 @@ def test_a_matrix_may_report_values_of_another_type_than_its_domain(con: DuckDBP
     assert cells == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
     assert con.execute("SELECT ldp.describe(m()).outputs").fetchone() == (2,)
     plain = f"ldp.matrix([1, 2], {rows})"
-    assert con.execute(f"SELECT ldp.perturb(1, {plain}) IN (1, 2)").fetchone() == (True,)
+    assert con.execute(f"SELECT ldp.perturb(1, {plain})").fetchone() in {(1,), (2,)}  # IN of SQL would draw twice
     with pytest.raises(duckdb.Error, match="LDP103"):
         con.execute(f"SELECT ldp.perturb(1, ldp.matrix([1, 2], {rows}, reports := 'x'))")
 

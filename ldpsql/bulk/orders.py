@@ -105,7 +105,7 @@ class Drawing:
             pa.unify_schemas([*map(schema_of, earlier), reader.schema], promote_options="permissive")
         except pa.ArrowException:
             raise SourceRefused(
-                f"a kept column has a type in {part.title} that is incompatible with its type in an earlier file",
+                f"a kept column has incompatible types in {part.title} and in an earlier file",
                 "cast it in one",
             ) from None
         scatter(until_stopped(self._con, reader), reader.schema, file, self.buckets)

@@ -27,7 +27,7 @@ from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.names import INV
+from ldpsql.names import IBU, INV
 from ldpsql.pairs.densities import by_key, centres, densities
 from ldpsql.pairs.shown import Shown, channel_of, over_pairs, shown
 from ldpsql.pairs.sizes import lost_if_geometric
@@ -241,4 +241,4 @@ def of_symbols(estimator: Estimator | str) -> Estimator | str:
 
 def default_estimator(mechanism: Mechanism) -> str:
     """Return the estimator of reports of a mechanism if nobody names one."""
-    return "unbiased" if isinstance(mechanism, KeyValueMechanism) else "ibu"
+    return "unbiased" if isinstance(mechanism, KeyValueMechanism) else IBU
