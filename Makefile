@@ -57,7 +57,7 @@ test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are all
 
 ROUNDS ?= 25
 BULK ?= 6
-TABLES ?= 15
+TABLES ?= 6
 FUZZ ?= 20000
 FLIPS ?= 200
 test-stress: $(STAMP)  ## kill -9, damage and nonsense; in full: make test-stress ROUNDS=1000 BULK=50 FUZZ=1000000 FLIPS=1500
