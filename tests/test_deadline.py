@@ -95,6 +95,6 @@ def test_a_deadline_holds_for_key_value_reports(con: DuckDBPyConnection) -> None
 
 
 def test_a_number_that_sql_writes_without_a_leading_digit_is_an_epsilon(con: DuckDBPyConnection) -> None:
-    assert con.execute("SELECT ldp.perturb('a', ldp.krr(.5, ['a', 'b']))").fetchone() in {('a',), ('b',)}
+    assert con.execute("SELECT ldp.perturb('a', ldp.krr(.5, ['a', 'b']))").fetchone() in {("a",), ("b",)}
     with pytest.raises(Error, match="LDP101"):
         con.execute("SELECT ldp.perturb('a', ldp.krr(-.5, ['a', 'b']))")
