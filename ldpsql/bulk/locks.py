@@ -1,6 +1,6 @@
 """What a lock on a folder needs of the operating system; the lock ends with the process, however that ends.
 
-Where there is flock, the folder itself is locked. Windows locks files only: there it is a file beside the folder, which the
+Where there is flock, the folder itself is locked. Windows locks files only: there it is a file next to the folder, which the
 system deletes when it is closed.
 """
 

@@ -19,26 +19,29 @@ class ProjectedStep:
 
     def __init__(self) -> None:
         self._before: Point | None = None
+        self._curvature = 1.0
 
     def __call__(self, point: Point, stalled: int) -> Point:
         """Move to the distribution nearest to theta + g / curvature; halve the move until the objective does not grow."""
-        curvature = self._curvature(point) * 2.0**stalled
+        self._measure(point)
         self._before = point
-        ahead = simplex_projection(point.theta + (point.gradient - 1.0) / curvature)
+        ahead = simplex_projection(point.theta + (point.gradient - 1.0) / (self._curvature * 2.0**stalled))
         for halvings in range(HALVINGS):
             moved = point.at(point.theta + (ahead - point.theta) * 0.5**halvings)
             if moved.phi <= point.phi + ROUNDING:
                 return moved
         return point.em()
 
-    def _curvature(self, point: Point) -> float:
-        """Return how fast the gradient changes along the last move; before the first move, along that move itself."""
+    def _measure(self, point: Point) -> None:
+        """Take how fast the gradient changes along the last move, or the first one; rounding may leave no change to measure."""
         if self._before is None:
             direction = simplex_projection(point.theta + (point.gradient - 1.0)) - point.theta
             change = point.bent(direction)
         else:
             direction, change = point.theta - self._before.theta, self._before.gradient - point.gradient
-        return float(direction @ change) / max(float(direction @ direction), 1e-300)
+        along = float(direction @ change)
+        if along > 0:
+            self._curvature = along / float(direction @ direction)
 
 
 def inverted(point: Point) -> Point:
