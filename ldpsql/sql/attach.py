@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from ldpsql.engine.functions import MARK, Macros, Scalar
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.guard import GUARD_MACRO, GUARDS, Guard, guard_number
-from ldpsql.ledger.marks import mark, marked
+from ldpsql.ledger.marks import mark, marks
 from ldpsql.ledger.permanent import Key
 from ldpsql.quoting import quoted
 from ldpsql.registry.registry import registry
@@ -76,10 +77,11 @@ def attach(
     """
     guard, own = _guard(ledger, key), duckdb_of(con)
     with _ATTACHING, own.cursor() as cursor:  # a result that is still open on it would block it
-        _make_catalog(cursor, name)
-        _watch(cursor, name, guard)
+        there = _Functions.of(cursor, name)
+        _make_catalog(cursor, name, there)
+        _watch(cursor, name, guard, there)
         cursor.execute(f"USE {quoted(name)}")  # a macro of the user's must not stand in the way of a scalar
-        _create_all(cursor, name)
+        _create_all(cursor, name, there)
         cursor.execute(named.macros({**registry().named, **(mechanisms or {})}, cursor).statements(name))
     if use:
         _put_on_search_path(own, name)
@@ -104,9 +106,28 @@ def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
         con.execute("SET search_path = ?", [f"{path},system.main,{quoted(catalog)}"])
 
 
-def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
+@dataclass(frozen=True)
+class _Functions:
+    """The functions that are there before a catalog is attached: the macros in it, and the scalar functions of all catalogs.
+
+    To list functions takes DuckDB about 20 ms, so it is asked once.
+    """
+
+    macros: frozenset[str]
+    scalars: frozenset[str]
+
+    @classmethod
+    def of(cls, cursor: DuckDBPyConnection, catalog: str) -> _Functions:
+        listed = """SELECT lower(database_name), function_type, function_name FROM duckdb_functions()
+                    WHERE lower(database_name) = lower($1) OR (database_name = 'system' AND function_type = 'scalar')"""
+        rows = cursor.execute(listed, [catalog]).fetchall()
+        macros = frozenset(name for database, _, name in rows if database == catalog.lower())
+        return cls(macros, frozenset(name for database, kind, name in rows if (database, kind) == ("system", "scalar")))
+
+
+def _make_catalog(cursor: DuckDBPyConnection, name: str, there: _Functions) -> None:
     """Attach the catalog, unless it is there; a macro in it tells it from a database of the user's."""
-    if _has_macro(cursor, name, MARK):
+    if MARK in there.macros:
         return
     taken = """SELECT lower(database_name) FROM duckdb_databases() UNION ALL
                SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
@@ -119,15 +140,10 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
     cursor.execute(f"CREATE MACRO {quoted(name)}.{MARK}() AS true")
 
 
-def _has_macro(cursor: DuckDBPyConnection, catalog: str, macro: str) -> bool:
-    there = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
-    return cursor.execute(there, [catalog, macro]).fetchall() == [(True,)]
-
-
-def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
+def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard, there: _Functions) -> None:
     """Let a macro hold the number of the guard; what another attach has set stays, unless it is set anew."""
-    written = guard_number(cursor, name) if _has_macro(cursor, name, GUARD_MACRO) else None
-    number = marked(cursor).get(name.casefold(), written)
+    written = guard_number(cursor, name) if GUARD_MACRO in there.macros else None
+    number = marks(there.scalars).get(name.casefold(), written)
     if number != written:
         warnings.warn(
             "the guard of the ledger was taken off this connection, and is put back", PrivacyLeakWarning, stacklevel=3
@@ -143,27 +159,21 @@ def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
     cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
 
 
-def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
-    """Return the names of the scalar functions that are there; asking takes DuckDB about 20 ms, so it is done once."""
-    there = "SELECT function_name FROM duckdb_functions() WHERE database_name = 'system' AND function_type = 'scalar'"
-    return {name for (name,) in cursor.execute(there).fetchall()}
-
-
-def _create_all(cursor: DuckDBPyConnection, catalog: str) -> None:
+def _create_all(cursor: DuckDBPyConnection, catalog: str, there: _Functions) -> None:
     """Create the functions of all plugins; one of a third party that DuckDB refuses is marked broken."""
-    functions, known = registry().functions(), _python_scalars(cursor)
+    functions = registry().functions()
     last = sorted(functions, key=lambda one: one[0].built_in)  # whatever the macros of others replace, ours come after them
     for kind, ordered in ((Scalar, functions), (Macros, last)):  # macros of one plugin may call scalars of another
         for plugin, offered in ordered:
             try:
-                _create(cursor, [f for f in offered if isinstance(f, kind)], known, catalog)
+                _create(cursor, [f for f in offered if isinstance(f, kind)], there.scalars, catalog)
             except duckdb.Error as error:
                 if plugin.built_in:
                     raise
                 registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
 
 
-def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], known: set[str], catalog: str) -> None:
+def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], known: Set[str], catalog: str) -> None:
     for function in functions:
         if isinstance(function, Macros):
             cursor.execute(function.statements(catalog))

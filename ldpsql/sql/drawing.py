@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from threading import Lock
 
@@ -27,6 +28,22 @@ class Draws(IntEnum):
     NOTHING = 0
     UNKNOWN = 1
     REPORTS = 2
+
+
+@dataclass(frozen=True)
+class Defined:
+    """The macros of a connection, each by its name and what it is: all, and with their schemas those of the user."""
+
+    named: tuple[tuple[str, str], ...]
+    theirs: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, con: DuckDBPyConnection) -> Defined:
+        """Return the macros that a connection sees."""
+        rows = con.sql(_MACROS).fetchall()
+        ours = {database for database, _, name, _ in rows if name == MARK}
+        theirs = ((f"{schema}.{name}", definition) for database, schema, name, definition in rows if database not in ours)
+        return cls(tuple((name, definition) for _, _, name, definition in rows), tuple(theirs))
 
 
 class Drawing:
@@ -54,12 +71,9 @@ class Drawing:
         """Add all macros that a text creates."""
         self._add([(made.macro, made.body) for made in statements(sql) if made.macro])
 
-    def read(self, con: DuckDBPyConnection) -> list[tuple[str, str]]:
-        """Add the macros of a connection; return the user's, each by its name and what it is."""
-        rows = con.sql(_MACROS).fetchall()
-        self.define((name, definition) for _, _, name, definition in rows)
-        ours = {database for database, _, name, _ in rows if name == MARK}
-        return [(f"{schema}.{name}", definition) for database, schema, name, definition in rows if database not in ours]
+    def read(self, con: DuckDBPyConnection) -> None:
+        """Add the macros of a connection."""
+        self.define(Defined.of(con).named)
 
     def of(self, sql: str) -> Draws:
         """Return what the statements of a text draw when they are run; to create a macro draws nothing."""
