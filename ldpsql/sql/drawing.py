@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from threading import Lock
 
 from duckdb import DuckDBPyConnection
 
+from ldpsql.caches import ByteCache
 from ldpsql.engine.functions import MARK, Macros, Scalar
 from ldpsql.registry.registry import registry
 from ldpsql.sql.tokens import Statement, statements
@@ -22,28 +22,16 @@ _MACROS = """SELECT database_name, schema_name, function_name, macro_definition 
 UNKNOWN = "it runs SQL that is put together when it runs, so nobody can see whether it perturbs"
 
 
+# Our own macros are the same in every database, and to read them takes half as long as to create them.
+_DEFINITIONS: ByteCache[str, list[Statement]] = ByteCache(1 << 23)
+
+
 class Draws(IntEnum):
     """What SQL draws; the larger is the worse."""
 
     NOTHING = 0
     UNKNOWN = 1
     REPORTS = 2
-
-
-@dataclass(frozen=True)
-class Defined:
-    """The macros of a connection, each by its name and what it is: all, and with their schemas those of the user."""
-
-    named: tuple[tuple[str, str], ...]
-    theirs: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, con: DuckDBPyConnection) -> Defined:
-        """Return the macros that a connection sees."""
-        rows = con.sql(_MACROS).fetchall()
-        ours = {database for database, _, name, _ in rows if name == MARK}
-        theirs = ((f"{schema}.{name}", definition) for database, schema, name, definition in rows if database not in ours)
-        return cls(tuple((name, definition) for _, _, name, definition in rows), tuple(theirs))
 
 
 class Drawing:
@@ -65,15 +53,18 @@ class Drawing:
 
     def define(self, macros: Iterable[tuple[str, str]]) -> None:
         """Add macros, each by its name and what it is."""
-        self._add([(name.lower(), statement) for name, sql in macros for statement in statements(sql)])
+        self._add([(name.lower(), statement) for name, sql in macros for statement in _DEFINITIONS.remembered(sql, statements)])
 
     def define_all(self, sql: str) -> None:
         """Add all macros that a text creates."""
         self._add([(made.macro, made.body) for made in statements(sql) if made.macro])
 
-    def read(self, con: DuckDBPyConnection) -> None:
-        """Add the macros of a connection."""
-        self.define(Defined.of(con).named)
+    def read(self, con: DuckDBPyConnection) -> list[tuple[str, str]]:
+        """Add the macros of a connection; return the user's, each by its name and what it is."""
+        rows = con.sql(_MACROS).fetchall()
+        self.define((name, definition) for _, _, name, definition in rows)
+        ours = {database for database, _, name, _ in rows if name == MARK}
+        return [(f"{schema}.{name}", definition) for database, schema, name, definition in rows if database not in ours]
 
     def of(self, sql: str) -> Draws:
         """Return what the statements of a text draw when they are run; to create a macro draws nothing."""

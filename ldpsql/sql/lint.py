@@ -10,7 +10,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import PrivacyLeakWarning
-from ldpsql.sql.drawing import UNKNOWN, Defined, Drawing, Draws
+from ldpsql.sql.drawing import UNKNOWN, Drawing, Draws
 
 _DEFINED = """
     SELECT 'view', schema_name || '.' || view_name, sql FROM duckdb_views() WHERE NOT internal
@@ -65,15 +65,10 @@ def warn(con: DuckDBPyConnection) -> None:
 
 def _lint(con: DuckDBPyConnection) -> list[Finding]:
     """Return what this connection sees."""
-    macros = Defined.of(con)
-    theirs = [("macro", name, definition) for name, definition in macros.theirs]
-    stored, prepared = con.sql(_DEFINED).fetchall(), con.sql(_PREPARED).fetchall()
-    if not (theirs or stored or prepared):
-        return []  # to read all our macros takes as long as to create them
     drawing = Drawing()
-    drawing.define(macros.named)
-    defined = _reported(stored, drawing, (Draws.REPORTS, Draws.UNKNOWN))
-    called = _reported([*theirs, *prepared], drawing, (Draws.REPORTS,))
+    macros = [("macro", name, definition) for name, definition in drawing.read(con)]
+    defined = _reported(con.sql(_DEFINED).fetchall(), drawing, (Draws.REPORTS, Draws.UNKNOWN))
+    called = _reported([*macros, *con.sql(_PREPARED).fetchall()], drawing, (Draws.REPORTS,))
     return [*defined, *(finding for finding, sql in called.items() if _reads_stored(sql))]
 
 
