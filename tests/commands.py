@@ -19,7 +19,8 @@ from ldpsql.cli import main
 
 ROOT = Path(__file__).parents[1]
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")
-_LATER = ("pandas", "narwhals", "altair", "vl_convert", "scipy.linalg", "scipy.optimize", "scipy.special")  # PyArrow loads pandas
+# What commands load when they need it; PyArrow loads pandas.
+_LATER = ("pandas", "narwhals", "altair", "vl_convert", "scipy.linalg", "scipy.optimize", "scipy.special")
 
 
 def run(*arguments: str, stdin: str = "", cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
