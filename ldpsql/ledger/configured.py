@@ -62,9 +62,7 @@ def needed_ledger(chosen: Path | None = None) -> Ledger:
     """
     path = configured_path(chosen)
     if path is None:
-        raise LedgerMissing(
-            "no ledger is named", "pass --ledger, set LDPSQL_LEDGER, or write path in [ledger] of ldpsql.toml"
-        )
+        raise LedgerMissing("no ledger is named", "pass --ledger, set LDPSQL_LEDGER, or write path in [ledger] of ldpsql.toml")
     if not path.exists():
         raise LedgerMissing("there is no ledger of this name", "the first release begins it; is the name right?")
     return Ledger.open(path)
