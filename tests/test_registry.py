@@ -338,7 +338,7 @@ def test_a_function_that_a_hook_makes_anew_lives_as_long_as_duckdb_may_call_it()
 
 @pytest.mark.parametrize("text", ["ibu(intervals='canary')", "ibu(misfit='canary')", "pool(neighbours='canary')"])
 def test_a_choice_that_does_not_exist_is_refused_with_those_that_do(text: str) -> None:
-    name = text.split("(")[1].split("=")[0]
+    name = text.split("(")[1].split("=", maxsplit=1)[0]
     with pytest.raises(InvalidParameter, match=rf"{name} of \w+: input should be '\w+' or '\w+'") as caught:
         registry().estimator(text)
     assert "canary" not in str(caught.value)
