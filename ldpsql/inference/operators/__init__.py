@@ -9,6 +9,7 @@ from ldpsql.inference.operators.merged_supports import MergedSupportOperator
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
 from ldpsql.inference.operators.pairs import PairOperator
+from ldpsql.inference.operators.plane import PlaneOperator
 from ldpsql.inference.operators.product import ProductOperator
 from ldpsql.inference.operators.signed_bits import SignedOperator
 from ldpsql.inference.operators.stack import StackOperator
@@ -27,6 +28,7 @@ __all__ = [
     "MixedKeepOrSpreadOperator",
     "Operator",
     "PairOperator",
+    "PlaneOperator",
     "ProductOperator",
     "SignedOperator",
     "SquareGeometricOperator",
