@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, PlanarNoise
 from ldpsql.errors import NotApplicable
-from ldpsql.inference.operators.base import DenseOperator, Ends, Floats, Operator, operator
+from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.inference.operators.dense import DenseOperator
 
 Complex = NDArray[np.complex128]
 FEW = 1024  # cells of which all pairs are tabulated faster
