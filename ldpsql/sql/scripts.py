@@ -13,7 +13,7 @@ from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
 from ldpsql.sql.tokens import Statement, statements
 
 IN_ORDER = "it stores reports in the order of the rows, which reveals values if rows are sorted or grouped by them"
-SHUFFLE = "end the query with ORDER BY random()"
+SHUFFLE = "use FROM ldp.perturb_rows(table, {column: mechanism}), or end the query with ORDER BY random()"
 
 
 class Place(NamedTuple):
