@@ -1,0 +1,102 @@
+"""Linear functionals of a distribution, c'theta, with errors and intervals: what means, ranges and quantiles are made of."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from ldpsql.errors import OutOfTime
+from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.uncertainty import likeliest
+from ldpsql.inference.deadline import until
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.operators.weights import Majorants, Weights
+from ldpsql.inference.score_intervals import deviations
+
+
+class Linear(NamedTuple):
+    """What the reports say about linear functionals, whatever the estimator is; each of shape (groups, functionals).
+
+    ``centre`` is the middle of the interval: unbiased if the functional is identified. Ends are not cut. If bounds take the place of
+    a debiased estimate, ``std_error`` is half their distance over the number of standard errors, infinite if they say nothing.
+    """
+
+    centre: Floats
+    std_error: Floats
+    low: Floats
+    high: Floats
+
+
+def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
+    """Return what the reports say about c'theta.
+
+    If the channel distinguishes the values, that is the debiased estimate plus and minus its errors (`Operator.functionals`).
+    If it hardly distinguishes neighbours, as wide noise on many bins does, it is a lower and an upper bound that hold whatever
+    the distribution is (`Weights`).
+
+    Args:
+        estimates: the estimates of several groups.
+        c: functionals, shape (values, functionals), or (groups, values, functionals) if each group has its own.
+        sets: whether each functional is the share of a set of values that lie on a line.
+
+    """
+    with until(estimates.end), suppress(OutOfTime):
+        theta = likeliest(estimates.likelihood, estimates.fit)
+        z = deviations(estimates.estimator.confidence)
+        weights = estimates.likelihood.operator.weights
+        if weights is None:
+            return _debiased(estimates.likelihood, theta, c, z)
+        return _bounded(estimates.likelihood, weights, theta, c, z, sets=sets)
+    shape = (len(estimates.fit.theta), c.shape[-1])  # there was no time for more
+    centre = np.einsum("gx,gxm->gm", estimates.fit.theta, np.broadcast_to(c, (shape[0], *c.shape[-2:])))
+    return Linear(centre, *(np.full(shape, end) for end in (np.inf, -np.inf, np.inf)))
+
+
+def sample_mean(estimates: Estimates, x: Floats) -> Linear:
+    """Return the unbiased mean of values x on a scale from 0 to 1: the mean of the reports on this scale if they rise linearly with x.
+
+    Otherwise it is that of `linear`.
+    """
+    weights = estimates.likelihood.operator.weights
+    readings = None if weights is None else weights.readings(x)
+    if readings is None:
+        return linear(estimates, x[:, None])
+    z = deviations(estimates.estimator.confidence)
+    one = Majorants(readings[None], np.zeros(1))
+    with until(estimates.end), suppress(OutOfTime):
+        law = estimates.likelihood.operator.forward(likeliest(estimates.likelihood, estimates.fit))
+        groups = zip(estimates.likelihood.shares, law, estimates.likelihood.n, strict=True)
+        mean, error = (np.stack(part) for part in zip(*(_mean(one, q, p, float(n)) for q, p, n in groups), strict=True))
+        return Linear(mean, error, mean - z * error, mean + z * error)
+    return linear(estimates, x[:, None])
+
+
+def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float) -> Linear:
+    centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
+    error = np.sqrt(np.maximum(variance, 0.0))
+    return Linear(centre, error, centre - z * error, centre + z * error)
+
+
+def _bounded(likelihood: Likelihood, weights: Weights, theta: Floats, c: Floats, z: float, *, sets: bool) -> Linear:
+    """Bound c'theta from above, and (1 - c)'theta of sets or -c'theta of others, which bounds it from below."""
+    law = likelihood.operator.forward(theta)
+    parts = []
+    for shares, chances, n, own in zip(likelihood.shares, law, likelihood.n, np.broadcast_to(c, (len(law), *c.shape[-2:])), strict=True):
+        over = weights.majorants(own, float(n), z, sets=sets)
+        under = weights.majorants(1.0 - own if sets else -own, float(n), z, sets=sets)
+        above, error = _mean(over, shares, chances, float(n))
+        below, other = _mean(under, shares, chances, float(n))
+        low, high = float(sets) - below - z * other, above + z * error
+        unknown = high - low >= np.ptp(own, axis=0)
+        parts.append(((low + high) / 2, np.where(unknown, np.inf, (high - low) / (2 * z)), low, high))
+    return Linear(*(np.stack(column) for column in zip(*parts, strict=True)))
+
+
+def _mean(majorants: Majorants, shares: Floats, chances: Floats, n: float) -> tuple[Floats, Floats]:
+    """Return the mean of the weights of the reports, and its standard error if the reports have these chances."""
+    mean = majorants.weights @ chances
+    variance = majorants.weights**2 @ chances - mean**2
+    return majorants.weights @ shares, np.sqrt(np.maximum(variance, 0.0) / n)
