@@ -57,6 +57,7 @@ MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 PLANS: Handles[Plan] = Handles()
+TOPS: Handles[tuple[Plan, int]] = Handles()
 GRIDS: Handles[Region] = Handles()
 
 
