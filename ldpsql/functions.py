@@ -36,13 +36,25 @@ from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import Spec, sql_literal
+from ldpsql.names import INV
 from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted
 from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, TOPS, numbers, read_estimator, read_mechanism
+from ldpsql.registry.handles import (
+    GRIDS,
+    MEASURES,
+    MECHANISMS,
+    MIXTURES,
+    PLANS,
+    TOPS,
+    fitted_for,
+    numbers,
+    read_estimator,
+    read_mechanism,
+)
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
 
@@ -51,6 +63,7 @@ __all__ = [
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",
+    "INV",
     "MEASURES",
     "MECHANISMS",
     "MIXTURES",
@@ -113,6 +126,7 @@ __all__ = [
     "estimated",
     "family",
     "fingerprint",
+    "fitted_for",
     "full_prior",
     "guarded",
     "hookimpl",

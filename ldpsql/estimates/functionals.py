@@ -63,8 +63,8 @@ class Functional(ABC):
 class Mean(Functional):
     """The mean of the values: for dates in days, for times in seconds since 1970.
 
-    ``unbiased`` asks for the unbiased mean instead of that of the estimated distribution. If reports rise linearly with the value, as
-    those of the piecewise mechanism and of stochastic rounding do, it is the mean of the reports on the scale of the values.
+    ``unbiased`` asks for the unbiased mean instead of that of the estimated distribution. If reports rise linearly with the
+    value, as those of the piecewise mechanism and of stochastic rounding do, it is the mean of the reports on that scale.
     """
 
     unbiased: bool = False
@@ -111,8 +111,7 @@ class RangeShare(Functional):
 class Variance(Functional):
     """The variance of the values, in their unit squared (days for dates, seconds for times).
 
-    ``unbiased`` asks for the unbiased mean square minus the square of the unbiased mean, instead of the variance of the estimated
-    distribution.
+    ``unbiased`` asks for the mean squared distance to the unbiased mean, instead of the variance of the estimated distribution.
     """
 
     unbiased: bool = False
@@ -140,7 +139,8 @@ class Quantile(Functional):
     """The smallest value that at least a share ``q`` of all values does not exceed.
 
     Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
-    the band is inverted, one side at a time. ``std_error`` is half the interval over its number of standard errors.
+    the band is inverted, one side at a time. ``std_error`` is half the interval over its number of standard errors,
+    infinite if the interval is the whole range.
 
     Raises:
         InvalidParameter: unless 0 < q < 1.
@@ -168,6 +168,7 @@ class Quantile(Functional):
         not_reached[:, 0] = True
         high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
         half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
+        half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
         value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
         return Measure(value, half, least, most, estimates.values.rounding)
 
@@ -175,10 +176,10 @@ class Quantile(Functional):
 def _band(estimates: Estimates, below: Floats) -> tuple[Floats, Floats]:
     """Return lower and upper ends for the shares of nested sets, each of shape (groups, sets).
 
-    If bounds are costly, those of some sets serve for the sets between them too: a set's share is at least that of one inside it.
+    If bounds are costly, those of some sets serve for the sets between them too: a set has at least the share of one inside it.
     """
     size = below.shape[1]
-    if estimates.likelihood.operator.weights is None or size <= _MOST_SETS:
+    if estimates.likelihood.operator.bounding_weights is None or size <= _MOST_SETS:
         band = linear(estimates, below, sets=True)
         return band.low, band.high
     some = np.linspace(0, size - 1, _MOST_SETS).round().astype(np.int64)
@@ -196,7 +197,9 @@ def _linear(estimates: Estimates, c: Floats) -> Measure:
 def _share(estimates: Estimates, inside: NDArray[np.bool_]) -> Measure:
     """Return the share of a set of values on a line."""
     c = inside.astype(np.float64)
-    return _around(_normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None], sets=True), float(c.min()), float(c.max()))
+    return _around(
+        _normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None], sets=True), float(c.min()), float(c.max())
+    )
 
 
 def _around(estimate: Floats, bounds: Linear, least: float, most: float) -> Measure:

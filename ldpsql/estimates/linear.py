@@ -16,12 +16,14 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.operators.weights import Majorants, Weights
 from ldpsql.inference.score_intervals import deviations
 
+_CLEARLY = 1.1  # times the smaller standard error
+
 
 class Linear(NamedTuple):
     """What the reports say about linear functionals, whatever the estimator is; each of shape (groups, functionals).
 
-    ``centre`` is the middle of the interval: unbiased if the functional is identified. Ends are not cut. If bounds take the place of
-    a debiased estimate, ``std_error`` is half their distance over the number of standard errors, infinite if they say nothing.
+    ``centre`` is the middle of the interval: unbiased if the functional is identified. Ends are not cut. ``std_error`` is half
+    the interval over the number of standard errors; infinite if the interval is twice as long as the range of the functional.
     """
 
     centre: Floats
@@ -46,32 +48,37 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
     with until(estimates.end), suppress(OutOfTime):
         theta = likeliest(estimates.likelihood, estimates.fit)
         z = deviations(estimates.estimator.confidence)
-        weights = estimates.likelihood.operator.weights
+        weights = estimates.likelihood.operator.bounding_weights
         if weights is None:
-            return _debiased(estimates.likelihood, theta, c, z)
-        return _bounded(estimates.likelihood, weights, theta, c, z, sets=sets)
+            bounds = _debiased(estimates.likelihood, theta, c, z)
+        else:
+            bounds = _bounded(estimates.likelihood, weights, theta, c, z, sets=sets)
+        says_nothing = bounds.high - bounds.low >= 2 * np.ptp(c, axis=-2)
+        return bounds._replace(std_error=np.where(says_nothing, np.inf, bounds.std_error))
     shape = (len(estimates.fit.theta), c.shape[-1])  # there was no time for more
     centre = np.einsum("gx,gxm->gm", estimates.fit.theta, np.broadcast_to(c, (shape[0], *c.shape[-2:])))
     return Linear(centre, *(np.full(shape, end) for end in (np.inf, -np.inf, np.inf)))
 
 
 def sample_mean(estimates: Estimates, x: Floats) -> Linear:
-    """Return the unbiased mean of values x on a scale from 0 to 1: the mean of the reports on this scale if they rise linearly with x.
+    """Return the unbiased mean of values x on a scale from 0 to 1.
 
-    Otherwise it is that of `linear`.
+    If reports rise linearly with x it is the mean of the reports on this scale, unless another one is clearly more exact.
     """
-    weights = estimates.likelihood.operator.weights
+    best = linear(estimates, x[:, None])
+    weights = estimates.likelihood.operator.bounding_weights
     readings = None if weights is None else weights.readings(x)
     if readings is None:
-        return linear(estimates, x[:, None])
+        return best
     z = deviations(estimates.estimator.confidence)
     one = Majorants(readings[None], np.zeros(1))
     with until(estimates.end), suppress(OutOfTime):
         law = estimates.likelihood.operator.forward(likeliest(estimates.likelihood, estimates.fit))
         groups = zip(estimates.likelihood.shares, law, estimates.likelihood.n, strict=True)
         mean, error = (np.stack(part) for part in zip(*(_mean(one, q, p, float(n)) for q, p, n in groups), strict=True))
-        return Linear(mean, error, mean - z * error, mean + z * error)
-    return linear(estimates, x[:, None])
+        if (error <= _CLEARLY * best.std_error).all():
+            return Linear(mean, error, mean - z * error, mean + z * error)
+    return best
 
 
 def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float) -> Linear:
@@ -84,14 +91,15 @@ def _bounded(likelihood: Likelihood, weights: Weights, theta: Floats, c: Floats,
     """Bound c'theta from above, and (1 - c)'theta of sets or -c'theta of others, which bounds it from below."""
     law = likelihood.operator.forward(theta)
     parts = []
-    for shares, chances, n, own in zip(likelihood.shares, law, likelihood.n, np.broadcast_to(c, (len(law), *c.shape[-2:])), strict=True):
+    for shares, chances, n, own in zip(
+        likelihood.shares, law, likelihood.n, np.broadcast_to(c, (len(law), *c.shape[-2:])), strict=True
+    ):
         over = weights.majorants(own, float(n), z, sets=sets)
         under = weights.majorants(1.0 - own if sets else -own, float(n), z, sets=sets)
         above, error = _mean(over, shares, chances, float(n))
         below, other = _mean(under, shares, chances, float(n))
         low, high = float(sets) - below - z * other, above + z * error
-        unknown = high - low >= np.ptp(own, axis=0)
-        parts.append(((low + high) / 2, np.where(unknown, np.inf, (high - low) / (2 * z)), low, high))
+        parts.append(((low + high) / 2, (high - low) / (2 * z), low, high))
     return Linear(*(np.stack(column) for column in zip(*parts, strict=True)))
 
 

@@ -57,7 +57,7 @@ class Operator(ABC):
         return token_bytes(16)
 
     @property
-    def weights(self) -> Weights | None:
+    def bounding_weights(self) -> Weights | None:
         """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
         return None
 
@@ -252,7 +252,7 @@ class DenseOperator(Operator):
         return self._table
 
     @cached_property
-    def weights(self) -> Weights | None:  # type: ignore[override]
+    def bounding_weights(self) -> Weights | None:
         """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
         return hazy_weights(self)
 

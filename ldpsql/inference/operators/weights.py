@@ -2,8 +2,8 @@
 
 A wide window or wide noise leaves most functionals of the shares outside the row space of the channel, though many lie very
 close to it. The mean of weights w(y) over the reports has the expectation theta'Aw, so whatever theta is, it exceeds c'theta at
-least on average if Aw >= c for each value. Of such weights, those are taken that promise the lowest bound for equally common values.
-No functional needs to be identified, and nothing is assumed about the distribution.
+least on average if Aw >= c for each value. Of such weights, those are taken that promise the lowest bound if all values are
+equally common. No functional needs to be identified, and nothing is assumed about the distribution.
 
 Source of the bias-aware interval: Donoho, "Statistical estimation and optimal recovery", Annals of Statistics 1994.
 """
@@ -27,7 +27,8 @@ Floats = NDArray[np.float64]
 _RIDGES = 10.0 ** np.arange(-13, 0.0, 2)  # as parts of the largest eigenvalue
 _RAMPS = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # as parts of the range
 _BLOCKS = 1024  # most blocks of values: the cost grows with their cube
-_SHARP = 1e-8
+_SHARP = 1e-4  # of the squared correlations of reports with values
+_MOST_VALUES = 4096
 _LINEAR = 1e-6
 _KEPT = 1 << 25  # bytes
 
@@ -35,7 +36,7 @@ _KEPT = 1 << 25  # bytes
 class Majorants(NamedTuple):
     """Functions of the reports whose expectation is at least c'theta for every theta.
 
-    ``weights`` has shape (functionals, outputs), ``bias`` is by how much their expectation may exceed c'theta, shape (functionals,).
+    ``weights`` has shape (functionals, outputs). ``bias`` is by how much their expectation may exceed c'theta.
     """
 
     weights: Floats
@@ -111,7 +112,9 @@ class Weights:
 
 
 def hazy_weights(operator: Operator) -> Weights | None:
-    """Return the weights of a channel that hardly distinguishes neighbouring values; None for one that distinguishes all."""
+    """Return the weights of a channel that hardly distinguishes neighbouring values; None for others and for very many values."""
+    if operator.inputs > _MOST_VALUES:
+        return None
     weights = Weights(operator)
     return None if weights.sharp else weights
 
