@@ -36,7 +36,6 @@ from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import Spec, sql_literal
-from ldpsql.names import INV
 from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.privacy.metric import Line
@@ -50,10 +49,10 @@ from ldpsql.registry.handles import (
     MIXTURES,
     PLANS,
     TOPS,
-    fitted_for,
     numbers,
     read_estimator,
     read_mechanism,
+    without_inversion,
 )
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
@@ -63,7 +62,6 @@ __all__ = [
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",
-    "INV",
     "MEASURES",
     "MECHANISMS",
     "MIXTURES",
@@ -126,7 +124,6 @@ __all__ = [
     "estimated",
     "family",
     "fingerprint",
-    "fitted_for",
     "full_prior",
     "guarded",
     "hookimpl",
@@ -154,4 +151,5 @@ __all__ = [
     "tops",
     "type_of",
     "without_impossible",
+    "without_inversion",
 ]

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
-    INV,
     MEASURES,
     PLANS,
     Aggregate,
@@ -23,11 +22,11 @@ from ldpsql.functions import (
     counts_of,
     estimated,
     family,
-    fitted_for,
     guarded,
     hookimpl,
     once_a_run,
     plain,
+    without_inversion,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, certify_values
 
@@ -45,8 +44,9 @@ def functional_handle(names: pa.ChunkedArray, plans: pa.ChunkedArray, *arguments
         if not isinstance(mechanism, Mechanism):
             raise InvalidParameter("these numbers can be estimated for one mechanism only", "use ldp.mean on its reports")
         check_ordered(mechanism)
-        functional = _functional(name, mechanism, [column[row] for column in columns], unbiased=plan[1].name == INV)
-        out.append(MEASURES.number((fitted_for(functional, mechanism, plan[1]), functional)))
+        unbiased = without_inversion(mechanism, plan[1]) if name in ("mean", "variance") else None
+        functional = _functional(name, mechanism, [column[row] for column in columns], unbiased=unbiased is not None)
+        out.append(MEASURES.number(((mechanism, unbiased or plan[1]), functional)))
     return pa.array(out, pa.int64())
 
 

@@ -16,6 +16,7 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.operators.weights import Majorants, Weights
 from ldpsql.inference.score_intervals import deviations
 
+_ROUNDING = 1e-6
 _CLEARLY = 1.1  # times the smaller standard error
 
 
@@ -53,7 +54,7 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
             bounds = _debiased(estimates.likelihood, theta, c, z)
         else:
             bounds = _bounded(estimates.likelihood, weights, theta, c, z, sets=sets)
-        says_nothing = bounds.high - bounds.low >= 2 * np.ptp(c, axis=-2)
+        says_nothing = bounds.high - bounds.low > 2 * np.ptp(c, axis=-2) + _ROUNDING
         return bounds._replace(std_error=np.where(says_nothing, np.inf, bounds.std_error))
     shape = (len(estimates.fit.theta), c.shape[-1])  # there was no time for more
     centre = np.einsum("gx,gxm->gm", estimates.fit.theta, np.broadcast_to(c, (shape[0], *c.shape[-2:])))

@@ -17,14 +17,14 @@ from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import names_withheld
 from ldpsql.errors import InternalError, InvalidSpec
-from ldpsql.estimates.functionals import Functional, Mean, Variance
+from ldpsql.estimates.functionals import Functional
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.identity import Key
 from ldpsql.mechanisms.region import Region
-from ldpsql.names import IBU
+from ldpsql.names import IBU, INV
 from ldpsql.registry.registry import registry
 
 H = TypeVar("H", bound=Hashable)
@@ -118,14 +118,12 @@ def _plain_value(value: pa.Scalar) -> Any:
     return f"0{plain}" if isinstance(plain, str) and _UNDER_ONE.fullmatch(plain) else plain
 
 
-def fitted_for(functional: Functional, mechanism: Mechanism, estimator: Estimator) -> tuple[Mechanism, Estimator]:
-    """Return the plan of the estimate that a functional is taken of.
+def without_inversion(mechanism: Mechanism, estimator: Estimator) -> Estimator | None:
+    """Return the estimator that takes the place of an inversion for means of a channel that has no useful inverse; else None.
 
-    An unbiased mean or variance needs no inversion of the whole channel: if that may have no useful inverse, the maximum of the
-    likelihood serves for its errors.
+    The unbiased mean and variance need no inversion of the whole channel, only a law of the reports for their errors.
     """
-    unbiased = isinstance(functional, Mean | Variance) and functional.unbiased
     listed = isinstance(certify(mechanism).reports, Domain)
-    if not unbiased or not listed or operator_of(mechanism).bounding_weights is None:
-        return mechanism, estimator
-    return mechanism, read_estimator({"estimator": IBU} | {name: getattr(estimator, name) for name in Estimator.model_fields})
+    if estimator.name != INV or not listed or operator_of(mechanism).bounding_weights is None:
+        return None
+    return read_estimator({"estimator": IBU} | {name: getattr(estimator, name) for name in Estimator.model_fields})

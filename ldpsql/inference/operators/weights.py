@@ -90,29 +90,41 @@ class Weights:
         """Return the majorants whose mean plus ``reach`` standard deviations of a report is least for equally common values."""
         lowest = np.full(c.shape[1], np.inf)
         weights, bias = np.empty((c.shape[1], self._operator.outputs)), np.empty(c.shape[1])
-        for candidate in self._candidates(c, sets=sets):
+        for candidates in self._candidates(c, sets=sets):
             check()
-            expectation = self._operator.adjoint(candidate).T
-            lift = (c - expectation).max(axis=0)
-            mean = expectation.mean(axis=0)
-            variance = self._law @ candidate.T**2 - mean**2
-            bound = mean + lift + reach * np.sqrt(np.maximum(variance, 0.0))
-            lower = bound < lowest
-            lowest[lower] = bound[lower]
-            weights[lower] = (candidate + lift[:, None])[lower]
-            bias[lower] = (expectation + lift - c).max(axis=0)[lower]
+            expectations = self._operator.adjoint(candidates)
+            for candidate, expectation in zip(*self._scaled_alike(candidates, expectations, c, sets=sets), strict=True):
+                lift = (c - expectation.T).max(axis=0)
+                mean = expectation.mean(axis=1)
+                variance = candidate**2 @ self._law - mean**2
+                bound = mean + lift + reach * np.sqrt(np.maximum(variance, 0.0))
+                lower = bound < lowest
+                lowest[lower] = bound[lower]
+                weights[lower] = (candidate + lift[:, None])[lower]
+                bias[lower] = (expectation.T + lift - c).max(axis=0)[lower]
         return Majorants(weights, bias)
 
     def _candidates(self, c: Floats, *, sets: bool) -> Iterator[Floats]:
-        """Yield weights that come close to each functional, or to a smooth function above it, shape (functionals, outputs)."""
+        """Yield weights close to each functional, or to a smooth function above it: shape (ridges, functionals, outputs)."""
         for target in (ramps(c, width) for width in (_RAMPS if sets else (0.0,))):
             along = self._vectors.T @ np.add.reduceat(target, self._starts, axis=0)
-            for ridge in _RIDGES * self._eigenvalues[-1]:
-                yield (self._vectors @ (along / (self._eigenvalues + ridge))).T @ self._scaled
+            pulled = along.T / (self._eigenvalues.T + _RIDGES[:, None, None] * self._eigenvalues[-1])
+            yield pulled @ self._vectors.T @ self._scaled
+
+    @staticmethod
+    def _scaled_alike(weights: Floats, expectations: Floats, c: Floats, *, sets: bool) -> tuple[Floats, Floats]:
+        """Return weights with their expectations; for sets also scaled so that each set is 1 above the least value outside."""
+        if not sets:
+            return weights, expectations
+        inside = np.where(c.T > 0, expectations, np.inf).min(axis=-1, keepdims=True)
+        outside = np.where(c.T > 0, np.inf, expectations).min(axis=-1, keepdims=True)
+        apart = inside - outside
+        factor = np.where(np.isfinite(apart) & (apart > 0), 1.0 / np.where(apart > 0, apart, 1.0), 1.0)
+        return np.concatenate([weights, factor * weights]), np.concatenate([expectations, factor * expectations])
 
 
 def hazy_weights(operator: Operator) -> Weights | None:
-    """Return the weights of a channel that hardly distinguishes neighbouring values; None for others and for very many values."""
+    """Return the weights of a channel that hardly distinguishes neighbours; None for others and for very many values."""
     if operator.inputs > _MOST_VALUES:
         return None
     weights = Weights(operator)
