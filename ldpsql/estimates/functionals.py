@@ -63,8 +63,8 @@ class Functional(ABC):
 class Mean(Functional):
     """The mean of the values: for dates in days, for times in seconds since 1970.
 
-    ``unbiased`` asks for the unbiased mean instead of that of the estimated distribution. If reports rise linearly with the
-    value, as those of the piecewise mechanism and of stochastic rounding do, it is the mean of the reports on that scale.
+    ``unbiased`` asks for the unbiased mean instead of that of the estimated distribution: for the piecewise mechanism,
+    stochastic rounding and the hybrid mechanism the mean of the reports, on the scale of the values.
     """
 
     unbiased: bool = False

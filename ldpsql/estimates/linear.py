@@ -10,21 +10,23 @@ import numpy as np
 from ldpsql.errors import OutOfTime
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.uncertainty import likeliest
+from ldpsql.inference.counting import operator_of
 from ldpsql.inference.deadline import until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.operators.weights import Majorants, Weights
 from ldpsql.inference.score_intervals import deviations
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 
 _ROUNDING = 1e-6
-_CLEARLY = 1.1  # times the smaller standard error
+_UNBIASED = 1e-3  # of the range
 
 
 class Linear(NamedTuple):
     """What the reports say about linear functionals, whatever the estimator is; each of shape (groups, functionals).
 
     ``centre`` is the middle of the interval: unbiased if the functional is identified. Ends are not cut. ``std_error`` is half
-    the interval over the number of standard errors; infinite if the interval is twice as long as the range of the functional.
+    the interval over the number of standard errors; infinite if the reports say nothing.
     """
 
     centre: Floats
@@ -55,6 +57,8 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
         else:
             bounds = _bounded(estimates.likelihood, weights, theta, c, z, sets=sets)
         says_nothing = bounds.high - bounds.low > 2 * np.ptp(c, axis=-2) + _ROUNDING
+        if sets and weights is not None:
+            says_nothing |= (bounds.low <= 0.0) & (bounds.high >= 1.0)
         return bounds._replace(std_error=np.where(says_nothing, np.inf, bounds.std_error))
     shape = (len(estimates.fit.theta), c.shape[-1])  # there was no time for more
     centre = np.einsum("gx,gxm->gm", estimates.fit.theta, np.broadcast_to(c, (shape[0], *c.shape[-2:])))
@@ -62,24 +66,31 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
 
 
 def sample_mean(estimates: Estimates, x: Floats) -> Linear:
-    """Return the unbiased mean of values x on a scale from 0 to 1.
+    """Return the unbiased mean of values x on a scale from 0 to 1: of `Mechanism.readings` if there are any, else of `linear`."""
+    readings = estimates.source.derived(_readings) if isinstance(estimates.source, CertifiedValues) else None
+    if readings is not None:
+        z = deviations(estimates.estimator.confidence)
+        with until(estimates.end), suppress(OutOfTime):
+            law = estimates.likelihood.operator.forward(likeliest(estimates.likelihood, estimates.fit))
+            groups = zip(estimates.likelihood.shares, law, estimates.likelihood.n, strict=True)
+            parts = [_mean(readings, shares, chances, float(n)) for shares, chances, n in groups]
+            mean, error = (np.stack(part) for part in zip(*parts, strict=True))
+            reach = z * error + readings.bias
+            return Linear(mean, error, mean - reach, mean + reach)
+    return linear(estimates, x[:, None])
 
-    If reports rise linearly with x it is the mean of the reports on this scale, unless another one is clearly more exact.
-    """
-    best = linear(estimates, x[:, None])
-    weights = estimates.likelihood.operator.bounding_weights
-    readings = None if weights is None else weights.readings(x)
-    if readings is None:
-        return best
-    z = deviations(estimates.estimator.confidence)
-    one = Majorants(readings[None], np.zeros(1))
-    with until(estimates.end), suppress(OutOfTime):
-        law = estimates.likelihood.operator.forward(likeliest(estimates.likelihood, estimates.fit))
-        groups = zip(estimates.likelihood.shares, law, estimates.likelihood.n, strict=True)
-        mean, error = (np.stack(part) for part in zip(*(_mean(one, q, p, float(n)) for q, p, n in groups), strict=True))
-        if (error <= _CLEARLY * best.std_error).all():
-            return Linear(mean, error, mean - z * error, mean + z * error)
-    return best
+
+def _readings(certified: CertifiedMechanism) -> Majorants | None:
+    """Return the readings of a mechanism with their largest bias; None if there are none, or they are biased."""
+    operator, readings = operator_of(certified.mechanism), certified.mechanism.readings()
+    if readings is None or readings.shape != (operator.outputs,):
+        return None
+    last = operator.inputs - 1
+    readings = (
+        readings * operator.inputs - 0.5
+    ) / last  # from the first value to the last, which are the centres of their bins
+    bias = float(np.abs(operator.adjoint(readings) - np.arange(last + 1) / last).max())
+    return Majorants(readings[None], np.array([bias])) if bias < _UNBIASED else None
 
 
 def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float) -> Linear:

@@ -87,6 +87,14 @@ class Mechanism(Spec):
         """Return the reports, in the order of the channel's columns."""
         return self.values().listed
 
+    def readings(self) -> NDArray[np.float64] | None:
+        """Return a number for each report whose expectation is the value, or None.
+
+        Values count from 0 at the lower end of their interval to 1 at the upper one. ``ldp.mean(..., estimator := 'inv')`` is the
+        mean of these numbers over the reports.
+        """
+        return None
+
     def layout(self) -> tuple[int, ...]:
         """Return (number of values,) if neighbours in the domain are close, (rows, columns) for a grid, else ().
 

@@ -5,6 +5,7 @@ ICDE 2019, section III.C.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced, window
 
@@ -41,6 +42,13 @@ class Hybrid(IntervalMechanism):
         share = -np.expm1(-epsilon / 2) if epsilon > _ONLY_ROUNDING else 0.0
         both = [(1 - share) * rounded, share * pieces / pieces.sum(axis=1, keepdims=True)]
         return from_doubles(np.concatenate(both, axis=1), self.epsilon.value)
+
+    def readings(self) -> NDArray[np.float64]:
+        """Return those of stochastic rounding and of the piecewise mechanism."""
+        epsilon = reduced(self.epsilon.value)
+        rounded = np.array([-1.0, 1.0]) / np.tanh(epsilon / 2)
+        pieces = ((2 * np.arange(self.bins) + 1) / self.bins - 1) / np.tanh(epsilon / 4)
+        return np.asarray(np.concatenate([rounded, pieces]) / 2 + 0.5)
 
 
 @hookimpl

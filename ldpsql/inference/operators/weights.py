@@ -29,7 +29,6 @@ _RAMPS = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # as parts of 
 _BLOCKS = 1024  # most blocks of values: the cost grows with their cube
 _SHARP = 1e-4  # of the squared correlations of reports with values
 _MOST_VALUES = 4096
-_LINEAR = 1e-6
 _KEPT = 1 << 25  # bytes
 
 
@@ -64,13 +63,6 @@ class Weights:
     def sharp(self) -> bool:
         """Whether the channel distinguishes all values so well that no ridge is needed."""
         return len(self._starts) == self._operator.inputs and bool(self._eigenvalues[0] > _SHARP * self._eigenvalues[-1])
-
-    def readings(self, x: Floats) -> Floats | None:
-        """Return numbers for the reports, evenly spaced, whose expectation is x for every value; None if there are none."""
-        number = np.arange(self._operator.outputs, dtype=np.float64)
-        slope, start = np.polyfit(x, self._operator.adjoint(number), 1)
-        readings = (number - start) / slope if slope else number
-        return readings if np.abs(self._operator.adjoint(readings) - x).max() < _LINEAR else None
 
     def majorants(self, c: Floats, n: float, z: float, *, sets: bool) -> Majorants:
         """Return the majorants of functionals that give the lowest bounds.
