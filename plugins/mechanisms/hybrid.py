@@ -7,7 +7,7 @@ ICDE 2019, section III.C.
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced, window
+from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, after, from_doubles, hookimpl, reduced, window
 
 _ONLY_ROUNDING = 0.61  # up to this epsilon rounding alone has the smaller largest variance
 _LOW, _HIGH = -2, -1  # reports of stochastic rounding
@@ -20,11 +20,11 @@ class Hybrid(IntervalMechanism):
     `piecewise`, or -2 or -1 for the lower and the higher report of `stochastic_rounding`.
 
     >>> Hybrid(epsilon=1, low=0, high=1, bins=2).channel().probabilities().round(3)[0].tolist()
-    [0.373, 0.233, 0.268, 0.125]
+    [0.373, 0.233, 0.261, 0.133]
     """
 
     name = "hybrid"
-    sql_reports = f"list_concat([{_LOW}, {_HIGH}], range(bins))"
+    sql_reports = after([_LOW, _HIGH], IntervalMechanism.sql_reports)
 
     def alphabet(self) -> Domain:
         """Return -2, -1 and the numbers of the bins, from 0."""
