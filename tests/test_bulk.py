@@ -603,7 +603,7 @@ def test_control_c_says_of_a_table_whether_its_reports_are_there(
     db: DuckDBPyConnection,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    how: dict[str, bool],
+    how: dict[str, Any],
     committed: bool,
 ) -> None:
     db.execute("COPY people TO 'in.parquet'")
