@@ -66,7 +66,7 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
 
 
 def sample_mean(estimates: Estimates, x: Floats) -> Linear:
-    """Return the unbiased mean of values x on a scale from 0 to 1: of `Mechanism.readings` if there are any, else of `linear`."""
+    """Return the unbiased mean of values x on a scale from 0 to 1: of `Mechanism.readings` if it has any, else of `linear`."""
     readings = estimates.source.derived(_readings) if isinstance(estimates.source, CertifiedValues) else None
     if readings is not None:
         z = deviations(estimates.estimator.confidence)
