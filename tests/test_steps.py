@@ -163,7 +163,7 @@ def test_the_interval_of_the_mean_of_a_key_reaches_a_bin_further(spec: str) -> N
     assert made.rounding() == 0.25
     reports = ldpsql.perturb([[{"key": "a", "value": 0.9}]] * 2000, made)
     found = ldpsql.key_value(reports, made)
-    low, high = found.of.shown.mean_interval(found.of.symbols.likelihood.n[:, None], deviations(0.95))
+    low, high = found.of.evidence.mean_interval(found.of.symbols.likelihood.n[:, None], deviations(0.95))
     row = dict(zip(ROW, found.of.rows()[0, 0], strict=True))
     assert row["mean_low"] == max(-1.0, min(low[0, 0], found.of.means[0, 0]) - 0.25)
     assert row["mean_high"] == min(1.0, max(high[0, 0], found.of.means[0, 0]) + 0.25)
