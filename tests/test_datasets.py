@@ -287,7 +287,7 @@ def test_a_source_that_changes_after_the_charge_is_not_published(
     ledger, user = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2, privacy_unit=by)), "id" if by == "id" else None
     end = "csv" if "csv" in source else "parquet"
     con.execute(f"COPY people TO 'in.{end}'; CREATE OR REPLACE VIEW view AS FROM 'in.{end}'")
-    given: Any = con.cursor().sql("FROM 'in.parquet'") if source == "relation" else source
+    argument: Any = con.cursor().sql("FROM 'in.parquet'") if source == "relation" else source
 
     def change() -> None:
         con.cursor().execute(f"COPY (SELECT 5000 + i AS id, 'Oslo' AS city FROM range(100) t(i)) TO 'in2.{end}'")
@@ -296,7 +296,7 @@ def test_a_source_that_changes_after_the_charge_is_not_published(
     changing(monkeypatch, change)
     before = set(os.listdir())
     with pytest.raises(SourceRefused, match="changed while it was read") as caught:
-        perturb(con, given, Charge(ledger, "people", user=user))
+        perturb(con, argument, Charge(ledger, "people", user=user))
     assert "5000" not in str(caught.value)
     assert caught.value.__context__ is None
     assert set(os.listdir()) == before | {f"in.{end}"}

@@ -174,11 +174,11 @@ def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("ldpsql.registry.discovery.entry_points", entry_points_of(a="somebodys", b="broken_at_import"))
 
-    def statuses(told: str | None) -> dict[str, str]:
-        if told is None:
+    def statuses(allowed: str | None) -> dict[str, str]:
+        if allowed is None:
             monkeypatch.delenv("LDPSQL_PLUGINS")
         else:
-            monkeypatch.setenv("LDPSQL_PLUGINS", told)
+            monkeypatch.setenv("LDPSQL_PLUGINS", allowed)
         return {p.name: p.status for p in Registry.load().plugins if p.package in ("somebodys", "broken_at_import")}
 
     assert statuses("0") == {"a": "not enabled", "b": "not enabled"}

@@ -104,6 +104,6 @@ def test_names_that_sql_or_python_could_not_use_are_refused(name: str, tmp_path:
 def test_without_uv_and_pip_the_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(installing, "find_spec", lambda _: None)
-    with pytest.raises(PluginError) as told:
+    with pytest.raises(PluginError) as refusal:
         installing.install("ldpsql-spinner")
-    assert told.value.hint == f"run: uv pip install --python {sys.executable} ldpsql-spinner"
+    assert refusal.value.hint == f"run: uv pip install --python {sys.executable} ldpsql-spinner"

@@ -72,8 +72,8 @@ def test_the_same_reports_give_exactly_the_counts_and_estimates_of_duckdb(
     key = lambda row: str(row["report"])  # noqa: E731
     assert sorted(ldp_spark.counts(made, "city").to_arrow().to_pylist(), key=key) == sorted(expected, key=key)
     for estimator in ("ibu", "inv"):
-        found = ldp_spark.estimate(made, "city", mechanism, estimator).to_arrow().to_pylist()
-        assert found == con.execute(f"SELECT ldp.{estimator}(city, m()) FROM {files}").fetchall()[0][0]
+        estimates = ldp_spark.estimate(made, "city", mechanism, estimator).to_arrow().to_pylist()
+        assert estimates == con.execute(f"SELECT ldp.{estimator}(city, m()) FROM {files}").fetchall()[0][0]
     assert con.execute(f"SELECT count(*), count(DISTINCT id) FROM {files}").fetchall() == [(ROWS, ROWS)]
 
 
