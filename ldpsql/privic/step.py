@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ldpsql.errors import InvalidParameter, NotReports
-from ldpsql.estimates.estimate import check_possible
+from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimates.uncertainty import suspicious
 from ldpsql.estimators.iteration import IterativeEstimator
 from ldpsql.inference.counting import operator_of
