@@ -14,7 +14,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def opened(folder: Path) -> int:
-        """Return a handle that stands for a folder, which is no link."""
+        """Return a handle that stands for a folder; a link is refused."""
         if folder.is_symlink():
             raise NotADirectoryError
         return os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_TEMPORARY)
@@ -43,7 +43,7 @@ else:
     import fcntl
 
     def opened(folder: Path) -> int:
-        """Return a handle of a folder, which is no link."""
+        """Return a handle of a folder; a link is refused."""
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     def lock(handle: int) -> None:
