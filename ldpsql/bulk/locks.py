@@ -35,7 +35,7 @@ if sys.platform == "win32":
         return folder.is_dir()
 
     def synced(path: Path) -> None:
-        """Wait until a file is on the disk; Windows sees to folders by itself."""
+        """Wait until a file is on the disk; Windows takes care of folders by itself."""
         if not path.is_dir():
             _flush(path, os.O_RDWR)
 
