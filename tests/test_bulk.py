@@ -136,7 +136,7 @@ def test_text_is_what_its_name_says_and_is_read_back(db: DuckDBPyConnection, out
     assert rows(db, "SELECT count(*), sum(day) FROM 'again.parquet'") == [(ROWS, ROWS)]
 
 
-def test_reports_stay_beside_the_rows_they_belong_to(db: DuckDBPyConnection) -> None:
+def test_reports_stay_in_the_rows_they_belong_to(db: DuckDBPyConnection) -> None:
     db.execute("COPY (SELECT i AS id, i % 2 AS x FROM range(400_000) t(i)) TO 'in.parquet'")
     perturb_copy(db, "in.parquet", "out.parquet", {"x": "krr(epsilon=20, domain=[0, 1])"}, keep=["id"])
     # at epsilon 20 a report lies with probability 2e-9, so one lie in 400,000 has probability 8e-4, and three 1e-10
@@ -261,7 +261,7 @@ def test_a_variable_of_python_is_not_taken_for_the_file(db: DuckDBPyConnection) 
     del parquet
 
 
-def test_the_names_in_a_text_file_are_not_told(db: DuckDBPyConnection) -> None:
+def test_the_names_in_a_text_file_are_not_shown(db: DuckDBPyConnection) -> None:
     Path("in.csv").write_text("Canary 7,Canary 8\nTurin,Bari\n")
     with pytest.raises(UnknownName) as caught:
         perturb_copy(db, "in.csv", "out.parquet", {"Canary 9": CITY})

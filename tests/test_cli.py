@@ -279,7 +279,7 @@ def test_a_flag_goes_before_the_environment_before_the_project_before_the_user(p
     assert "error[LDP105]" in broken.stderr
 
 
-def test_doctor_tells_what_works(tmp_path: Path) -> None:
+def test_doctor_reports_what_works(tmp_path: Path) -> None:
     done = run("doctor", "--format", "json", cwd=tmp_path)
     statuses = {row["check"]: row["status"] for row in json.loads(done.stdout)}
     assert done.returncode == 0

@@ -83,7 +83,7 @@ def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
 
 
 @pytest.mark.parametrize("materialized", ["view", "ephemeral"])
-def test_a_model_that_would_draw_anew_at_every_read_stops_the_project(project: Path, materialized: str) -> None:
+def test_a_model_that_would_draw_again_at_every_read_stops_the_project(project: Path, materialized: str) -> None:
     (project / "macros").mkdir()
     called = "ldp.PERTURB " if materialized == "view" else '"ldp"."perturb"'
     (project / "macros" / "noisy.sql").write_text(f"{{% macro noisy(c) %}}{called}({{{{ c }}}}, ldp.m.city()){{% endmacro %}}")

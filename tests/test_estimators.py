@@ -399,7 +399,7 @@ def test_no_report_an_impossible_report_and_bad_counts_are_refused() -> None:
             aligned(Counts.of(pa.array([0]), pa.array(numbers)), mechanism)
 
 
-def test_one_report_has_an_estimate_that_admits_to_know_nothing() -> None:
+def test_one_report_has_an_estimate_whose_intervals_reach_one_half() -> None:
     estimate = ldpsql.estimate(["a"], registry().mechanism("krr(epsilon=1, domain=['a', 'b'])"))
     assert estimate.estimate.tolist() == [1, 0]
     assert estimate.low[0] < 0.5 < estimate.high[1]

@@ -411,7 +411,7 @@ def test_no_command_shows_a_value(
     assert clean(output.out + output.err)
 
 
-def test_the_ledger_tells_nothing_of_people(tmp_path: Path) -> None:
+def test_the_ledger_reveals_nothing_about_people(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=1, privacy_unit="city"))
     mechanism = registry().mechanism(f"krr(1, ['{CANARY}', 'b'])")  # even a declared value stays out of it
     with ledger.release("people", {"city": mechanism}, "reports", users=[NUMBER]):

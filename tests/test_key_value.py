@@ -439,7 +439,7 @@ def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: Du
 
 
 @pytest.mark.parametrize("padding", [1, 2, 7, 300])
-def test_the_share_of_dummies_tells_what_is_lost_if_sizes_are_geometric(padding: int) -> None:
+def test_the_share_of_dummies_shows_what_is_lost_if_sizes_are_geometric(padding: int) -> None:
     for q in (0.01, 0.3, 0.8, 0.99):
         sizes = np.arange(20_000)
         chance = (1 - q) * q**sizes
@@ -461,7 +461,7 @@ def test_a_warning_comes_with_sizes_that_lose_much_and_with_no_others() -> None:
         assert bool(diagnosis.warning) is warned
 
 
-def test_the_share_of_dummies_tells_when_sets_are_larger_than_the_padding() -> None:
+def test_the_share_of_dummies_shows_if_sets_are_larger_than_the_padding() -> None:
     mechanism = made("pckv_grr", 2, list(range(6)), padding=2)
     large = [[{"key": k, "value": 0.5} for k in range(5)]] * 5000
     diagnosis = ldpsql.key_value(ldpsql.perturb(large, mechanism), mechanism).sets

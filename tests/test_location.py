@@ -82,7 +82,7 @@ def test_a_point_outside_is_refused_without_a_word_about_it_or_taken_to_the_near
     assert con.execute(f"SELECT ldp.cell({point}, {GRID}, outside := 'nearest')").fetchone() == (nearest,)
 
 
-def test_null_stays_null_and_what_is_no_number_is_refused(con: DuckDBPyConnection) -> None:
+def test_null_stays_null_and_what_is_not_a_number_is_refused(con: DuckDBPyConnection) -> None:
     rows = con.execute(f"SELECT ldp.cell(NULL, 37.7, {GRID}), ldp.cell(-122.4, NULL::DOUBLE, {GRID})").fetchone()
     assert rows == (None, None)
     for bad, complaint in (

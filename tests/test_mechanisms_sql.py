@@ -131,7 +131,7 @@ def test_reports_have_their_type_also_through_variables_and_parameters(con: Duck
     assert drawn == (expected,) or (drawn, expected) == (("INTEGER",), "BIGINT")  # Python's whole numbers come in as INTEGER
 
 
-def test_every_row_draws_anew(con: DuckDBPyConnection) -> None:
+def test_every_row_draws_a_new_report(con: DuckDBPyConnection) -> None:
     query = "SELECT count(DISTINCT ldp.perturb(1, {})) FROM range(1000)"
     for call in ("ldp.oue(1, range(40))", "ldp.subset_selection(1, range(40))", "ldp.olh(1, range(9), seeds := 'private')"):
         row = con.execute(query.format(call)).fetchone()
@@ -197,7 +197,7 @@ def test_numbers_outside_are_clipped_or_replaced_by_a_rule(con: DuckDBPyConnecti
         con.execute(f"SELECT ldp.perturb('NaN'::DOUBLE, {clip})").fetchall()
 
 
-def test_a_fraction_is_no_whole_number(con: DuckDBPyConnection) -> None:
+def test_a_fraction_is_not_a_whole_number(con: DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.Error, match="LDP302"):
         con.execute("SELECT ldp.perturb(1.5, ldp.truncated_geometric(1, 0, 9, outside := 'clip'))").fetchall()
     assert con.execute("SELECT typeof(ldp.perturb(2.0, ldp.truncated_geometric(1, 0, 9)))").fetchone() == ("BIGINT",)

@@ -34,7 +34,7 @@ def verdicts(paper: Any) -> dict[str, str]:
 # --- the table ---
 
 
-def test_a_claim_that_does_not_hold_is_told_as_a_difference(script: Any, tmp_path: Path) -> None:
+def test_a_claim_that_does_not_hold_is_reported_as_a_difference(script: Any, tmp_path: Path) -> None:
     shared = script("reproduction")
     paper = shared.Reproduction("A & B", "source")
     paper.findings.append(shared.Finding.checked("fig. 1", "x < y", "2 < 1", 2 < 1, "because"))  # noqa: PLR0133
@@ -89,7 +89,7 @@ def test_figure_9_is_one_run_of_a_wide_spread(script: Any) -> None:
         assert abs(ibu.PUBLISHED[name] - mean) <= ibu.WITHIN * deviation, name
 
 
-def test_figure_9_would_be_told_as_different_a_fifth_away(script: Any) -> None:
+def test_figure_9_would_be_reported_as_different_a_fifth_away(script: Any) -> None:
     ibu = script("iterative_bayesian_update")
     for name, (mean, deviation) in RUNS.items():
         assert abs(ibu.PUBLISHED[name] + 0.2 - mean) > ibu.WITHIN * deviation, name
@@ -111,7 +111,7 @@ def test_the_correction_is_below_em_where_samples_are_smallest(script: Any) -> N
     assert away < 0
 
 
-def test_a_correction_that_does_not_help_is_told_as_a_difference(script: Any, rng: np.random.Generator) -> None:
+def test_a_correction_that_does_not_help_is_reported_as_a_difference(script: Any, rng: np.random.Generator) -> None:
     small, shared = script("small_samples"), script("reproduction")
     errors = {
         "EM": 1.0,

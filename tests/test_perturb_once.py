@@ -81,7 +81,7 @@ def test_the_same_person_and_value_give_the_same_report(keyed: DuckDBPyConnectio
 
 
 @pytest.mark.parametrize("mechanism", TEXTS)
-def test_reports_do_not_depend_on_the_rows_beside_them(key_file: Path, mechanism: str) -> None:
+def test_reports_do_not_depend_on_the_other_rows(key_file: Path, mechanism: str) -> None:
     key, certified = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
     column = certified.values.listed.values.take(pa.array(np.arange(60) % len(certified.values.listed)))
     together = key.draw(certified, column, ids(60), "")
@@ -89,7 +89,7 @@ def test_reports_do_not_depend_on_the_rows_beside_them(key_file: Path, mechanism
     assert (together == apart).all()
 
 
-def test_another_person_value_column_mechanism_or_key_is_drawn_anew(tmp_path: Path) -> None:
+def test_another_person_value_column_mechanism_or_key_has_a_report_of_its_own(tmp_path: Path) -> None:
     """Under a shared source reports would agree more often than independent ones do: 10,000 pairs, binomial, 1e-6 each."""
     certified = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])"))
     twin = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'], nulls='as:a')"))
@@ -162,7 +162,7 @@ def test_sets_of_pairs_have_no_permanent_reports(keyed: DuckDBPyConnection, name
         rows(keyed, f"SELECT ldp.perturb_once(MAP {{'a': 0.5}}, ldp.{name}(1, ['a', 'b']), 1)")
 
 
-def test_a_lost_damaged_shared_or_other_key_is_told(key_file: Path, tmp_path: Path) -> None:
+def test_a_lost_damaged_shared_or_other_key_is_reported(key_file: Path, tmp_path: Path) -> None:
     right = Key.read(key_file).fingerprint
     with pytest.raises(KeyUnusable, match="there is no key file"):
         Key.read(tmp_path / "nowhere")

@@ -260,7 +260,7 @@ def test_a_forgotten_hookimpl_is_noticed() -> None:
         *("krr(*[1])", "krr(1, ['a', 'b'], epsilon=2)", "[" * 5000),
     ],
 )
-def test_text_that_is_no_spec_is_refused_and_nothing_in_it_is_run(text: str) -> None:
+def test_text_that_is_not_a_spec_is_refused_and_nothing_in_it_is_run(text: str) -> None:
     with pytest.raises(InvalidSpec):
         registry().mechanism(text)
 
@@ -331,7 +331,7 @@ for _ in range(5):
 """
 
 
-def test_a_function_that_a_hook_makes_anew_lives_as_long_as_duckdb_may_call_it() -> None:
+def test_a_function_that_a_hook_makes_at_each_call_lives_as_long_as_duckdb_may_call_it() -> None:
     done = subprocess.run([sys.executable, "-c", CLOSURE], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -78,7 +78,7 @@ def test_reports_and_estimates_keep_the_type_of_the_domain(con: DuckDBPyConnecti
     assert one(con, "SELECT count(DISTINCT x) FROM r") == len(shares)
 
 
-def test_every_row_and_every_call_draws_anew_and_only_once(con: DuckDBPyConnection) -> None:
+def test_every_row_and_every_call_draws_a_new_report_and_only_one(con: DuckDBPyConnection) -> None:
     con.execute("CREATE MACRO coin() AS ldp.krr(0.000001, [0, 1])")
     twice = con.execute("SELECT ldp.perturb(0, coin()) AS a, ldp.perturb(0, coin()) AS b FROM range(1000)").fetchall()
     assert {(0, 0), (0, 1), (1, 0), (1, 1)} == set(twice)  # each missing with probability (3/4)^1000
@@ -249,7 +249,7 @@ def test_many_groups_are_estimated_in_one_query(con: DuckDBPyConnection) -> None
     assert rows[2:] == pytest.approx((1, 1))
 
 
-def test_diagnose_tells_how_good_the_estimate_is(con: DuckDBPyConnection) -> None:
+def test_diagnose_shows_how_good_the_estimate_is(con: DuckDBPyConnection) -> None:
     fill(con)
     diagnosis = one(con, "SELECT ldp.diagnose(city, city()) FROM reports")
     assert diagnosis["reports"] == 8000

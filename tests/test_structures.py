@@ -332,7 +332,7 @@ def test_private_and_orthogonal_reports_respond_to_the_hash() -> None:
 
 
 @pytest.mark.parametrize("symbols", [2, 3, 16, 1000])
-def test_the_witness_of_a_hash_tells_the_two_values_apart(symbols: int) -> None:
+def test_the_witness_of_a_hash_distinguishes_the_two_values(symbols: int) -> None:
     channel = PrivateHash(5, KeepOrSpread.within(symbols, Fraction(3)))
     seed, y = divmod(channel.witness(), symbols)
     held = channel.supports(np.array([[seed, y]], dtype=np.uint64))[0]
@@ -357,7 +357,7 @@ def test_noise_on_the_plane_has_the_same_total_for_every_cell() -> None:
         pa.array([[1, None]], pa.list_(pa.uint64())),
     ],
 )
-def test_what_is_no_set_of_values_is_refused(column: pa.Array) -> None:
+def test_what_is_not_a_set_of_values_is_refused(column: pa.Array) -> None:
     with pytest.raises(ImpossibleReport):
         SetReports(100).read(column)
 
@@ -373,7 +373,7 @@ def test_what_is_no_set_of_values_is_refused(column: pa.Array) -> None:
         pa.array([{"seed": None, "y": 0}], pa.struct([("seed", pa.int64()), ("y", pa.int64())])),
     ],
 )
-def test_what_is_no_hashed_report_is_refused(column: pa.Array) -> None:
+def test_what_is_not_a_hashed_report_is_refused(column: pa.Array) -> None:
     with pytest.raises(ImpossibleReport):
         ListedHashReports(4, 9).positions(column)
 

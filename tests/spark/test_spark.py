@@ -124,7 +124,7 @@ def test_what_would_draw_twice_or_has_no_type_is_refused(spark: SparkSession, pe
         spark.sparkContext._conf.set("spark.speculation", "false")
 
 
-def test_a_value_outside_of_the_domain_stops_the_job_without_being_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_value_outside_of_the_domain_stops_the_job_and_is_not_shown(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("Turin 77",)], ["city"])
     with pytest.raises(Exception, match="LDP302") as caught:
         ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "out"))
