@@ -82,7 +82,7 @@ def all_sets(keys: int, places: list[float]) -> list[Sets]:
 
 
 def exact_rows(channel: KeyValue, sets: list[Sets]) -> list[list[int]]:
-    """P(report | set) of every report, in whole numbers with one denominator: written anew, from the weights alone."""
+    """P(report | set) of every report, in whole numbers with one denominator: computed again, from the weights alone."""
     response = channel.response
     chances = [channel.chances(held) for held in sets]
     assert all(sum(row) == TOTAL**2 for row in chances)

@@ -75,7 +75,7 @@ def test_the_same_person_and_value_give_the_same_report(keyed: DuckDBPyConnectio
     sql = "SELECT i, ldp.perturb_once(['a', 'b'][1 + i % 2], city(), i) FROM range({}) t(i) ORDER BY i"
     first = rows(keyed, sql.format(5000))
     assert rows(keyed, sql.format(5000)) == first
-    with ldpsql.connect(key=key_file) as later:  # other rows beside it, other threads, another connection
+    with ldpsql.connect(key=key_file) as later:  # next to other rows, other threads, another connection
         later.execute("CREATE MACRO city() AS ldp.krr(1.0, ['a', 'b', 'c'])")
         assert rows(later, sql.format(700)) == first[:700]
 
@@ -118,8 +118,10 @@ def test_the_channel_is_the_certified_one(key_file: Path, mechanism: str) -> Non
     n = 20_000
     drawn = key.draw(certified, certified.values.listed.values.take(pa.array(np.ones(n, dtype=np.int64))), ids(n), "")
     expected = certified.response.probabilities()[1] * n  # type: ignore[attr-defined]  # both list their reports
-    observed = np.bincount(drawn, minlength=len(expected))
-    assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
+    often = np.flatnonzero(expected >= 50)  # one of the others may turn up that is expected a thousandth of a time
+    cell = often[np.searchsorted(often, np.arange(len(expected))).clip(max=len(often) - 1)]
+    observed = np.bincount(cell[drawn], minlength=len(expected))[often]
+    assert stats.chisquare(observed, np.bincount(cell, weights=expected)[often]).pvalue > FALSE_ALARM
 
 
 def test_a_report_is_the_same_in_the_next_version() -> None:

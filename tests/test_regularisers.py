@@ -277,19 +277,19 @@ def test_the_same_counts_give_the_same_estimate() -> None:
 def test_simulated_reports_follow_the_distribution_they_are_simulated_from() -> None:
     op, theta = krr(1.0, 4), np.array([[0.7, 0.1, 0.1, 0.1]])
     one = Likelihood(op, np.full((1, 4), 1e6))
-    anew = redrawn(one, theta, generator(one.counts))
+    again = redrawn(one, theta, generator(one.counts))
     expected = op.forward(theta)[0]
-    assert anew.n == one.n
+    assert again.n == one.n
     # five standard deviations of each of four shares of 4 million
-    assert np.all(np.abs(anew.shares[0] - expected) <= 5 * np.sqrt(expected * (1 - expected) / 4e6))
+    assert np.all(np.abs(again.shares[0] - expected) <= 5 * np.sqrt(expected * (1 - expected) / 4e6))
 
 
 def test_sets_are_simulated_by_drawing_them_again() -> None:
     sets = observed(IndependentBits(3, TOTAL // 2, TOTAL // 4), np.arange(8, dtype=np.uint8)[None])
     one = Likelihood(sets, np.round(1e6 * sets.forward(np.array([[0.8, 0.1, 0.1]]))))
-    anew = redrawn(one, maximum_likelihood(one).theta, generator(one.counts))
+    again = redrawn(one, maximum_likelihood(one).theta, generator(one.counts))
     # 5.5 standard deviations of each of eight shares: false alarm 3e-7
-    assert np.all(np.abs(anew.shares - one.shares) <= 5.5 * np.sqrt(one.shares * (1 - one.shares) / one.n))
+    assert np.all(np.abs(again.shares - one.shares) <= 5.5 * np.sqrt(one.shares * (1 - one.shares) / one.n))
 
 
 def test_held_out_steps_stop_between_none_and_all() -> None:
