@@ -491,7 +491,7 @@ def test_a_guard_that_is_taken_off_is_restored_with_a_warning(con: DuckDBPyConne
     con.execute(off)
     with pytest.raises(NotReleased, match="its own ledger"):
         perturb_table(con, "people", "reports", COLUMNS)
-    with pytest.warns(PrivacyLeakWarning, match="taken off"):
+    with pytest.warns(PrivacyLeakWarning, match="removed from"):
         ldpsql.attach(con)
     with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
         con.execute("SELECT ldp.perturb('Lima', ldp.krr(1, ['Lima', 'Oslo']))")
