@@ -72,6 +72,10 @@ class Operator(ABC):
         """Return P(report | value) of some values."""
         return self.matrix()[among]
 
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(report | value) of some reports, shape (inputs, reports)."""
+        return self.matrix()[:, positions]
+
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights >= 0, shape (outputs,)."""
         rows = self.rows(among) * np.sqrt(w)
