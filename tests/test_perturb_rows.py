@@ -126,6 +126,8 @@ def test_no_row_and_one_row(con: DuckDBPyConnection) -> None:
         ("ldp.perturb_rows((SELECT 'Lima' AS city UNION ALL SELECT NULL), {city: city()})", "LDP|Parser|Binder"),
         ("ldp.perturb_rows(holes, {city: city()})", "LDP303"),
         ("ldp.perturb_rows(people, {nobody: city()})", "empty set of columns"),
+        ("ldp.perturb_rows(people, {city: NULL})", "LDP104"),
+        ("ldp.perturb_rows(people, {city: city()}, keep := NULL)", "LDP103"),
     ],
 )
 def test_what_cannot_be_perturbed_is_refused_without_a_value(con: DuckDBPyConnection, query: str, code: str) -> None:
@@ -160,6 +162,14 @@ def test_a_ledger_lets_only_a_release_draw(con: DuckDBPyConnection, tmp_path: Pa
         con.execute(query)
         with pytest.raises(Exception, match="LDP320"):  # each row once
             con.execute(query)
+
+
+def test_names_of_columns_do_not_meet_those_of_the_macro(con: DuckDBPyConnection) -> None:
+    names = ["keep", "columns", "t", "x", "m", "c", "places", "name"]
+    con.execute(f"CREATE TABLE odd AS SELECT {', '.join(f'city AS {name}' for name in names)} FROM people LIMIT 9")
+    rows = con.execute(f"FROM ldp.perturb_rows(odd, {{x: city()}}, keep := {[n for n in names if n != 'x']})").fetchall()
+    assert all(len(set(row[1:])) == 1 for row in rows)
+    assert len(rows) == 9
 
 
 def test_lint_knows_that_it_perturbs_and_that_the_order_is_random(con: DuckDBPyConnection, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {
 });
 CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(names::VARCHAR[], lambda name: lower(name));
 CREATE OR REPLACE MACRO ldp._drawn_rows
-    (x, places, m STRUCT(nothing INTEGER)[]) AS NULL::INTEGER[],
+    (x, places, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
     (x, places, m) AS ldp._report_rows(x, places, ldp._draws(m), ldp._reports(m), ldp._reports(m));
 
 -- All values of a column are one list, which is drawn by one call of Python. ldp.perturb needs a call for every 2,048 rows.
