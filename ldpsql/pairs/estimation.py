@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Bins, Cells, Signs
-from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.errors import InternalError
+from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.uncertainty import error_text
 from ldpsql.estimators.base import Estimator
