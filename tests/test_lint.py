@@ -215,7 +215,7 @@ def test_a_large_epsilon_is_warned_of_once() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["oue", "olh", "subset_selection"])
-def test_reports_are_not_perturbed_again_where_their_type_tells_them(con: DuckDBPyConnection, mechanism: str) -> None:
+def test_reports_are_not_perturbed_again_if_their_type_identifies_them(con: DuckDBPyConnection, mechanism: str) -> None:
     con.execute(f"CREATE MACRO m() AS ldp.{mechanism}(1, ['a', 'b', 'c'])")
     con.execute("CREATE TABLE reports AS SELECT ldp.perturb('a', m()) AS report")
     with pytest.raises(duckdb.InvalidInputException, match="LDP304"):

@@ -20,6 +20,7 @@ from ldpsql.channels import Channel
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
+from ldpsql.inference.operators.weights import Weights
 from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -55,6 +56,11 @@ class Operator(ABC):
     def key(self) -> bytes:
         """The identity of this operator: equal keys mean equal columns."""
         return token_bytes(16)
+
+    @property
+    def bounding_weights(self) -> Weights | None:
+        """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
+        return None
 
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:

@@ -24,6 +24,7 @@ class ProductOperator(DenseOperator):
     """
 
     complete = False
+    bounding_weights = None
 
     def __init__(self, single: Operator, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
         """Multiply the columns ``positions`` of ``single``, a list of ``lengths[u]`` >= 1 of them for each u."""
