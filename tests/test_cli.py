@@ -438,7 +438,7 @@ def test_closed_streams_stop_no_command_and_no_file_gets_their_numbers(project: 
         f"""{sys.executable} -m ldpsql perturb closed.csv closed.parquet -c city -m "krr(1, ['Lima', 'Oslo'])" <&- >&- 2>&-"""
     )
     assert subprocess.run(["sh", "-c", perturb], cwd=project, check=False).returncode == 0
-    assert duckdb.sql(f"SELECT count(*) FROM '{project}/closed.parquet'").fetchall() == [(50,)]
+    assert duckdb.execute(f"SELECT count(*) FROM '{project}/closed.parquet'").fetchall() == [(50,)]
     version = subprocess.run(
         ["sh", "-c", f"{sys.executable} -m ldpsql --version >&-"], cwd=project, check=False, capture_output=True, text=True
     )
