@@ -19,7 +19,7 @@ from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 
 Complex = NDArray[np.complex128]
-FEW = 1024  # cells of which all pairs are tabulated faster
+FEW = 4096  # cells of which all pairs are tabulated, so that there are errors and inversions
 _NOTHING = 1e-17  # of the largest chance
 
 
