@@ -42,7 +42,7 @@ def crowd(columns: int, rows: int) -> np.ndarray:
 def drawing(people: int) -> Iterator[Figure]:
     """Measure what a row costs, in a frame and in SQL, where a statement over many cells also has a cost of its own."""
     con, frames, statements, single = ldpsql.connect(), [], [], []
-    con.execute("SET threads = 1")
+    con.execute("SET threads = 1; SET enable_progress_bar = false")
     for number, text in enumerate((LARGE, SMALL)):
         certified = certify_values(registry().mechanism(text))
         column = pa.array(np.random.default_rng(5).integers(0, certified.channel.inputs, people))
