@@ -52,7 +52,7 @@ def only_own_cell(floor: int) -> PlanarNoise:
 
 def falling_by(logs: list[float]) -> PlanarNoise:
     """Noise with these logarithms of weights at squared distances 0, 1, .., 80 in a large rectangle, whose corner is likely."""
-    unit, floor, size = 2**40, round(2**40 * exp(-8.91)), 12
+    unit, floor, size = 2**40, round(2**40 * exp(logs[-1] - 0.01)), 12
     heights = [round(unit * exp(log)) - floor for log in logs]
     floors = np.full((size, size), 100 * floor, dtype=np.uint64)
     floors[1:-1, 1:-1] = floor
@@ -162,6 +162,15 @@ def test_noise_that_falls_too_fast_over_more_than_one_cell_is_refused() -> None:
     steep = gentle[:2] + [gentle[4]] * 2 + gentle[4:]
     with pytest.raises(NotPrivate, match="above the claimed"):
         certificate(falling_by(steep), claim(12, 12, "1"))
+
+
+def test_noise_that_falls_too_fast_within_one_cell_is_refused() -> None:
+    """From the diagonal cell to the next one it falls by e^1.02; pairs that are farther apart keep the claim."""
+    far = [-1.82 - 0.9 * (n**0.5 - 7**0.5) for n in range(8, 81)]
+    kept, exceeded = (falling_by([0, -0.6, -0.8, -1.0, -1.3, fifth, -1.82, -1.82, *far]) for fifth in (-1.78, -1.82))
+    assert certificate(kept, claim(12, 12, "1")).epsilon < 1
+    with pytest.raises(NotPrivate, match="above the claimed"):
+        certificate(exceeded, claim(12, 12, "1"))
 
 
 def test_a_table_that_draws_other_noise_is_refused() -> None:
