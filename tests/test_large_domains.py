@@ -4,18 +4,22 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.channels import KeepOrSpread, OrthogonalHash
-from ldpsql.errors import NotApplicable
+from ldpsql.channels.hashed import hashed, hashing_to
+from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimates.estimate import Estimate, estimate_counts
 from ldpsql.estimators.pooling import block_maximum
+from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import CharacterOperator, ListedOperator, orthogonal
-from ldpsql.inference.operators.orthogonal import MOST_PAIRS
-from ldpsql.inference.solver.mle import maximum_likelihood
+from ldpsql.inference.operators import CharacterOperator, ListedOperator, supports
+from ldpsql.inference.operators.supports import MOST_PAIRS
+from ldpsql.inference.outcome import Status
+from ldpsql.inference.solver.mle import maximum_likelihood, solve
 from ldpsql.inference.solver.remembered import _SOLVED
 from ldpsql.mechanisms import base, certify
 from ldpsql.registry.registry import registry
@@ -126,7 +130,7 @@ def test_reports_of_several_epsilons_over_many_values_are_estimated_without_a_ta
     con.execute(f"CREATE TABLE drawn AS {drawn}")
     estimates = []
     for most in (2048, 100):
-        monkeypatch.setattr(orthogonal, "MOST_PAIRS", most)
+        monkeypatch.setattr(supports, "MOST_PAIRS", most)
         base._CERTIFIED.clear()
         _SOLVED.clear()
         rows = con.execute(f"SELECT unnest(ldp.ibu_mixed(r, lev, {levels}), recursive := true) FROM drawn").fetchnumpy()
@@ -135,3 +139,53 @@ def test_reports_of_several_epsilons_over_many_values_are_estimated_without_a_ta
     (usual, errors), (large, rough) = estimates
     assert np.abs(usual - large).max() < 1e-5
     assert (np.abs(rough / errors - 1) < 0.2).all()
+
+
+LARGE = ["olh(2, DOMAIN, seeds='private')", "oue(2, DOMAIN)", "rappor(2, DOMAIN)", "subset_selection(2, DOMAIN)"]
+
+
+def likelihood_of(text: str, size: int, people: int) -> Likelihood:
+    mechanism = registry().mechanism(text.replace("DOMAIN", str(list(range(size)))))
+    return column_likelihood(certify(mechanism).perturb(pa.array(np.arange(people) % 7)), mechanism)
+
+
+@pytest.mark.parametrize("text", LARGE)
+def test_the_maximum_of_thousands_of_shares_of_observed_sets_is_certified(text: str) -> None:
+    one = likelihood_of(text, 2_500, 3_000)
+    fit = solve(one)
+    assert fit.status == (Status.CERTIFIED,)
+    assert one.gap(fit.theta)[0] <= 1e-9
+    with pytest.raises(NotApplicable, match=f"at most {MOST_PAIRS} values"):
+        one.operator.covariance(one.shares[0], fit.theta[0])
+
+
+def test_gradients_and_newton_steps_find_the_same_maximum_of_many_observed_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = likelihood_of("oue(3, DOMAIN)", 40, 3_000)
+    newton = solve(one)
+    monkeypatch.setattr(one.operator, "sampled", True)
+    gradients = solve(one)
+    assert gradients.theta == pytest.approx(newton.theta, abs=1e-5)
+    assert gradients.status == newton.status == (Status.CERTIFIED,)
+
+
+def test_members_among_a_few_values_are_those_among_all() -> None:
+    op = likelihood_of("oue(2, DOMAIN)", 100, 50).operator
+    assert isinstance(op, supports.SetOperator)
+    among = np.array([0, 7, 8, 63, 99])
+    (_, few), (_, every) = next(op._unpacked(among)), next(op._unpacked())
+    assert (few == every[among]).all()
+
+
+def test_sets_that_would_not_fit_into_memory_are_refused_before_the_work_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supports, "MOST_CELLS", 1_000)
+    with pytest.raises(InvalidParameter, match=r"50 different reports about 100 values .* at most 10.*use olh"):
+        likelihood_of("oue(2, DOMAIN)", 100, 50)
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 20, 149, 1 << 20])
+def test_the_quick_comparison_of_hashes_is_that_of_the_hashes(symbols: int) -> None:
+    draw = np.random.default_rng(symbols)
+    seeds, y = draw.integers(0, 2**64, 60, dtype=np.uint64), draw.integers(0, symbols, 60).astype(np.uint64)
+    hashes = hashed(seeds[:, None], np.arange(300, dtype=np.int32), symbols)
+    y[:30] = hashes[:30, 5]
+    assert (hashing_to(seeds, y, 300, symbols) == (hashes == y.astype(np.int32)[:, None])).all()

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from ldpsql.channels import TOTAL, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
 from ldpsql.channels.hashed import mixed
-from ldpsql.errors import NotApplicable
 from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.supports import CELLS, Octets, SetOperator, packed
 
-MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
 Characters = NDArray[np.float64] | NDArray[np.complex128]
 
 
@@ -45,7 +43,6 @@ class CharacterOperator(ListedOperator):
 
     def __init__(self, channel: OrthogonalHash) -> None:
         super().__init__(channel)
-        self.isotropic = self.inputs > MOST_PAIRS
         self._size, self._coordinates = channel.response.size, channel.dimension
         self._characters = characters(self._size)
         self._points = self._places(channel.points)
@@ -66,9 +63,6 @@ class CharacterOperator(ListedOperator):
         spread[..., self._multiples[:, 1:]] = by_function[..., 1:]  # every vector but 0 is one multiple of one function
         spread[..., 0] = by_function[..., 0].sum(axis=-1)
         return np.asarray(self._transformed(spread)[..., self._points].real / self._size)
-
-    def _few(self, n: Floats) -> bool:
-        return self.isotropic or super()._few(n)
 
     def _unpacked(
         self, among: NDArray[np.int64] | slice = slice(None), chosen: NDArray[np.int64] | None = None
@@ -91,19 +85,6 @@ class CharacterOperator(ListedOperator):
         chosen = seen[np.argsort(mixed(seen.astype(np.uint64)))[: max(5_000, 4 * len(np.arange(self.inputs)[among]))]]
         roots = np.sqrt(w[chosen] * (w.sum() / w[chosen].sum())).astype(np.float32)
         return self._lifted(float(w.sum()), self._pairs(roots, among, chosen))
-
-    def information(self, theta: Floats, shares: Floats) -> Floats:
-        """Return the expected information of a report of one group, shape (inputs, inputs).
-
-        Raises:
-            NotApplicable: if there are more than `MOST_PAIRS` values.
-
-        """
-        if self.isotropic:
-            raise NotApplicable(
-                f"the covariance of {self.inputs} shares is too large", f"it is available for at most {MOST_PAIRS} values"
-            )
-        return super().information(theta, shares)
 
     def _transformed(self, cells: Characters) -> Characters:
         """Return sum_x cells_x chi(<b, x>) for every vector b."""

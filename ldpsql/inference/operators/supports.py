@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, SetChannel
 from ldpsql.channels.hashed import mixed
+from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
@@ -23,15 +24,27 @@ Octets: TypeAlias = NDArray[np.uint8]
 
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
 CELLS = 1 << 20  # cells unpacked at a time
+MOST_CELLS = 1 << 34  # of sets in memory, a bit each
 _CACHED = 1 << 17  # cells packed at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
 FEW_REPORTS = 100  # for each value
+MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
 _MANY_REPORTS = 50_000  # above, `rough_curvature` takes a sample
 _SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  # the members of every octet
 
 
 def packed(channel: SetChannel, drawn: Drawn) -> Octets:
-    """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member."""
+    """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member.
+
+    Raises:
+        InvalidParameter: if they would take more than two gibibytes.
+
+    """
+    if len(drawn) > (most := MOST_CELLS // channel.inputs):
+        raise InvalidParameter(
+            f"{len(drawn)} different reports about {channel.inputs} values are too many: at most {most}",
+            "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
+        )
     out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
     step = max(1, _CACHED // channel.inputs)
     for start in range(0, len(drawn), step):
@@ -63,7 +76,7 @@ class SetOperator(Operator):
     def __init__(self, channel: SetChannel, outputs: int, scale: float | None = None) -> None:
         self.inputs, self.outputs = channel.inputs, outputs
         self.complete = scale is not None
-        self.sampled = self.outputs > _MANY_REPORTS
+        self.sampled, self.isotropic = self.outputs > _MANY_REPORTS, self.inputs > MOST_PAIRS
         self._hit, self._miss = float(channel.hit), float(channel.miss)
         self._scale = 1.0 if scale is None else scale
         self._lift = float(channel.ratio - 1)
@@ -126,9 +139,13 @@ class SetOperator(Operator):
         """Yield which of the values ``among`` are members of the sets, all or the chosen ones, block by block."""
         octets = self._octets if chosen is None else self._octets[:, chosen]
         step = max(1, CELLS // self.inputs)
+        few = isinstance(among, np.ndarray) and 8 * len(among) < self.inputs
         for start in range(0, octets.shape[1], step):
             part = slice(start, start + step)
-            yield part, np.unpackbits(octets[:, part], axis=0, count=self.inputs, bitorder="little")[among].view(np.bool_)
+            if few:
+                yield part, (octets[among >> 3, part] >> (among & 7).astype(np.uint8)[:, None] & np.uint8(1)).view(np.bool_)
+            else:
+                yield part, np.unpackbits(octets[:, part], axis=0, count=self.inputs, bitorder="little")[among].view(np.bool_)
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``: a constant, two rank-one parts and the supports."""
@@ -158,6 +175,19 @@ class SetOperator(Operator):
         single = both.diagonal()
         out: Floats = self._scale**2 * (total + self._lift * (single[:, None] + single) + self._lift**2 * both)
         return out
+
+    def information(self, theta: Floats, shares: Floats) -> Floats:
+        """Return the expected information of a report of one group, shape (inputs, inputs).
+
+        Raises:
+            NotApplicable: if there are more than `MOST_PAIRS` values.
+
+        """
+        if self.isotropic:
+            raise NotApplicable(
+                f"the covariance of {self.inputs} shares is too large", f"it is available for at most {MOST_PAIRS} values"
+            )
+        return super().information(theta, shares)
 
     @cached_property
     def _sample(self) -> NDArray[np.int64]:
@@ -226,7 +256,7 @@ class SetOperator(Operator):
         return super().interval(shares, n, theta, z)
 
     def _few(self, n: Floats) -> bool:
-        return not self.complete and bool((n < FEW_REPORTS * self.inputs).any())
+        return self.isotropic or (not self.complete and bool((n < FEW_REPORTS * self.inputs).any()))
 
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return those of the debiased estimate; if there are only few reports, c'v of the inversion and its variance.
