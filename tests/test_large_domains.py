@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql.channels import KeepOrSpread, OrthogonalHash
 from ldpsql.channels.hashed import hashed, hashing_to
-from ldpsql.errors import InvalidParameter, NotApplicable
+from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimates.estimate import Estimate, estimate_counts
 from ldpsql.estimators.pooling import block_maximum
 from ldpsql.inference.counting import column_likelihood
@@ -101,6 +101,18 @@ def test_shrinking_ten_thousand_shares_lowers_the_error_and_best_finds_that() ->
     assert error["best"] < error["inv_p"] / 2
 
 
+def test_equal_reports_are_refused_even_if_few_and_honest_ones_are_not() -> None:
+    """Of honest reports at most half support an absent value; fifty equal ones support all of its hash."""
+    counts = np.zeros(drawn(10)[1].shape)
+    counts[5] = 60
+    with pytest.raises(NotReports):
+        estimated(counts, "inv")
+    counts[5] = 3
+    assert estimated(counts, "inv").diagnosis.fit_p_value > 0.001
+    for people in (10, 60, 1_000):
+        assert estimated(drawn(people)[1], "inv").diagnosis.fit_p_value > 1e-6
+
+
 def test_what_needs_all_pairs_of_many_values_is_refused_with_a_reason() -> None:
     with pytest.raises(NotApplicable, match=f"at most {MOST_PAIRS} values"):
         _ = estimated(drawn(1_000)[1], "ibu").covariance
@@ -162,7 +174,7 @@ def test_the_maximum_of_thousands_of_shares_of_observed_sets_is_certified(text: 
 def test_gradients_and_newton_steps_find_the_same_maximum_of_many_observed_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     one = likelihood_of("oue(3, DOMAIN)", 40, 3_000)
     newton = solve(one)
-    monkeypatch.setattr(one.operator, "sampled", True)
+    monkeypatch.setattr(one.operator, "even", True)
     gradients = solve(one)
     assert gradients.theta == pytest.approx(newton.theta, abs=1e-5)
     assert gradients.status == newton.status == (Status.CERTIFIED,)

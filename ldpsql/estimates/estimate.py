@@ -261,8 +261,7 @@ def check_possible(likelihood: Likelihood) -> None:
     """
     if not len(likelihood.counts) or not (likelihood.n > 0).all():
         raise NoReports()
-    from_any_value = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
-    if (likelihood.counts[:, from_any_value[0] <= 0] > 0).any():  # in the alphabet, but no value can give it
+    if (likelihood.counts[:, ~likelihood.operator.reachable()] > 0).any():  # in the alphabet, but no value can give it
         raise impossible()
 
 

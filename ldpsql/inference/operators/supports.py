@@ -29,6 +29,7 @@ _CACHED = 1 << 17  # cells packed at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
 FEW_REPORTS = 100  # for each value
 MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
+_MANY_VALUES = 300  # from here on, gradient steps took a third to a twentieth of the time of Newton steps
 _MANY_REPORTS = 50_000  # above, `rough_curvature` takes a sample
 _SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  # the members of every octet
 
@@ -77,6 +78,7 @@ class SetOperator(Operator):
         self.inputs, self.outputs = channel.inputs, outputs
         self.complete = scale is not None
         self.sampled, self.isotropic = self.outputs > _MANY_REPORTS, self.inputs > MOST_PAIRS
+        self.even = self.sampled or self.inputs >= _MANY_VALUES
         self._hit, self._miss = float(channel.hit), float(channel.miss)
         self._scale = 1.0 if scale is None else scale
         self._lift = float(channel.ratio - 1)
@@ -89,6 +91,10 @@ class SetOperator(Operator):
         out *= self._scale * self._lift
         out += self._scale * theta.sum(axis=-1, keepdims=True)
         return out
+
+    def reachable(self) -> NDArray[np.bool_]:
+        """Return true for all: a set that holds none of the values has a chance, too."""
+        return np.ones(self.outputs, dtype=np.bool_)
 
     def adjoint(self, w: Floats) -> Floats:
         """Return sum_z a_xz w_z."""
@@ -232,8 +238,13 @@ class SetOperator(Operator):
         supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
         sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
         statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
-        log_q = within(self.supported(shares), n, *self._range)
+        log_q = float(self.log_votes_p_value(shares[None], np.array([n]))[0])
         return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
+
+    def log_votes_p_value(self, shares: Floats, n: Floats) -> Floats:
+        """Return the bound that every value is supported by a share of the reports between miss and hit."""
+        votes = zip(self.supported(shares), n, strict=True)
+        return np.array([within(held, float(size), *self._range) for held, size in votes])
 
     @cached_property
     def inverse(self) -> Floats:

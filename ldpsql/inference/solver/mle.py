@@ -145,7 +145,7 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
         if best.gap > tolerance and (best.theta > 0).sum() <= MAX_VALUES:
             best = _run(NewtonStep(), best, target, limits)
         return best.theta[None], limits.steps
-    if op.sampled:
+    if op.even:
         best = along_gradients(Point(likelihood, start[0]), target, limits, FIRST_GRADIENTS)
     else:
         best = _first_steps(likelihood, start[0])
