@@ -1,5 +1,6 @@
 """Domains of thousands of values, read through characters of a finite field: nothing is made for each pair of values."""
 
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
@@ -9,8 +10,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.channels import KeepOrSpread, OrthogonalHash
-from ldpsql.channels.hashed import hashed, hashing_to
+from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash
+from ldpsql.channels.hashed import HashChannel, hashed, hashing_to
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimates.estimate import Estimate, estimate_counts
 from ldpsql.estimators.pooling import block_maximum
@@ -201,3 +202,59 @@ def test_the_quick_comparison_of_hashes_is_that_of_the_hashes(symbols: int) -> N
     hashes = hashed(seeds[:, None], np.arange(300, dtype=np.int32), symbols)
     y[:30] = hashes[:30, 5]
     assert (hashing_to(seeds, y, 300, symbols) == (hashes == y.astype(np.int32)[:, None])).all()
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 149])
+def test_sums_by_characters_are_those_over_the_sets(symbols: int) -> None:
+    """A wrong character, of a prime or of a power, changes a sum."""
+    channel = OrthogonalHash(min(40, symbols**3), KeepOrSpread.within(symbols, Fraction(3)))
+    draw, by_characters, listed = np.random.default_rng(symbols), CharacterOperator(channel), ListedOperator(channel)
+    theta, w = draw.dirichlet(np.ones(channel.inputs), 2), draw.random((2, channel.outputs))
+    assert by_characters.forward(theta) == pytest.approx(listed.forward(theta), rel=1e-9)
+    assert by_characters.adjoint(w) == pytest.approx(listed.adjoint(w), rel=1e-9)
+    assert by_characters.forward(theta[0]) == pytest.approx(by_characters.forward(theta)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("seeds", ["orthogonal", "private"])
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "3", "5"])
+def test_the_realised_epsilon_follows_from_where_the_sampler_changes_its_mind(epsilon: str, seeds: str) -> None:
+    """Independent of the certificate: the words at which the response changes are looked up in draws, and counted."""
+    certified = certify(Olh(epsilon=epsilon, domain=range(2_500), seeds=seeds))
+    channel = certified.channel
+    assert isinstance(channel, HashChannel)
+    pieces = responses(channel, np.arange(0, 2_500, 125, dtype=np.int32))
+    masses = [{y: sum(mass for other, mass in parts if other == y) for y, _ in parts} for parts in pieces]
+    assert all(sum(mass.values()) == TOTAL and len(mass) == channel.response.size for mass in masses)
+    largest = max(Decimal(a[y]) / b[y] for a in masses for b in masses for y in a)
+    assert largest <= Decimal(epsilon).exp()
+    assert float(largest.ln()) == pytest.approx(certified.epsilon, abs=1e-12)
+
+
+def responses(channel: HashChannel, values: np.ndarray) -> list[list[tuple[int, int]]]:
+    """Return for each value, under one seed, the responses with the number of words that lead to them."""
+    edges = [*(i * channel.response.spread for i in range(channel.response.size)), TOTAL]
+    inside = [*edges[:-1], *(edge - 1 for edge in edges[1:]), *((a + b) // 2 for a, b in pairwise(edges))]
+    place = [*range(len(edges) - 1)] * 3
+    pieces = []
+    for value in values:
+        calls = iter([np.full(len(inside), 12345 << 40, dtype=np.uint64), np.array(inside, dtype=np.uint64)])
+        drawn = channel.draw(np.full(len(inside), value, dtype=np.int32), lambda _: next(calls))  # noqa: B023  # called at once
+        y = drawn[:, 1].astype(np.int64) if drawn.ndim == 2 else drawn.astype(np.int64) % channel.response.size
+        parts = [set(y[np.array(place) == i].tolist()) for i in range(len(edges) - 1)]
+        assert all(len(part) == 1 for part in parts)  # the same at both ends of a piece, and in its middle
+        pieces.append([(part.pop(), b - a) for part, (a, b) in zip(parts, pairwise(edges), strict=True)])
+    return pieces
+
+
+@pytest.mark.parametrize("size", [2_500, 10_000])
+def test_every_function_is_drawn_equally_often(size: int) -> None:
+    """The words at which the function changes are evenly spaced; the last one has the rest, less than a part in 10^9 more."""
+    channel = certify(Olh(epsilon=1, domain=range(size))).channel
+    assert isinstance(channel, OrthogonalHash)
+    step = TOTAL // channel.seeds
+    starts = np.arange(channel.seeds, dtype=np.uint64) * np.uint64(step)
+    for words in (starts, starts + np.uint64(step - 1)):
+        calls = iter([words, np.zeros(channel.seeds, dtype=np.uint64)])
+        drawn = channel.draw(np.zeros(channel.seeds, dtype=np.int32), lambda _: next(calls))  # noqa: B023
+        assert (drawn // channel.response.size == np.arange(channel.seeds)).all()
+    assert (TOTAL - step * channel.seeds) / step < 1e-9
