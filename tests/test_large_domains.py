@@ -17,7 +17,7 @@ from ldpsql.estimates.estimate import Estimate, estimate_counts
 from ldpsql.estimators.pooling import block_maximum
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import CharacterOperator, ListedOperator, supports
+from ldpsql.inference.operators import CharacterOperator, ListedOperator, octets, supports
 from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.outcome import Status
 from ldpsql.inference.solver.mle import maximum_likelihood, solve
@@ -190,7 +190,7 @@ def test_members_among_a_few_values_are_those_among_all() -> None:
 
 
 def test_sets_that_would_not_fit_into_memory_are_refused_before_the_work_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supports, "MOST_CELLS", 1_000)
+    monkeypatch.setattr(octets, "MOST_CELLS", 1_000)
     with pytest.raises(InvalidParameter, match=r"50 different reports about 100 values .* at most 10.*use olh"):
         likelihood_of("oue(2, DOMAIN)", 100, 50)
 

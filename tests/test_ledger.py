@@ -34,13 +34,10 @@ from ldpsql.errors import (
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.entries import clock
 from ldpsql.ledger.policy import Cost
-from ldpsql.mechanisms.base import Mechanism
 from ldpsql.privacy.claims import PureLdp
 from ldpsql.registry.registry import registry
-
-
-def krr(epsilon: str) -> Mechanism:
-    return registry().mechanism(f"krr(epsilon='{epsilon}', domain=['a', 'b'])")
+from tests import spending
+from tests.spending import krr
 
 
 @pytest.fixture
@@ -163,7 +160,7 @@ def test_a_release_that_was_not_published_is_charged_again_unless_it_is_resumed(
     assert spent(ledger) == ["2"]
 
 
-def test_a_window_gives_the_budget_anew_after_it_has_passed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_renews_the_budget_after_it_has_passed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=1, budget_window="1 hour"))
     ledger.charge("people", {"city": krr("1")}, "one")
     with pytest.raises(BudgetExceeded):
@@ -303,7 +300,7 @@ def test_a_ledger_of_another_layout_is_refused(path: Path, version: int) -> None
         Ledger.open(path)
 
 
-def test_data_that_the_ledger_does_not_know_is_told(path: Path) -> None:
+def test_data_that_the_ledger_does_not_have_is_reported(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=9))
     backup = path.with_name("backup")
     shutil.copy(path, backup)
@@ -337,7 +334,7 @@ def in_child(path: Path, prepare: str) -> str:
     return subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True).stdout
 
 
-def test_a_full_disk_is_told_and_charges_nothing(path: Path) -> None:
+def test_a_full_disk_is_reported_and_charges_nothing(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=9))
     size = path.stat().st_size + 100_000
     limit = f"signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
@@ -346,7 +343,7 @@ def test_a_full_disk_is_told_and_charges_nothing(path: Path) -> None:
     assert 0 < len(ledger.history()) < 2000
 
 
-def test_a_folder_that_cannot_be_written_is_told() -> None:
+def test_a_folder_that_cannot_be_written_is_reported() -> None:
     with tempfile.TemporaryDirectory() as folder:  # unlike pytest's, one that everybody may enter
         path = Path(folder) / "budget.ledger"
         Ledger.open(path, Policy(epsilon_budget=9))
@@ -357,26 +354,17 @@ def test_a_folder_that_cannot_be_written_is_told() -> None:
         path.parent.chmod(0o755)
 
 
-def test_a_place_without_a_folder_is_told(path: Path) -> None:
+def test_a_place_without_a_folder_is_reported(path: Path) -> None:
     with pytest.raises(LedgerUnwritable):
         Ledger.open(path.parent / "nowhere" / "ledger", Policy(epsilon_budget=9))
 
 
-def spend_alone(path: Path, worker: int) -> None:
-    ledger = Ledger.open(path, Policy(epsilon_budget=1))
-    for number in range(40):
-        try:
-            ledger.publish(ledger.charge("people", {"city": krr("0.01")}, f"{worker} {number}"))
-        except BudgetExceeded:
-            continue
-
-
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_processes_never_overspend(path: Path, start: Literal["fork", "spawn"]) -> None:
+@pytest.mark.parametrize(("start", "count"), [("fork", 4), ("spawn", 2)])  # a process that is spawned loads everything itself
+def test_processes_never_overspend(path: Path, start: Literal["fork", "spawn"], count: int) -> None:
     if start == "fork":
         Ledger.open(path, Policy(epsilon_budget=1))  # a ledger that was used before the fork
     context: Any = multiprocessing.get_context(start)
-    workers = [context.Process(target=spend_alone, args=(path, number)) for number in range(4)]
+    workers = [context.Process(target=spending.spend_alone, args=(path, number, 160 // count)) for number in range(count)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -16,7 +16,7 @@ import typer
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
 from ldpsql.engine.functions import Macros, Scalar
-from ldpsql.errors import BadSettings, InvalidSpec, PluginError, UnknownName
+from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, PluginError, UnknownName
 from ldpsql.inference.solver.mle import uniform
 from ldpsql.registry.registry import Plugin, Registry, registry
 from ldpsql.testing import check_mechanism, examples
@@ -174,11 +174,11 @@ def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("ldpsql.registry.discovery.entry_points", entry_points_of(a="somebodys", b="broken_at_import"))
 
-    def statuses(told: str | None) -> dict[str, str]:
-        if told is None:
+    def statuses(allowed: str | None) -> dict[str, str]:
+        if allowed is None:
             monkeypatch.delenv("LDPSQL_PLUGINS")
         else:
-            monkeypatch.setenv("LDPSQL_PLUGINS", told)
+            monkeypatch.setenv("LDPSQL_PLUGINS", allowed)
         return {p.name: p.status for p in Registry.load().plugins if p.package in ("somebodys", "broken_at_import")}
 
     assert statuses("0") == {"a": "not enabled", "b": "not enabled"}
@@ -260,7 +260,7 @@ def test_a_forgotten_hookimpl_is_noticed() -> None:
         *("krr(*[1])", "krr(1, ['a', 'b'], epsilon=2)", "[" * 5000),
     ],
 )
-def test_text_that_is_no_spec_is_refused_and_nothing_in_it_is_run(text: str) -> None:
+def test_text_that_is_not_a_spec_is_refused_and_nothing_in_it_is_run(text: str) -> None:
     with pytest.raises(InvalidSpec):
         registry().mechanism(text)
 
@@ -331,6 +331,15 @@ for _ in range(5):
 """
 
 
-def test_a_function_that_a_hook_makes_anew_lives_as_long_as_duckdb_may_call_it() -> None:
+def test_a_function_that_a_hook_makes_at_each_call_lives_as_long_as_duckdb_may_call_it() -> None:
     done = subprocess.run([sys.executable, "-c", CLOSURE], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("text", ["ibu(intervals='canary')", "ibu(misfit='canary')", "pool(neighbours='canary')"])
+def test_a_choice_that_does_not_exist_is_refused_with_those_that_do(text: str) -> None:
+    name = text.split("(")[1].split("=", maxsplit=1)[0]
+    with pytest.raises(InvalidParameter, match=rf"{name} of \w+: input should be '\w+' or '\w+'") as caught:
+        registry().estimator(text)
+    assert "canary" not in str(caught.value)
+    assert {p.type for p in registry().estimators["ibu"].parameters() if p.name == name} <= {"str"}

@@ -17,18 +17,19 @@ from typing import IO, Literal, TypeAlias, get_args
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Plan
-from ldpsql.bulk.compact import CompactPlan
+from ldpsql.bulk.batches import Projection
+from ldpsql.bulk.compact import CompactProjection
 from ldpsql.bulk.forms import Form, file_name, write_table
 from ldpsql.bulk.meter import Meter
+from ldpsql.bulk.parts import Part, Source
 from ldpsql.bulk.shuffling import Scattered, buckets_for, scatter, schema_of
-from ldpsql.bulk.sources import Part, Source
 from ldpsql.bulk.staging import Staging
 from ldpsql.bulk.tables import scratch_folder
 from ldpsql.engine.interrupting import until_stopped
 from ldpsql.errors import InvalidParameter, SourceRefused
 
 Order: TypeAlias = Literal["random", "keep"]
+_INTO_TABLE = "is there space on the disk, and does the table take their columns?"
 FILE_BYTES = 1 << 26  # scattered rows per file of a folder
 
 
@@ -48,10 +49,10 @@ def check_order(order: str) -> None:
 class Drawing:
     """One run of drawing: each row of the source once, in the order that was asked for."""
 
-    def __init__(self, con: DuckDBPyConnection, source: Source, plan: Plan, meter: Meter) -> None:
+    def __init__(self, con: DuckDBPyConnection, source: Source, projection: Projection, meter: Meter) -> None:
         self.parts = self.resumed = 0
-        self._con, self._source, self._plan, self._meter = con, source, plan, meter
-        self._compact = CompactPlan.like(plan)
+        self._con, self._source, self._projection, self._meter = con, source, projection, meter
+        self._compact = CompactProjection.like(projection)
         self.buckets = buckets_for(source.rows)
 
     @property
@@ -73,12 +74,12 @@ class Drawing:
         """Draw all rows and write them by ``CREATE TABLE AS`` or ``INSERT INTO``; call ``then`` in the same transaction."""
         (part,) = self._source.parts
         if order == "keep":
-            self._meter.watch(lambda: write_table(self._con, self._reports(part), verb, then))
+            self._meter.watch(lambda: write_table(self._con, self._reports(part), verb, then), _INTO_TABLE)
             return
         with TemporaryFile(dir=scratch_folder(self._con)) as file:
             self._meter.watch(lambda: self._scatter(part, file))
             reports = self._shuffled(Scattered([file]), range(self.buckets), encoded=True)
-            self._meter.watch(lambda: write_table(self._con, reports, verb, then))
+            self._meter.watch(lambda: write_table(self._con, reports, verb, then), _INTO_TABLE)
 
     def _each_part(self, staging: Staging, kind: str, write: Callable[[Part, Path], None]) -> None:
         """Write each part that is not complete into a file of its own."""
@@ -92,7 +93,7 @@ class Drawing:
             self.parts += 1
 
     def _reports(self, part: Part) -> pa.RecordBatchReader:
-        return self._meter.reports(part, self._plan, self._source.names)
+        return self._meter.reports(part, self._projection, self._source.names)
 
     def _scatter_into(self, staging: Staging, part: Part, at: Path) -> None:
         with at.open("xb") as file:

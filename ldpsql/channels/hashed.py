@@ -21,7 +21,7 @@ _STEPS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1C
 _SHIFTS, _HALF = tuple(np.uint64(number) for number in (30, 27, 31)), np.uint64(32)
 
 
-def mixed(words: Weights) -> Weights:
+def splitmix(words: Weights) -> Weights:
     """Return a 64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
     z = words + _STEPS[0]
     z = (z ^ (z >> _SHIFTS[0])) * _STEPS[1]
@@ -35,7 +35,7 @@ def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
     >>> hashed(np.arange(4, dtype=np.uint64), np.arange(4, dtype=np.int32), 1000).tolist()
     [652, 914, 587, 736]
     """
-    word = mixed(mixed(seeds) ^ values.astype(np.uint64))
+    word = splitmix(splitmix(seeds) ^ values.astype(np.uint64))
     return ((word >> np.uint64(32)) * np.uint64(symbols) >> np.uint64(32)).astype(np.int32)
 
 
@@ -48,7 +48,7 @@ def hashing_to(seeds: Weights, y: Weights, size: int, symbols: int) -> NDArray[n
     [[0, 1, 0, 0], [0, 1, 1, 1]]
     """
     first, end = (_least(y.astype(np.uint64) + np.uint64(more), symbols)[:, None] for more in (0, 1))
-    begun, width = mixed(seeds.astype(np.uint64))[:, None], end - first
+    begun, width = splitmix(seeds.astype(np.uint64))[:, None], end - first
     out, rows = np.empty((len(seeds), size), dtype=np.bool_), max(1, _CACHED // size)
     values, words, shifts = np.arange(size, dtype=np.uint64), *np.empty((2, rows, size), dtype=np.uint64)
     for start in range(0, len(seeds), rows):
@@ -68,7 +68,7 @@ def _least(y: Weights, symbols: int) -> Weights:
 
 
 def _mix(word: Weights, shifted: Weights) -> None:
-    """Hash each word in place, as `mixed` does; ``shifted`` is overwritten."""
+    """Hash each word in place, as `splitmix` does; ``shifted`` is overwritten."""
     word += _STEPS[0]
     for shift, factor in zip(_SHIFTS, _STEPS[1:], strict=False):
         word ^= np.right_shift(word, shift, out=shifted)
@@ -165,7 +165,7 @@ class OrthogonalHash(HashChannel):
     def points(self) -> Codes:
         """The coordinates of every value, shape (size, dimension), in a fixed shuffled order, so that no pattern remains."""
         count = self.response.size**self.dimension
-        order = np.argsort(mixed(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
+        order = np.argsort(splitmix(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
         return _digits(order, self.response.size, self.dimension)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""``ldpsql plugins``: what is there, what works, and how to make, check, allow and install more."""
+"""``ldpsql plugins``: list, show, check, allow, make and install plugins."""
 
 from __future__ import annotations
 
@@ -41,17 +41,10 @@ def list_plugins(form: FormatOption = Format.TABLE) -> None:
 @app.command(epilog="Example: ldpsql plugins show krr")
 def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator.")]) -> None:
     """Show a mechanism or an estimator in full."""
-    from ldpsql.errors import PluginError, UnknownName
     from ldpsql.mechanisms.spec import sql_literal
     from ldpsql.registry.registry import registry
 
-    known: dict[str, type[Spec]] = {**registry().mechanisms, **registry().estimators}
-    waiting = next((p for p in registry().plugins if p.name == name and p.status != "ok"), None)
-    if name not in known and waiting:
-        raise PluginError(f"the plugin '{name}' is {waiting.status}", waiting.reason)
-    if name not in known:
-        raise UnknownName("mechanism or estimator", name, known)
-    spec = known[name]
+    spec = _registered(name)
     arguments = "report, m, " if spec.kind == "estimator" else ""
     typer.echo(f"{spec.kind}  {name}\nplugin     {registry().owner(name)}")
     typer.echo(f"file       {inspect.getsourcefile(spec)}")
@@ -74,8 +67,28 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
     typer.echo(f"\n{source or ''}".rstrip())
 
 
+def _registered(name: str) -> type[Spec]:
+    """Return the mechanism or the estimator of this name.
+
+    Raises:
+        PluginError: if the plugin of this name is not used.
+        UnknownName: if there is no such mechanism, estimator or plugin.
+
+    """
+    from ldpsql.errors import PluginError, UnknownName
+    from ldpsql.registry.registry import registry
+
+    registered: dict[str, type[Spec]] = {**registry().mechanisms, **registry().estimators}
+    if name in registered:
+        return registered[name]
+    unused = next((p for p in registry().plugins if p.name == name and p.status != "ok"), None)
+    if unused:
+        raise PluginError(f"the plugin '{name}' is {unused.status}", unused.reason)
+    raise UnknownName("mechanism or estimator", name, registered)
+
+
 def _claim(name: str) -> str:
-    """Return what a mechanism claims, at the parameters of an example."""
+    """Return what a mechanism claims with the parameters of an example."""
     from ldpsql.registry.registry import registry
     from ldpsql.testing import examples
 
@@ -86,7 +99,9 @@ def _claim(name: str) -> str:
 @app.command(epilog="Example: ldpsql plugins check coin --mechanism \"coin(epsilon=1, domain=['no', 'yes'])\"")
 def check(
     plugin: Annotated[str, typer.Argument(help="An installed plugin, a mechanism, an estimator, a .py file or a folder.")],
-    mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Check it as made here; repeat it.")] = None,
+    mechanism: Annotated[
+        list[str] | None, typer.Option("--mechanism", "-m", help="Check it with these parameters; repeat it.")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Run the conformance suite; exit with 4 if a claim fails."""
@@ -112,7 +127,7 @@ def enable(name: Annotated[str, typer.Argument(help="An installed plugin.")], us
 
 @app.command(epilog="Example: ldpsql plugins disable coin")
 def disable(name: Annotated[str, typer.Argument(help="A plugin that is allowed.")], user: UserOption = False) -> None:
-    """Allow a plugin no longer."""
+    """Remove a plugin from those that are allowed."""
     from ldpsql.cli import allowing
 
     typer.echo(f"'{name}' is no longer allowed in {allowing.disallow(name, user=user)}", err=True)
@@ -148,7 +163,7 @@ def install(package: Annotated[str, typer.Argument(help="A package, or the folde
 
 @app.command(epilog="Example: ldpsql plugins uninstall spinner")
 def uninstall(name: Annotated[str, typer.Argument(help="An installed plugin.")]) -> None:
-    """Remove the package of a plugin, and allow it no longer."""
+    """Remove the package of a plugin, and remove the plugin from those that are allowed."""
     from ldpsql.cli import allowing, installing
 
     package = installing.uninstall(name)

@@ -8,7 +8,7 @@ from math import exp
 import numpy as np
 import polars as pl
 
-from ldpsql.channels import TableChannel
+from ldpsql.channels import PlanarNoise, TableChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import LdpError
 from ldpsql.estimates.estimate import Estimate
@@ -24,7 +24,7 @@ from ldpsql.pages.maps import Heat, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.numbers import Numbers, axis_names, ordered
 from ldpsql.pages.plan import curves
-from ldpsql.pages.plots import Line, figure, lines
+from ldpsql.pages.plots import Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
 from ldpsql.pages.tracing import trace
 from ldpsql.pages.wording import counted, margin, number, percent, points
@@ -170,6 +170,8 @@ def _alternatives(mechanism: CertifiedValues, groups: Sequence[Group]) -> Markup
 def curve(mechanism: CertifiedValues, reports: int) -> list[Expected]:
     """Return the expected errors of this mechanism and of those over as many declared values; none if there are none."""
     claim, size = mechanism.certificate.claim, mechanism.channel.inputs
+    if isinstance(mechanism.channel, PlanarNoise):
+        return []
     # An epsilon per unit of distance cannot be compared with one for all pairs.
     others = over_declared_values(registry().mechanisms, size) if isinstance(claim, PureLdp) and size <= MAX_VALUES else []
     others = [other for other in others if other.name != mechanism.name]
@@ -190,7 +192,7 @@ def _steps(group: Group) -> Markup:
 def _trace(title: str, steps: pl.DataFrame, name: str) -> Markup:
     x, y = (steps[column].cast(pl.Float64).to_numpy() for column in ("step", name))
     tips = [f"step {i:.0f}: {value:.3g}" for i, value in zip(x, y, strict=True)]
-    line = Line(title, x, y, tips, "line fine")
+    line = Series(title, x, y, tips, "line fine")
     up = Axis(float(y.min()), float(y.max()), _power, log=True)
     return figure(title, lines([line], Axis(0.0, float(x.max())), up, title), "step")
 
@@ -201,7 +203,7 @@ def _power(value: float, _: float) -> str:
 
 def _channel(mechanism: CertifiedValues) -> Markup | None:
     """Return a map of the probability of every report for every value, if these can be listed."""
-    if not isinstance(mechanism.channel, TableChannel):
+    if not isinstance(mechanism.channel, TableChannel) or isinstance(mechanism.channel, PlanarNoise):
         return None
     chances = mechanism.channel.probabilities()
     rows, columns = (blocks(size, MAX_SIDE) for size in chances.shape)

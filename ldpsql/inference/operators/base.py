@@ -16,10 +16,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Channel, TableChannel
+from ldpsql.channels import Channel
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
+from ldpsql.inference.operators.weights import Weights
 from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -48,6 +49,7 @@ class Operator(ABC):
     exchangeable: bool = False  # whether each report names one value and all values are treated alike
     injective: bool = False  # whether the maximum of the likelihood is certainly unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
+    large: bool = False  # whether nothing may be computed for all pairs of values, and errors are not computed
     even: bool = False  # whether curvatures are close to a multiple of the identity, and gradient steps quicker than Newton's
     isotropic: bool = False  # whether they are also too large to compute
 
@@ -55,6 +57,11 @@ class Operator(ABC):
     def key(self) -> bytes:
         """The identity of this operator: equal keys mean equal columns."""
         return token_bytes(16)
+
+    @property
+    def bounding_weights(self) -> Weights | None:
+        """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
+        return None
 
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:
@@ -75,6 +82,10 @@ class Operator(ABC):
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
         """Return P(report | value) of some values."""
         return self.matrix()[among]
+
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(report | value) of some reports, shape (inputs, reports)."""
+        return self.matrix()[:, positions]
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights >= 0, shape (outputs,)."""
@@ -239,34 +250,12 @@ class Operator(ABC):
         return centre, variance
 
 
-class DenseOperator(Operator):
-    """Any channel, as its table of probabilities."""
-
-    def __init__(self, table: Floats) -> None:
-        self._table = table
-        self.inputs, self.outputs = table.shape
-
-    def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
-        return theta @ self._table
-
-    def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
-        return w @ self._table.T
-
-    def matrix(self) -> Floats:
-        """Return P(report | value)."""
-        return self._table
-
-
 def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
     error, low, high = (np.stack(column) for column in zip(*parts, strict=True))
     return error, low, high
 
 
 @singledispatch
-def operator(channel: Channel) -> Operator:
+def operator(channel: Channel) -> Operator:  # noqa: ARG001  # every structure registers its own
     """Return the operator that fits the structure of a channel."""
-    if not isinstance(channel, TableChannel):
-        raise InternalError("the reports of this channel cannot be listed", "build its operator from observed reports")
-    return DenseOperator(channel.probabilities())
+    raise InternalError("the reports of this channel cannot be listed", "build its operator from observed reports")

@@ -8,61 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, singledispatch
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Drawn, SetChannel
-from ldpsql.channels.hashed import mixed
-from ldpsql.errors import InvalidParameter, NotApplicable
+from ldpsql.channels import SetChannel
+from ldpsql.channels.hashed import splitmix
+from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
-
-Octets: TypeAlias = NDArray[np.uint8]
+from ldpsql.inference.operators.octets import Octets, unpacked
 
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
 CELLS = 1 << 20  # cells unpacked at a time
-MOST_CELLS = 1 << 34  # of sets in memory, a bit each
-_CACHED = 1 << 17  # cells packed at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
 FEW_REPORTS = 100  # for each value
 MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
 _MANY_VALUES = 300  # from here on, gradient steps took a third to a twentieth of the time of Newton steps
 _MANY_REPORTS = 50_000  # above, `rough_curvature` takes a sample
 _SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  # the members of every octet
-
-
-def packed(channel: SetChannel, drawn: Drawn) -> Octets:
-    """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member.
-
-    Raises:
-        InvalidParameter: if they would take more than two gibibytes.
-
-    """
-    if len(drawn) > (most := MOST_CELLS // channel.inputs):
-        raise InvalidParameter(
-            f"{len(drawn)} different reports about {channel.inputs} values are too many: at most {most}",
-            "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
-        )
-    out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
-    step = max(1, _CACHED // channel.inputs)
-    for start in range(0, len(drawn), step):
-        check()
-        part = slice(start, start + step)
-        out[:, part] = np.packbits(channel.supports(drawn[part]), axis=1, bitorder="little").T
-    return out
-
-
-def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
-    """Return the distinct sets with their added counts; the arguments themselves if nearly all sets must differ."""
-    if len(octets) > 3 or 256 ** len(octets) > 16 * octets.shape[1]:
-        return octets, counts  # nearly all sets differ
-    codes = sum(row.astype(np.int64) << 8 * b for b, row in enumerate(octets))
-    added: Floats = np.bincount(codes, weights=counts).astype(np.float64)
-    seen = np.flatnonzero(added)
-    return ((seen >> 8 * np.arange(len(octets))[:, None]) & 255).astype(np.uint8), added[seen]
 
 
 class SetOperator(Operator):
@@ -145,13 +110,9 @@ class SetOperator(Operator):
         """Yield which of the values ``among`` are members of the sets, all or the chosen ones, block by block."""
         octets = self._octets if chosen is None else self._octets[:, chosen]
         step = max(1, CELLS // self.inputs)
-        few = isinstance(among, np.ndarray) and 8 * len(among) < self.inputs
         for start in range(0, octets.shape[1], step):
             part = slice(start, start + step)
-            if few:
-                yield part, (octets[among >> 3, part] >> (among & 7).astype(np.uint8)[:, None] & np.uint8(1)).view(np.bool_)
-            else:
-                yield part, np.unpackbits(octets[:, part], axis=0, count=self.inputs, bitorder="little")[among].view(np.bool_)
+            yield part, unpacked(octets[:, part], self.inputs, among)
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``: a constant, two rank-one parts and the supports."""
@@ -198,7 +159,7 @@ class SetOperator(Operator):
     @cached_property
     def _sample(self) -> NDArray[np.int64]:
         """Positions of max(30,000, 50 inputs) reports: always the same, and unrelated to the order of the reports."""
-        order = np.argsort(mixed(np.arange(self.outputs, dtype=np.uint64)))
+        order = np.argsort(splitmix(np.arange(self.outputs, dtype=np.uint64)))
         return np.sort(order[: max(30_000, 50 * self.inputs)])
 
     def matrix(self) -> Floats:
@@ -209,9 +170,16 @@ class SetOperator(Operator):
         """Return P(report | value) of some values, up to the factor."""
         return np.concatenate([columns for _, columns in self.columns(among)], axis=1)
 
-    def columns(self, among: NDArray[np.int64] | slice = slice(None)) -> Iterator[tuple[slice, Floats]]:
-        """Yield P(report | value) of some values, up to the factor, block by block of reports."""
-        for part, members in self._unpacked(among):
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(report | value) of some reports, up to the factor, shape (inputs, reports)."""
+        return np.concatenate([columns for _, columns in self.columns(chosen=positions)], axis=1)
+
+    def columns(
+        self, among: NDArray[np.int64] | slice = slice(None), chosen: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[slice, Floats]]:
+        """Yield P(report | value) of some values, up to the factor, block by block of all reports or the chosen ones."""
+        for part, members in self._unpacked(among, chosen):
+            check()
             yield part, self._scale + self._scale * self._lift * members.astype(np.float64)
 
     @property

@@ -35,6 +35,7 @@ STALLED_STEPS = 10  # steps without progress, after which rounding is assumed to
 ROUNDING = 1e-13
 MAX_INTERIOR_CELLS = 1 << 22  # of a channel, for the interior point method
 STACK = 1024  # groups at a time
+UNTIMED_STEPS = 300  # for a large map without a deadline
 
 Step: TypeAlias = Callable[[Point, int], Point]  # a point and the number of steps without progress -> the next point
 
@@ -145,6 +146,9 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
         if best.gap > tolerance and (best.theta > 0).sum() <= MAX_VALUES:
             best = _run(NewtonStep(), best, target, limits)
         return best.theta[None], limits.steps
+    if op.large:
+        limits.untimed(UNTIMED_STEPS)
+        return _run(squarem_step, _first_steps(likelihood, start[0]), target, limits).theta[None], limits.steps
     if op.even:
         best = along_gradients(Point(likelihood, start[0]), target, limits, FIRST_GRADIENTS)
     else:
