@@ -25,6 +25,7 @@ class StackOperator(Operator):
         self.complete = all(part.complete for part in parts)
         self.sampled = any(part.sampled for part in parts)
         self.even = all(part.even for part in parts)
+        self.large = any(part.large for part in parts)
         self.isotropic = all(part.isotropic for part in parts)
         self._ends = np.cumsum([0, *(part.outputs for part in parts)])
 
@@ -108,7 +109,7 @@ class StackOperator(Operator):
 
         It weights the inverse of each part by how exact it is, as the maximum of the likelihood does.
         """
-        if not self.isotropic:
+        if self.large or not self.isotropic:
             return super().interval(shares, n, theta, z)
         total, exact = np.zeros((2, len(shares), self.inputs))
         for part, _, at in self._each():
