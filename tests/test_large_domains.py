@@ -1,21 +1,26 @@
 """Domains of thousands of values, read through characters of a finite field: nothing is made for each pair of values."""
 
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.channels import KeepOrSpread, OrthogonalHash
-from ldpsql.errors import NotApplicable
+from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash
+from ldpsql.channels.hashed import HashChannel, hashed, hashing_to
+from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimates.estimate import Estimate, estimate_counts
 from ldpsql.estimators.pooling import block_maximum
+from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import CharacterOperator, ListedOperator, orthogonal
-from ldpsql.inference.operators.orthogonal import MOST_PAIRS
-from ldpsql.inference.solver.mle import maximum_likelihood
+from ldpsql.inference.operators import CharacterOperator, ListedOperator, octets, supports
+from ldpsql.inference.operators.supports import MOST_PAIRS
+from ldpsql.inference.outcome import Status
+from ldpsql.inference.solver.mle import maximum_likelihood, solve
 from ldpsql.inference.solver.remembered import _SOLVED
 from ldpsql.mechanisms import base, certify
 from ldpsql.registry.registry import registry
@@ -97,6 +102,18 @@ def test_shrinking_ten_thousand_shares_lowers_the_error_and_best_finds_that() ->
     assert error["best"] < error["inv_p"] / 2
 
 
+def test_equal_reports_are_refused_even_if_few_and_honest_ones_are_not() -> None:
+    """Of honest reports at most half support an absent value; fifty equal ones support all of its hash."""
+    counts = np.zeros(drawn(10)[1].shape)
+    counts[5] = 60
+    with pytest.raises(NotReports):
+        estimated(counts, "inv")
+    counts[5] = 3
+    assert estimated(counts, "inv").diagnosis.fit_p_value > 0.001
+    for people in (10, 60, 1_000):
+        assert estimated(drawn(people)[1], "inv").diagnosis.fit_p_value > 1e-6
+
+
 def test_what_needs_all_pairs_of_many_values_is_refused_with_a_reason() -> None:
     with pytest.raises(NotApplicable, match=f"at most {MOST_PAIRS} values"):
         _ = estimated(drawn(1_000)[1], "ibu").covariance
@@ -126,7 +143,7 @@ def test_reports_of_several_epsilons_over_many_values_are_estimated_without_a_ta
     con.execute(f"CREATE TABLE drawn AS {drawn}")
     estimates = []
     for most in (2048, 100):
-        monkeypatch.setattr(orthogonal, "MOST_PAIRS", most)
+        monkeypatch.setattr(supports, "MOST_PAIRS", most)
         base._CERTIFIED.clear()
         _SOLVED.clear()
         rows = con.execute(f"SELECT unnest(ldp.ibu_mixed(r, lev, {levels}), recursive := true) FROM drawn").fetchnumpy()
@@ -135,3 +152,109 @@ def test_reports_of_several_epsilons_over_many_values_are_estimated_without_a_ta
     (usual, errors), (large, rough) = estimates
     assert np.abs(usual - large).max() < 1e-5
     assert (np.abs(rough / errors - 1) < 0.2).all()
+
+
+LARGE = ["olh(2, DOMAIN, seeds='private')", "oue(2, DOMAIN)", "rappor(2, DOMAIN)", "subset_selection(2, DOMAIN)"]
+
+
+def likelihood_of(text: str, size: int, people: int) -> Likelihood:
+    mechanism = registry().mechanism(text.replace("DOMAIN", str(list(range(size)))))
+    return column_likelihood(certify(mechanism).perturb(pa.array(np.arange(people) % 7)), mechanism)
+
+
+@pytest.mark.parametrize("text", LARGE)
+def test_the_maximum_of_thousands_of_shares_of_observed_sets_is_certified(text: str) -> None:
+    one = likelihood_of(text, 2_500, 3_000)
+    fit = solve(one)
+    assert fit.status == (Status.CERTIFIED,)
+    assert one.gap(fit.theta)[0] <= 1e-9
+    with pytest.raises(NotApplicable, match=f"at most {MOST_PAIRS} values"):
+        one.operator.covariance(one.shares[0], fit.theta[0])
+
+
+def test_gradients_and_newton_steps_find_the_same_maximum_of_many_observed_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = likelihood_of("oue(3, DOMAIN)", 40, 3_000)
+    newton = solve(one)
+    monkeypatch.setattr(one.operator, "even", True)
+    gradients = solve(one)
+    assert gradients.theta == pytest.approx(newton.theta, abs=1e-5)
+    assert gradients.status == newton.status == (Status.CERTIFIED,)
+
+
+def test_members_among_a_few_values_are_those_among_all() -> None:
+    op = likelihood_of("oue(2, DOMAIN)", 100, 50).operator
+    assert isinstance(op, supports.SetOperator)
+    among = np.array([0, 7, 8, 63, 99])
+    (_, few), (_, every) = next(op._unpacked(among)), next(op._unpacked())
+    assert (few == every[among]).all()
+
+
+def test_sets_that_would_not_fit_into_memory_are_refused_before_the_work_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(octets, "MOST_CELLS", 1_000)
+    with pytest.raises(InvalidParameter, match=r"50 different reports about 100 values .* at most 10.*use olh"):
+        likelihood_of("oue(2, DOMAIN)", 100, 50)
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 20, 149, 1 << 20])
+def test_the_quick_comparison_of_hashes_is_that_of_the_hashes(symbols: int) -> None:
+    draw = np.random.default_rng(symbols)
+    seeds, y = draw.integers(0, 2**64, 60, dtype=np.uint64), draw.integers(0, symbols, 60).astype(np.uint64)
+    hashes = hashed(seeds[:, None], np.arange(300, dtype=np.int32), symbols)
+    y[:30] = hashes[:30, 5]
+    assert (hashing_to(seeds, y, 300, symbols) == (hashes == y.astype(np.int32)[:, None])).all()
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 149])
+def test_sums_by_characters_are_those_over_the_sets(symbols: int) -> None:
+    """A wrong character, of a prime or of a power, changes a sum."""
+    channel = OrthogonalHash(min(40, symbols**3), KeepOrSpread.within(symbols, Fraction(3)))
+    draw, by_characters, listed = np.random.default_rng(symbols), CharacterOperator(channel), ListedOperator(channel)
+    theta, w = draw.dirichlet(np.ones(channel.inputs), 2), draw.random((2, channel.outputs))
+    assert by_characters.forward(theta) == pytest.approx(listed.forward(theta), rel=1e-9)
+    assert by_characters.adjoint(w) == pytest.approx(listed.adjoint(w), rel=1e-9)
+    assert by_characters.forward(theta[0]) == pytest.approx(by_characters.forward(theta)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("seeds", ["orthogonal", "private"])
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "3", "5"])
+def test_the_realised_epsilon_follows_from_where_the_sampler_changes_its_mind(epsilon: str, seeds: str) -> None:
+    """Independent of the certificate: the words at which the response changes are looked up in draws, and counted."""
+    certified = certify(Olh(epsilon=epsilon, domain=range(2_500), seeds=seeds))
+    channel = certified.channel
+    assert isinstance(channel, HashChannel)
+    pieces = responses(channel, np.arange(0, 2_500, 125, dtype=np.int32))
+    masses = [{y: sum(mass for other, mass in parts if other == y) for y, _ in parts} for parts in pieces]
+    assert all(sum(mass.values()) == TOTAL and len(mass) == channel.response.size for mass in masses)
+    largest = max(Decimal(a[y]) / b[y] for a in masses for b in masses for y in a)
+    assert largest <= Decimal(epsilon).exp()
+    assert float(largest.ln()) == pytest.approx(certified.epsilon, abs=1e-12)
+
+
+def responses(channel: HashChannel, values: np.ndarray) -> list[list[tuple[int, int]]]:
+    """Return for each value, under one seed, the responses with the number of words that lead to them."""
+    edges = [*(i * channel.response.spread for i in range(channel.response.size)), TOTAL]
+    inside = [*edges[:-1], *(edge - 1 for edge in edges[1:]), *((a + b) // 2 for a, b in pairwise(edges))]
+    place = [*range(len(edges) - 1)] * 3
+    pieces = []
+    for value in values:
+        calls = iter([np.full(len(inside), 12345 << 40, dtype=np.uint64), np.array(inside, dtype=np.uint64)])
+        drawn = channel.draw(np.full(len(inside), value, dtype=np.int32), lambda _: next(calls))  # noqa: B023  # called at once
+        y = drawn[:, 1].astype(np.int64) if drawn.ndim == 2 else drawn.astype(np.int64) % channel.response.size
+        parts = [set(y[np.array(place) == i].tolist()) for i in range(len(edges) - 1)]
+        assert all(len(part) == 1 for part in parts)  # the same at both ends of a piece, and in its middle
+        pieces.append([(part.pop(), b - a) for part, (a, b) in zip(parts, pairwise(edges), strict=True)])
+    return pieces
+
+
+@pytest.mark.parametrize("size", [2_500, 10_000])
+def test_every_function_is_drawn_equally_often(size: int) -> None:
+    """The words at which the function changes are evenly spaced; the last one has the rest, less than a part in 10^9 more."""
+    channel = certify(Olh(epsilon=1, domain=range(size))).channel
+    assert isinstance(channel, OrthogonalHash)
+    step = TOTAL // channel.seeds
+    starts = np.arange(channel.seeds, dtype=np.uint64) * np.uint64(step)
+    for words in (starts, starts + np.uint64(step - 1)):
+        calls = iter([words, np.zeros(channel.seeds, dtype=np.uint64)])
+        drawn = channel.draw(np.zeros(channel.seeds, dtype=np.int32), lambda _: next(calls))  # noqa: B023
+        assert (drawn // channel.response.size == np.arange(channel.seeds)).all()
+    assert (TOTAL - step * channel.seeds) / step < 1e-9

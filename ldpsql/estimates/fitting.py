@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 from ldpsql.errors import LdpError, NoReports, OutOfTime, raised_by
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.likelihood import Likelihood
@@ -50,6 +48,5 @@ def check_possible(likelihood: Likelihood) -> None:
     """
     if not len(likelihood.counts) or not (likelihood.n > 0).all():
         raise NoReports()
-    from_any_value = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
-    if (likelihood.counts[:, from_any_value[0] <= 0] > 0).any():  # in the alphabet, but no value can give it
+    if (likelihood.counts[:, ~likelihood.operator.reachable()] > 0).any():  # in the alphabet, but no value can give it
         raise impossible()

@@ -63,26 +63,33 @@ def error_text(error: float, form: str = ".4f") -> str:
 def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
     """Return for one group a statistic of misfit, and the logarithm of a bound of its p-value.
 
-    If all reports can be listed it is G^2 against the best distribution, otherwise the result of `Operator.law_fit`.
+    If all reports can be listed it is G^2 against the best distribution, otherwise the result of `Operator.law_fit`. The
+    p-value also bounds that of the votes for values.
     """
     op = likelihood.operator
     if not op.complete:
         return op.law_fit(likelihood.shares[0], float(likelihood.n[0]))
     misfit = likelihood.misfit(best_fit(likelihood))
-    return float(misfit[0]), float(log_fit_p_value(misfit, op.outputs)[0])
+    return float(misfit[0]), float(_log_p(likelihood, misfit)[0])
 
 
 def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
     """Return for each group whether its values cannot be reports of the channel, whatever the true distribution is."""
     if not likelihood.operator.complete:
         return np.zeros(len(theta), dtype=np.bool_)  # nearly all reports differ: frequencies cannot be compared
-    limit, outputs = np.log(FALSE_ALARM), likelihood.operator.outputs
-    inside = simplex_projection(theta)
-    flagged = log_fit_p_value(likelihood.misfit(inside), outputs) < limit
+    limit = np.log(FALSE_ALARM)
+    flagged = _log_p(likelihood, likelihood.misfit(simplex_projection(theta))) < limit
     for i in np.flatnonzero(flagged):  # theta itself may be a poor fit: only the best one counts
-        best = best_fit(likelihood.group(int(i)))
-        flagged[i] = log_fit_p_value(likelihood.group(int(i)).misfit(best), outputs)[0] < limit
+        one = likelihood.group(int(i))
+        flagged[i] = _log_p(one, one.misfit(best_fit(one)))[0] < limit
     return flagged
+
+
+def _log_p(likelihood: Likelihood, misfit: Floats) -> Floats:
+    """Return ln of a bound of the p-value of two tests: of G^2, and of the votes for values."""
+    op = likelihood.operator
+    both = log_fit_p_value(misfit, op.outputs), op.log_votes_p_value(likelihood.shares, likelihood.n)
+    return np.minimum(0.0, np.minimum(*both) + np.log(2.0))
 
 
 def likeliest(likelihood: Likelihood, fit: Fit) -> Floats:

@@ -146,7 +146,7 @@ def possible(source: Mechanism | ReportSource, reports: pa.Array) -> NDArray[np.
     certified = certify(source)
     if isinstance(certified.reports, Domain):
         positions = certified.reports.locate(reports)
-        chance = operator_of(source).forward(np.ones(certified.response.inputs)) > 0
+        chance = operator_of(source).reachable()
         at = positions.fill_null(0).to_numpy(zero_copy_only=False)
         return positions.is_valid().to_numpy(zero_copy_only=False) & chance[at]
     fits = certified.reports.possible(reports)

@@ -50,7 +50,8 @@ class Operator(ABC):
     injective: bool = False  # whether the maximum of the likelihood is certainly unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
     large: bool = False  # whether nothing may be computed for all pairs of values, and errors are not computed
-    isotropic: bool = False  # whether curvatures are too large to compute, and close to a multiple of the identity
+    even: bool = False  # whether curvatures are close to a multiple of the identity, and gradient steps quicker than Newton's
+    isotropic: bool = False  # whether they are also too large to compute
 
     @cached_property
     def key(self) -> bytes:
@@ -69,6 +70,10 @@ class Operator(ABC):
     @abstractmethod
     def adjoint(self, w: Floats) -> Floats:
         """Return sum_z a_xz w_z: shape (..., outputs) -> (..., inputs)."""
+
+    def reachable(self) -> NDArray[np.bool_]:
+        """Return which reports some value gives with a chance above zero."""
+        return np.asarray(self.forward(np.ones(self.inputs)) > 0)
 
     @abstractmethod
     def matrix(self) -> Floats:
@@ -155,6 +160,14 @@ class Operator(ABC):
         there is no test, and the p-value is 1.
         """
         return 0.0, 0.0
+
+    def log_votes_p_value(self, shares: Floats, n: Floats) -> Floats:  # noqa: ARG002  # for those whose reports are votes
+        """Return for each group ln of a bound of the p-value that no value has more or fewer votes than it can have.
+
+        It finds reports that are too much alike, even if they are too few for frequencies to be compared. By default there is
+        no test, and the p-value is 1.
+        """
+        return np.zeros(len(shares))
 
     @cached_property
     def inverse(self) -> Floats | None:

@@ -8,16 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, SetChannel
+from ldpsql.errors import InvalidParameter
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Floats
 
 Octets: TypeAlias = NDArray[np.uint8]
 
+MOST_CELLS = 1 << 34  # of sets in memory, a bit each
 _CACHED = 1 << 17  # cells packed at a time
 
 
 def packed(channel: SetChannel, drawn: Drawn) -> Octets:
-    """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member."""
+    """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member.
+
+    Raises:
+        InvalidParameter: if they would take more than two gibibytes.
+
+    """
+    if len(drawn) > (most := MOST_CELLS // channel.inputs):
+        raise InvalidParameter(
+            f"{len(drawn)} different reports about {channel.inputs} values are too many: at most {most}",
+            "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
+        )
     out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
     step = max(1, _CACHED // channel.inputs)
     for start in range(0, len(drawn), step):
@@ -35,3 +47,14 @@ def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
     added: Floats = np.bincount(codes, weights=counts).astype(np.float64)
     seen = np.flatnonzero(added)
     return ((seen >> 8 * np.arange(len(octets))[:, None]) & 255).astype(np.uint8), added[seen]
+
+
+def unpacked(octets: Octets, size: int, among: NDArray[np.int64] | slice) -> NDArray[np.bool_]:
+    """Return which of the values ``among``, out of ``size``, are in the sets: shape (values, reports).
+
+    Of a few values, only their octets are read.
+    """
+    if isinstance(among, np.ndarray) and 8 * len(among) < size:
+        places = (among & 7).astype(np.uint8)[:, None]
+        return (octets[among >> 3] >> places & np.uint8(1)).view(np.bool_)
+    return np.unpackbits(octets, axis=0, count=size, bitorder="little")[among].view(np.bool_)

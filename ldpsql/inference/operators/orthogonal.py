@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from ldpsql.channels import TOTAL, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
 from ldpsql.channels.hashed import splitmix
-from ldpsql.errors import NotApplicable
 from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.octets import Octets, packed
 from ldpsql.inference.operators.supports import CELLS, SetOperator
 
-MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
 Characters = NDArray[np.float64] | NDArray[np.complex128]
 
 
@@ -46,30 +44,33 @@ class CharacterOperator(ListedOperator):
 
     def __init__(self, channel: OrthogonalHash) -> None:
         super().__init__(channel)
-        self.isotropic = self.inputs > MOST_PAIRS
         self._size, self._coordinates = channel.response.size, channel.dimension
         self._characters = characters(self._size)
         self._points = self._places(channel.points)
-        elements = np.arange(self._size, dtype=np.int32)[:, None]
-        self._multiples = self._places(Field.of(self._size).multiply(elements, channel.functions[:, None]))
+        half, times = one_of_each_sign(self._size)
+        self._multiples = self._places(Field.of(self._size).multiply(half[:, None], channel.functions[:, None]))
+        self._cos, self._sin = (part[half] * times[:, None] for part in (self._characters.real, self._characters.imag))
 
     def _inside(self, theta: Floats) -> Floats:
         """Return the share that the members of every set hold together."""
         spread = np.zeros((*theta.shape[:-1], self._size**self._coordinates))
         spread[..., self._points] = theta
-        sums = self._transformed(spread)[..., self._multiples] @ self._characters.conj()
-        return np.asarray(sums.real.reshape(*theta.shape[:-1], self.outputs) / self._size)
+        at_multiples = self._transformed(spread)[..., self._multiples]
+        sums = at_multiples.real @ self._cos
+        if np.iscomplexobj(at_multiples):
+            sums += at_multiples.imag @ self._sin
+        return np.asarray(sums.reshape(*theta.shape[:-1], self.outputs) / self._size)
 
     def supported(self, w: Floats) -> Floats:
         """Return for each value the weight of the reports that support it."""
-        by_function = w.reshape(*w.shape[:-1], -1, self._size) @ self._characters.conj()
+        each = w.reshape(*w.shape[:-1], -1, self._size)
+        by_function: Characters = each @ self._cos.T
+        if np.iscomplexobj(self._characters):
+            by_function = by_function - 1j * (each @ self._sin.T)
         spread = np.zeros((*w.shape[:-1], self._size**self._coordinates), dtype=by_function.dtype)
-        spread[..., self._multiples[:, 1:]] = by_function[..., 1:]  # every vector but 0 is one multiple of one function
+        spread[..., self._multiples[:, 1:]] = by_function[..., 1:]  # every vector but 0, up to its sign, is one of these
         spread[..., 0] = by_function[..., 0].sum(axis=-1)
         return np.asarray(self._transformed(spread)[..., self._points].real / self._size)
-
-    def _few(self, n: Floats) -> bool:
-        return self.isotropic or super()._few(n)
 
     def _unpacked(
         self, among: NDArray[np.int64] | slice = slice(None), chosen: NDArray[np.int64] | None = None
@@ -93,19 +94,6 @@ class CharacterOperator(ListedOperator):
         roots = np.sqrt(w[chosen] * (w.sum() / w[chosen].sum())).astype(np.float32)
         return self._lifted(float(w.sum()), self._pairs(roots, among, chosen))
 
-    def information(self, theta: Floats, shares: Floats) -> Floats:
-        """Return the expected information of a report of one group, shape (inputs, inputs).
-
-        Raises:
-            NotApplicable: if there are more than `MOST_PAIRS` values.
-
-        """
-        if self.isotropic:
-            raise NotApplicable(
-                f"the covariance of {self.inputs} shares is too large", f"it is available for at most {MOST_PAIRS} values"
-            )
-        return super().information(theta, shares)
-
     def _transformed(self, cells: Characters) -> Characters:
         """Return sum_x cells_x chi(<b, x>) for every vector b."""
         shape = cells.shape
@@ -117,6 +105,20 @@ class CharacterOperator(ListedOperator):
     def _places(self, vectors: Elements) -> NDArray[np.int64]:
         """Return the positions of vectors, shape (..., coordinates), in the list of all."""
         return np.asarray(vectors @ self._size ** np.arange(self._coordinates - 1, -1, -1, dtype=np.int64))
+
+
+def one_of_each_sign(q: int) -> tuple[Elements, Floats]:
+    """Return 0 and one of x and -x for all elements x of the field of q elements, and how many of the two there are.
+
+    The characters of x and -x are conjugate, so sums of real numbers need one of them only.
+
+    >>> [part.tolist() for part in one_of_each_sign(5)], one_of_each_sign(4)[0].tolist()
+    ([[0, 1, 2], [1.0, 2.0, 2.0]], [0, 1, 2, 3])
+    """
+    field, elements = Field.of(q), np.arange(q, dtype=np.int32)
+    negative = field.multiply(elements, np.full(q, field.p - 1, dtype=np.int32))
+    half = elements[elements <= negative]
+    return half, np.where(negative[half] == half, 1.0, 2.0)
 
 
 def characters(q: int) -> Characters:

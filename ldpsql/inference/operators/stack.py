@@ -24,6 +24,7 @@ class StackOperator(Operator):
         self.inputs, self.outputs = parts[0].inputs, sum(part.outputs for part in parts)
         self.complete = all(part.complete for part in parts)
         self.sampled = any(part.sampled for part in parts)
+        self.even = all(part.even for part in parts)
         self.large = any(part.large for part in parts)
         self.isotropic = all(part.isotropic for part in parts)
         self._ends = np.cumsum([0, *(part.outputs for part in parts)])

@@ -14,15 +14,18 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
 from ldpsql.channels.hashed import splitmix
+from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
-from ldpsql.inference.operators.octets import Octets
+from ldpsql.inference.operators.octets import Octets, unpacked
 
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
 CELLS = 1 << 20  # cells unpacked at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
 FEW_REPORTS = 100  # for each value
+MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
+_MANY_VALUES = 300  # from here on, gradient steps took a third to a twentieth of the time of Newton steps
 _MANY_REPORTS = 50_000  # above, `rough_curvature` takes a sample
 _SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  # the members of every octet
 
@@ -39,7 +42,8 @@ class SetOperator(Operator):
     def __init__(self, channel: SetChannel, outputs: int, scale: float | None = None) -> None:
         self.inputs, self.outputs = channel.inputs, outputs
         self.complete = scale is not None
-        self.sampled = self.outputs > _MANY_REPORTS
+        self.sampled, self.isotropic = self.outputs > _MANY_REPORTS, self.inputs > MOST_PAIRS
+        self.even = self.sampled or self.inputs >= _MANY_VALUES
         self._hit, self._miss = float(channel.hit), float(channel.miss)
         self._scale = 1.0 if scale is None else scale
         self._lift = float(channel.ratio - 1)
@@ -52,6 +56,10 @@ class SetOperator(Operator):
         out *= self._scale * self._lift
         out += self._scale * theta.sum(axis=-1, keepdims=True)
         return out
+
+    def reachable(self) -> NDArray[np.bool_]:
+        """Return true for all: a set that holds none of the values has a chance, too."""
+        return np.ones(self.outputs, dtype=np.bool_)
 
     def adjoint(self, w: Floats) -> Floats:
         """Return sum_z a_xz w_z."""
@@ -104,7 +112,7 @@ class SetOperator(Operator):
         step = max(1, CELLS // self.inputs)
         for start in range(0, octets.shape[1], step):
             part = slice(start, start + step)
-            yield part, np.unpackbits(octets[:, part], axis=0, count=self.inputs, bitorder="little")[among].view(np.bool_)
+            yield part, unpacked(octets[:, part], self.inputs, among)
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``: a constant, two rank-one parts and the supports."""
@@ -134,6 +142,19 @@ class SetOperator(Operator):
         single = both.diagonal()
         out: Floats = self._scale**2 * (total + self._lift * (single[:, None] + single) + self._lift**2 * both)
         return out
+
+    def information(self, theta: Floats, shares: Floats) -> Floats:
+        """Return the expected information of a report of one group, shape (inputs, inputs).
+
+        Raises:
+            NotApplicable: if there are more than `MOST_PAIRS` values.
+
+        """
+        if self.isotropic:
+            raise NotApplicable(
+                f"the covariance of {self.inputs} shares is too large", f"it is available for at most {MOST_PAIRS} values"
+            )
+        return super().information(theta, shares)
 
     @cached_property
     def _sample(self) -> NDArray[np.int64]:
@@ -185,8 +206,13 @@ class SetOperator(Operator):
         supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
         sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
         statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
-        log_q = within(self.supported(shares), n, *self._range)
+        log_q = float(self.log_votes_p_value(shares[None], np.array([n]))[0])
         return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
+
+    def log_votes_p_value(self, shares: Floats, n: Floats) -> Floats:
+        """Return the bound that every value is supported by a share of the reports between miss and hit."""
+        votes = zip(self.supported(shares), n, strict=True)
+        return np.array([within(held, float(size), *self._range) for held, size in votes])
 
     @cached_property
     def inverse(self) -> Floats:
@@ -209,7 +235,7 @@ class SetOperator(Operator):
         return super().interval(shares, n, theta, z)
 
     def _few(self, n: Floats) -> bool:
-        return not self.complete and bool((n < FEW_REPORTS * self.inputs).any())
+        return self.isotropic or (not self.complete and bool((n < FEW_REPORTS * self.inputs).any()))
 
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return those of the debiased estimate; if there are only few reports, c'v of the inversion and its variance.

@@ -30,6 +30,7 @@ TOLERANCE = 1e-9
 EM_STEPS_FIRST = 20
 EM_STEPS_FIRST_LARGE = 5
 LARGE = 3_000_000  # cells of a channel
+FIRST_GRADIENTS = 60  # projected steps, after which Newton's are quicker
 STALLED_STEPS = 10  # steps without progress, after which rounding is assumed to be the limit
 ROUNDING = 1e-13
 MAX_INTERIOR_CELLS = 1 << 22  # of a channel, for the interior point method
@@ -139,27 +140,37 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
     limits = limits or Limits()
     limits.renew()
     target = float(_targets(likelihood, tolerance)[0])
-    if likelihood.operator.isotropic:
-        return along_gradients(Point(likelihood, start[0]), target, limits).theta[None], limits.steps
-    best = _first_steps(likelihood, start[0])
-    if likelihood.operator.large:
+    op = likelihood.operator
+    if op.isotropic:
+        best = along_gradients(Point(likelihood, start[0]), target, limits)
+        if best.gap > tolerance and (best.theta > 0).sum() <= MAX_VALUES:
+            best = _run(NewtonStep(), best, target, limits)
+        return best.theta[None], limits.steps
+    if op.large:
         limits.untimed(UNTIMED_STEPS)
-        return _run(squarem_step, best, target, limits).theta[None], limits.steps
-    if (size := likelihood.operator.inputs) > MAX_VALUES:
-        best = thinned(best, limits)
+        return _run(squarem_step, _first_steps(likelihood, start[0]), target, limits).theta[None], limits.steps
+    if op.even:
+        best = along_gradients(Point(likelihood, start[0]), target, limits, FIRST_GRADIENTS)
+    else:
+        best = _first_steps(likelihood, start[0])
+        best = thinned(best, limits) if op.inputs > MAX_VALUES else best
     best = _run(NewtonStep(), best, target, limits)
-    if best.gap > tolerance and not limits.late and size * likelihood.operator.outputs <= MAX_INTERIOR_CELLS:
-        best = nearer(best, from_inside(best, np.arange(size), target))
+    if best.gap > tolerance and not limits.late and op.inputs * op.outputs <= MAX_INTERIOR_CELLS:
+        best = nearer(best, from_inside(best, np.arange(op.inputs), target))
     if best.gap > tolerance:
         best = _run(squarem_step, best, target, limits)
-    if best.gap <= tolerance and not likelihood.operator.injective and not limits.late:
+    if best.gap <= tolerance and not op.injective and not limits.late:
         best = centred(best, target)
     return best.theta[None], limits.steps
 
 
-def along_gradients(point: Point, target: float, limits: Limits) -> Point:
-    """Return the maximum of the likelihood for very many values, by projected gradient steps from the inversion."""
-    return _run(ProjectedStep(), inverted(point), target, limits)
+def along_gradients(point: Point, target: float, limits: Limits, most: int | None = None) -> Point:
+    """Return the maximum of the likelihood for many values or reports, or what ``most`` projected gradient steps reach.
+
+    They begin at the inversion instead of the uniform distribution.
+    """
+    begin = inverted(point) if np.ptp(point.theta) == 0 or point.phi == np.inf else point
+    return _run(ProjectedStep(), begin, target, limits, most)
 
 
 def _first_steps(likelihood: Likelihood, start: Floats) -> Point:
@@ -173,10 +184,10 @@ def _first_steps(likelihood: Likelihood, start: Floats) -> Point:
     return point
 
 
-def _run(step: Step, point: Point, target: float, limits: Limits) -> Point:
-    """Repeat a step until the gap is small enough; return the point with the smallest gap."""
-    best, stalled = point, 0
-    while best.gap > target and stalled < STALLED_STEPS and limits.take():
+def _run(step: Step, point: Point, target: float, limits: Limits, most: int | None = None) -> Point:
+    """Repeat a step, at most so often, until the gap is small enough; return the point with the smallest gap."""
+    best, stalled, end = point, 0, limits.steps + (limits.most if most is None else most)
+    while best.gap > target and stalled < STALLED_STEPS and limits.steps < end and limits.take():
         try:
             moved = step(point, stalled)
         except OutOfTime:

@@ -1,4 +1,4 @@
-"""Projected gradient steps, for very many values whose curvature is close to a multiple of the identity."""
+"""Projected gradient steps, for many values or many reports whose curvature is close to a multiple of the identity."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ProjectedStep:
         self._before: Point | None = None
         self._curvature = 1.0
 
-    def __call__(self, point: Point, stalled: int) -> Point:
+    def __call__(self, point: Point, stalled: int) -> Point:  # noqa: ARG002  # shorter moves would not end the stall
         """Move to the distribution nearest to theta + g / curvature; halve the move until the objective does not grow."""
         self._measure(point)
         self._before = point
-        ahead = simplex_projection(point.theta + (point.gradient - 1.0) / (self._curvature * 2.0**stalled))
+        ahead = simplex_projection(point.theta + (point.gradient - 1.0) / self._curvature)
         for halvings in range(HALVINGS):
             moved = point.at(point.theta + (ahead - point.theta) * 0.5**halvings)
             if moved.phi <= point.phi + ROUNDING:
