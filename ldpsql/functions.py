@@ -41,9 +41,20 @@ from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted
 from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, numbers, read_estimator, read_mechanism
+from ldpsql.registry.handles import (
+    GRIDS,
+    MEASURES,
+    MECHANISMS,
+    MIXTURES,
+    PLANS,
+    SEARCHES,
+    numbers,
+    read_estimator,
+    read_mechanism,
+)
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
+from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 
 __all__ = [
     "API_VERSION",
@@ -55,6 +66,7 @@ __all__ = [
     "MIXTURES",
     "PLANS",
     "ROW",
+    "SEARCHES",
     "STATEMENTS",
     "Aggregate",
     "AnalyticAudit",
@@ -66,6 +78,8 @@ __all__ = [
     "Estimate",
     "Estimates",
     "Functional",
+    "HeavyHitter",
+    "HeavyHitters",
     "InternalError",
     "InvalidSpec",
     "KeyUnusable",
@@ -111,6 +125,7 @@ __all__ = [
     "fingerprint",
     "full_prior",
     "guarded",
+    "heavy_hitters",
     "hookimpl",
     "id_bytes",
     "likelihoods",

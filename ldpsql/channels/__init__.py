@@ -16,10 +16,11 @@ from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue, Sets
 from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
+from ldpsql.channels.prefixes import Letters, Prefixes
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 
-AnyChannel: TypeAlias = Channel | KeyValue  # of a listed value, or of a set of pairs
+AnyChannel: TypeAlias = Channel | KeyValue | Prefixes  # of a listed value, of a set of pairs, or of a string
 
 __all__ = [
     "MARGIN",
@@ -39,8 +40,10 @@ __all__ = [
     "KeepOrWindow",
     "KeyLaw",
     "KeyValue",
+    "Letters",
     "OrthogonalHash",
     "PairResponse",
+    "Prefixes",
     "PrivateHash",
     "SetChannel",
     "Sets",

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidParameter, LdpError, NoReports, NotReports, OutOfTime, raised_by
 from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, unknown_shares
 from ldpsql.estimates.uncertainty import (
@@ -55,7 +54,7 @@ class Estimates:
 
         """
         values = self.source.values
-        if isinstance(values, PairSets):
+        if not isinstance(values, Domain):
             raise InvalidParameter("these are shares of the symbols of pairs, not of values", "use ldpsql.key_value")
         return values
 

@@ -23,6 +23,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.identity import Key
 from ldpsql.mechanisms.region import Region
 from ldpsql.registry.registry import registry
+from ldpsql.strings.hitters import HeavyHitters
 
 H = TypeVar("H", bound=Hashable)
 _UNDER_ONE = re.compile(r"\.[0-9]+", re.ASCII)
@@ -58,6 +59,7 @@ MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 PLANS: Handles[Plan] = Handles()
 GRIDS: Handles[Region] = Handles()
+SEARCHES: Handles[tuple[Mechanism, HeavyHitters]] = Handles()
 
 
 def numbers(column: pa.Array, number: Callable[[pa.Scalar], int]) -> list[int]:
