@@ -12,7 +12,7 @@ from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.engine.aggregates import Aggregate, aggregates
-from ldpsql.engine.forms import Shown, counted_by_form, drawn_by_form, shown_by_form
+from ldpsql.engine.forms import ToColumn, counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
 from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
 from ldpsql.engine.sql_struct import as_struct
@@ -24,6 +24,7 @@ from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
 from ldpsql.inference.counts import Counts
@@ -48,6 +49,7 @@ from ldpsql.registry.handles import (
     MIXTURES,
     PLANS,
     SEARCHES,
+    TOPS,
     numbers,
     read_estimator,
     read_mechanism,
@@ -68,6 +70,7 @@ __all__ = [
     "ROW",
     "SEARCHES",
     "STATEMENTS",
+    "TOPS",
     "Aggregate",
     "AnalyticAudit",
     "BadCounts",
@@ -96,10 +99,11 @@ __all__ = [
     "Repeated",
     "Scalar",
     "SetDiagnosis",
-    "Shown",
     "Spec",
     "Step",
     "Summary",
+    "ToColumn",
+    "Top",
     "Variance",
     "WrongType",
     "aggregates",
@@ -110,6 +114,7 @@ __all__ = [
     "bound_of",
     "changing",
     "check_ordered",
+    "checked_count",
     "compare_comments",
     "counted_by_form",
     "counts_of",
@@ -148,6 +153,7 @@ __all__ = [
     "struct_fields",
     "struct_text",
     "struct_type",
+    "tops",
     "type_of",
     "without_impossible",
 ]

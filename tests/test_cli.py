@@ -201,6 +201,15 @@ def test_estimate_reads_a_file_and_a_table_and_keeps_the_order_of_the_domain(pro
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["value", "Lima", "Oslo", "Rome"]
 
 
+def test_estimate_shows_the_most_frequent_values_of_each_group(project: Path) -> None:
+    options = ("-c", "city", "-m", "city", "--by", "re'gion", "--top", "2", "--format", "json")
+    done = run("estimate", "reports.parquet", *options, cwd=project)
+    rows = json.loads(done.stdout)
+    assert [row["rank"] for row in rows] == [1, 2, 1, 2]
+    assert [round(row["estimate"]) for row in rows] == [1, 0, 1, 0]
+    assert run("estimate", "reports.parquet", "-c", "city", "-m", "city", "--top", "0", cwd=project).returncode == 2
+
+
 def test_estimate_reads_what_perturb_writes_for_arrow(project: Path) -> None:
     mechanism = "krr(20, ['Lima', 'Oslo', 'Rome'])"
     options = ["-c", "city", "-m", mechanism]
@@ -236,11 +245,11 @@ def test_a_failure_has_one_code_whatever_the_command(
         (["export-sql", "-m", "olh(1, ['a', 'b'])"], 2, "no pure SQL form"),
         (["plugins", "check", "no-such"], 2, "error[LDP201]"),
         (["plugins", "disable", "no-such"], 2, "ldpsql plugins list"),
-        (["demo", "--page", "missing/page.html"], 1, "error[LDP523]: there can be no file missing/page.html"),
+        (["demo", "--page", "missing/page.html"], 1, "error[LDP523]: the file missing/page.html cannot be written"),
         (["export-sql", "-m", "city", "-o", "missing/city.sql"], 1, "its folder must exist"),
         (["perturb", "reports.parquet", "reports.parquet", "-c", "city", "-m", "city", "--replace"], 1, "somewhere else"),
         (["plugins", "enable", "con"], 2, "did you mean 'coin'?"),
-        (["plugins", "new", "Bad-Name"], 2, "small letters"),
+        (["plugins", "new", "Bad-Name"], 2, "lowercase letters"),
     ],
 )
 def test_failures_say_what_is_wrong_and_what_to_do(arguments: list[str], code: int, said: str, project: Path) -> None:

@@ -301,10 +301,10 @@ def test_the_transform_counts_what_the_hash_says(symbols: int, length: int, lett
 def test_all_frequent_strings_are_found_with_intervals_that_hold_their_shares() -> None:
     rows = ldpsql.heavy_hitters(ldpsql.perturb(people(60_000), LETTERS), LETTERS)
     assert set(rows["value"]) == set(WORDS)
-    assert rows["share"].is_sorted(descending=True)
+    assert rows["estimate"].is_sorted(descending=True)
     for row in rows.iter_rows(named=True):
-        assert abs(row["share"] - WORDS[row["value"]]) < 6 * row["std_error"]
-        assert row["low"] < row["share"] < row["high"]
+        assert abs(row["estimate"] - WORDS[row["value"]]) < 6 * row["std_error"]
+        assert row["low"] < row["estimate"] < row["high"]
         assert row["level"] == (1 if len(row["value"]) < 3 else 2)
         assert row["reports"] == 60_000 if row["level"] == 1 else row["reports"] < 60_000
 
@@ -316,7 +316,7 @@ def test_the_standard_errors_are_those_of_repeated_collections() -> None:
     for _ in range(150):
         rows = ldpsql.heavy_hitters(ldpsql.perturb(column, made), made, certain=False)
         scores += [
-            (row["share"] - {"ab": 0.3, "c": 0.7}[row["value"]]) / row["std_error"]
+            (row["estimate"] - {"ab": 0.3, "c": 0.7}[row["value"]]) / row["std_error"]
             for row in rows.iter_rows(named=True)
             if row["value"] in ("ab", "c")
         ]
@@ -358,7 +358,7 @@ def test_noise_alone_gives_no_row(con: duckdb.DuckDBPyConnection) -> None:
     drawn = np.stack([random_words(3000) % 2, random_words(3000) % SEEDS, random_words(3000) % reports.symbols], axis=1)  # type: ignore[union-attr]
     rows = ldpsql.heavy_hitters(reports.to_arrow(drawn), LETTERS, confidence=0.9999)  # type: ignore[union-attr]
     assert len(rows) == 0
-    assert rows.columns == ["value", "share", "std_error", "low", "high", "level", "reports"]
+    assert rows.columns == ["value", "estimate", "std_error", "low", "high", "level", "reports"]
 
 
 # SQL and the other doors

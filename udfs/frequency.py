@@ -69,7 +69,7 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 @guarded
 @once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return for each group the list of (estimate, std_error, low, high) in the order of the domain; NULL if it is empty."""
+    """Return the list of (estimate, std_error, low, high) of each group, in the order of the domain; NULL if it is empty."""
     parts = []
     for rows, estimates in _estimates(histograms, plans):
         errors = estimates.intervals
@@ -80,7 +80,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
+    """Return the diagnosis of each group, with the range of every share among all maxima; NULL if the group is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
@@ -103,7 +103,7 @@ def _diagnosed(one: Estimate, impossible: int) -> dict[str, object]:
 
 @guarded
 def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
-    """Return for each group of counts the positions of its distinct reports and the sum of their numbers."""
+    """Return the positions of the distinct reports of each group of counts, and the sums of their numbers."""
     rows = zip(plain(keys), plain(numbers), strict=True)
     merged = [Counts.of(reports.values, counted.values).merge() if reports.is_valid else None for reports, counted in rows]
     out = [row and {"positions": row[0] + 1, "n": row[1].astype(np.uint64)} for row in merged]
@@ -118,7 +118,12 @@ def octets_of_sets(reports: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 def drawn_by(names: pa.ChunkedArray, places: pa.ChunkedArray, columns: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return whether a comment says which mechanism drew the reports of a column; it is an error if another one did."""
+    """Return whether a comment says which mechanism drew the reports of a column.
+
+    Raises:
+        OtherMechanism: if the comment names another mechanism.
+
+    """
     rows = zip(*(plain(column).to_pylist() for column in (names, places, columns, handles)), strict=True)
     return pa.array([_drawn_by(*row) for row in rows], pa.bool_())
 
@@ -149,7 +154,7 @@ _DIAGNOSE = Aggregate(
 
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
-    """Offer the aggregates of all estimators, ``ldp.diagnose``, ``ldp.estimate`` and what makes counts add up."""
+    """Offer the aggregates of all estimators, ``ldp.diagnose``, ``ldp.estimate``, ``ldp.counts`` and ``ldp.merge``."""
     return [
         Scalar("__ldp_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_drawn_by", drawn_by, "BOOLEAN"),

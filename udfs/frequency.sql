@@ -1,9 +1,9 @@
--- The values of the domain, in their own type, next to the numbers that Python returns. The values are part of the list: a lambda
--- that captures them copies all of them for each element, and DuckDB refuses one that captures a subquery.
-CREATE OR REPLACE MACRO ldp._beside(vals, result) AS
+-- The values of the domain, in their own type, next to the numbers that Python returns. The values are part of the list, because
+-- a lambda that captures them copies all of them for each element, and DuckDB refuses one that captures a subquery.
+CREATE OR REPLACE MACRO ldp._next_to(vals, result) AS
     list_transform([{'vals': vals, 'result': result}], lambda r: CASE WHEN r['result'] IS NOT NULL THEN list_zip(r['vals'], r['result']) END)[1];
 CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
-    list_transform(ldp._beside(vals, shares), lambda p: struct_concat({'value': p[1]}, p[2]));
+    list_transform(ldp._next_to(vals, shares), lambda p: struct_concat({'value': p[1]}, p[2]));
 
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN));
@@ -11,7 +11,7 @@ CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FI
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
     [__ldp_merge(reports, numbers)], lambda result: map(list_select(reports, result.positions), result.n)
 )[1];
--- An aggregate over counts: the sum for every report.
+-- An aggregate over counts: the sum for each report.
 CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
     flatten(list(map_keys(counts)) FILTER (WHERE counts IS NOT NULL)),
     flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL))
@@ -27,7 +27,7 @@ CREATE OR REPLACE MACRO ldp._diagnosis(vals, result) AS list_transform([{'vals':
     WHEN r['result'] IS NOT NULL THEN struct_update(r['result'], identified := ldp._rows(r['vals'], r['result']['identified']))
 END)[1];
 
--- A macro of its own: `ldp.estimate` may be given a table as an identifier, whose name SQL cannot read.
+-- A macro of its own: `ldp.estimate` also takes a table as an identifier, whose name SQL cannot read.
 CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(reports, [current_database(), current_schema()], (
     SELECT list({'path': [lower(database_name), lower(schema_name), lower(table_name)], 'comment': comment})
     FROM duckdb_columns() WHERE lower(column_name) = lower(report)

@@ -2,7 +2,7 @@
 CREATE OR REPLACE MACRO ldp._key_value_plan(estimator, m, confidence) AS
     __ldp_key_value_plan(estimator, __ldp_mechanism(m), confidence::VARCHAR);
 CREATE OR REPLACE MACRO ldp._keyed(keys, result) AS
-    list_transform(ldp._beside(keys, result), lambda p: struct_concat({'key': p[1]}, p[2]));
+    list_transform(ldp._next_to(keys, result), lambda p: struct_concat({'key': p[1]}, p[2]));
 CREATE OR REPLACE MACRO ldp._densities(keys, result) AS list_transform([{'keys': keys, 'result': result}], lambda r: CASE
     WHEN r['result'] IS NOT NULL THEN list_transform(
         list_zip(list_select(r['keys'], list_transform(r['result'], lambda d: d['position']::BIGINT)), r['result']),

@@ -144,7 +144,7 @@ def heavy_hitters(reports: Column | Counts, mechanism: Mechanism | str, top: int
         **options: ``confidence``, ``certain``, ``kept`` and ``deadline``, as of ``ldp.heavy_hitters`` in SQL.
 
     Returns:
-        A row for each string, the most frequent first: ``value``, ``share``, ``std_error``, the interval from ``low`` to
+        A row for each string, the most frequent first: ``value``, ``estimate``, ``std_error``, the interval from ``low`` to
         ``high``, ``level`` and ``reports``. All intervals hold together with probability ``confidence``.
 
     Raises:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Weights, Witness
-from ldpsql.channels.hashed import mixed
+from ldpsql.channels.hashed import splitmix
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
@@ -140,7 +140,7 @@ class Prefixes(ChannelOf[Letters]):
         """
         words = -(-self.dimension // 2)
         places = np.arange(step * words, (step + 1) * words, dtype=np.uint64)
-        halves = mixed(mixed(seeds)[:, None] ^ places).astype("<u8", copy=False).view("<u4")[:, : self.dimension]
+        halves = splitmix(splitmix(seeds)[:, None] ^ places).astype("<u8", copy=False).view("<u4")[:, : self.dimension]
         return (halves.astype(np.uint64) * np.uint64(self.response.size) >> _HALF).astype(np.int32)
 
     def vectors(self, values: Letters, step: int) -> NDArray[np.int32]:

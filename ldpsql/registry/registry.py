@@ -19,8 +19,9 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.calls import bind, read_call
 from ldpsql.mechanisms.identity import refuse_overrides
-from ldpsql.mechanisms.spec import Spec, bind, read_call
+from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin

@@ -12,7 +12,7 @@ from pydantic import Field
 from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.deadline import check, soonest, until
-from ldpsql.inference.operators import Floats
+from ldpsql.inference.score_intervals import exact_ends
 from ldpsql.mechanisms.base import CertifiedStrings, Mechanism, certify
 from ldpsql.mechanisms.spec import Spec, WholeField
 from ldpsql.strings.search import Counted, search
@@ -49,7 +49,7 @@ class HeavyHitter:
     """
 
     value: str
-    share: float
+    estimate: float
     std_error: float
     low: float
     high: float
@@ -96,7 +96,7 @@ def heavy_hitters(mechanism: Mechanism, counts: Counts, options: HeavyHitters) -
 def _chosen(certified: CertifiedStrings, tables: list[Counted], options: HeavyHitters) -> list[HeavyHitter]:
     """Return the most frequent of the strings that were counted at all levels."""
     hitters = [hitter for table in tables if table.reports for hitter in _hitters(certified, table, options)]
-    hitters.sort(key=lambda hitter: (-hitter.share, hitter.value))
+    hitters.sort(key=lambda hitter: (-hitter.estimate, hitter.value))
     return hitters[: options.top]
 
 
@@ -106,10 +106,10 @@ def _hitters(certified: CertifiedStrings, table: Counted, options: HeavyHitters)
     Each level has the same part of the probability that an interval fails, and so has each string that was tried at a level.
     """
     hit, miss, reports = float(certified.channel.hit), float(certified.channel.miss), table.reports
+    inverted = (table.supporters / reports - miss) / (hit - miss)
     failure = (1 - options.confidence) / certified.channel.levels / table.tried
-    ends = np.stack(_binomial_intervals(table.supporters, reports, failure))
-    low, high = np.clip((ends - miss) / (hit - miss), 0.0, 1.0)
-    shares = np.clip((table.supporters / reports - miss) / (hit - miss), 0.0, 1.0)
+    low, high = np.clip(exact_ends(inverted, reports, (miss, hit), 1 - failure), 0.0, 1.0)
+    shares = np.clip(inverted, 0.0, 1.0)
     chances = miss + shares * (hit - miss)
     errors = np.sqrt(chances * (1 - chances) / reports) / (hit - miss)
     for row, letters in enumerate(table.letters):
@@ -117,16 +117,3 @@ def _hitters(certified: CertifiedStrings, table: Counted, options: HeavyHitters)
         if value is not None and (low[row] > 0 or not options.certain):
             share, error, below, above = (float(column[row]) for column in (shares, errors, low, high))
             yield HeavyHitter(value, share, error, below, above, table.level, reports)
-
-
-def _binomial_intervals(successes: Floats, trials: int, failure: float) -> tuple[Floats, Floats]:
-    """Return intervals of probabilities, each of which fails with probability ``failure`` at most.
-
-    Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", 1934.
-    """
-    from scipy.stats import beta  # noqa: PLC0415  # slow to import
-
-    whole = np.rint(successes)
-    low = np.where(whole > 0, beta.ppf(failure / 2, np.maximum(whole, 1), trials - whole + 1), 0.0)
-    high = np.where(whole < trials, beta.isf(failure / 2, whole + 1, np.maximum(trials - whole, 1)), 1.0)
-    return low, high

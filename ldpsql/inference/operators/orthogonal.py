@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
-from ldpsql.channels.hashed import mixed
+from ldpsql.channels.hashed import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.operators.base import Floats, Operator, operator
-from ldpsql.inference.operators.supports import CELLS, Octets, SetOperator, packed
+from ldpsql.inference.operators.octets import Octets, packed
+from ldpsql.inference.operators.supports import CELLS, SetOperator
 
 MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
 Characters = NDArray[np.float64] | NDArray[np.complex128]
@@ -88,7 +89,7 @@ class CharacterOperator(ListedOperator):
         if not self.isotropic:
             return super().rough_curvature(w, among)
         seen = np.flatnonzero(w)
-        chosen = seen[np.argsort(mixed(seen.astype(np.uint64)))[: max(5_000, 4 * len(np.arange(self.inputs)[among]))]]
+        chosen = seen[np.argsort(splitmix(seen.astype(np.uint64)))[: max(5_000, 4 * len(np.arange(self.inputs)[among]))]]
         roots = np.sqrt(w[chosen] * (w.sum() / w[chosen].sum())).astype(np.float32)
         return self._lifted(float(w.sum()), self._pairs(roots, among, chosen))
 
