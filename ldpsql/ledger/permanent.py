@@ -120,11 +120,13 @@ class Key:
             name: the name of the column. Two columns with the same name and mechanism give equal reports for equal values.
 
         Raises:
-            InvalidParameter: if the mechanism is over sets of pairs, which are too many to number.
+            InvalidParameter: if the mechanism is over sets of pairs or unlisted strings, which are too many to number.
 
         """
         if not isinstance(mechanism, CertifiedValues):
-            raise InvalidParameter("sets of pairs cannot have permanent reports", "perturb them once, into a table or a file")
+            raise InvalidParameter(
+                f"{mechanism.over} cannot have permanent reports", "perturb them once, into a table or a file"
+            )
         codes = mechanism.codes(column)
         column_and_mechanism = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
         purpose = blake2b(column_and_mechanism, digest_size=_SIZE).digest()

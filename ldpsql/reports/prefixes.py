@@ -23,7 +23,7 @@ class PrefixReports(WordReports):
     levels: int
     symbols: int
     mark = "prefixed"
-    sql_type = "STRUCT(level UTINYINT, seed UINTEGER, y USMALLINT)"
+    sql_type = 'STRUCT("level" UTINYINT, seed UINTEGER, y USMALLINT)'
     type: ClassVar[pa.DataType] = pa.struct([("level", pa.uint8()), ("seed", pa.uint32()), ("y", pa.uint16())])
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:

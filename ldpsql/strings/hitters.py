@@ -35,7 +35,7 @@ class HeavyHitters(Spec):
         default=True, description="only strings whose interval does not hold 0; false: up to `top` strings in any case"
     )
     kept: Annotated[WholeField, Field(ge=1, le=100_000)] | None = Field(
-        None, description="most prefixes that are continued at each level; NULL: four times `top`, at least 64"
+        None, description="most prefixes that are continued at each level; NULL: three times `top`, at least 64"
     )
     deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
 
@@ -84,7 +84,7 @@ def heavy_hitters(mechanism: Mechanism, counts: Counts, options: HeavyHitters) -
     with until(soonest(options.deadline)):
         for group, rows in zip(counts.groups.tolist(), counts.rows_of_groups(), strict=True):
             levels = by_level(words[rows], counts.numbers[rows], certified.channel.levels)
-            kept = options.kept or max(_KEPT, 4 * options.top)
+            kept = options.kept or max(_KEPT, 3 * options.top)
             try:
                 check()
                 tables = list(search(certified.channel, certified.values, levels, kept, options.top + _SPARE))

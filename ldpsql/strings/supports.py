@@ -72,16 +72,30 @@ def _counts(channel: Prefixes, transform: Transform, prefixes: Letters, step: in
     before = [channel.vectors(prefixes, earlier) for earlier in range(step)]
     factors = np.concatenate([np.ones((size, 1)), *(p - vectors for vectors in before)], axis=1, dtype=kind, casting="unsafe")
     out = np.zeros((size, transform.cells), dtype=kind)
-    places = p ** np.arange(channel.dimension - 1, -1, -1, dtype=np.int32)
     for block in (block for level in levels for block in level.blocks()):
-        vectors = channel.coefficients(block.seeds, step) @ places
-        scale, first = transform.scale[vectors, None], transform.lines[vectors] * p
-        parts = [channel.coefficients(block.seeds, earlier) * scale % p for earlier in range(step)]
-        rows = np.concatenate([block.symbols[:, None] * scale % p, *parts], axis=1).T.astype(kind, order="C")
+        rows, first = _scaled(channel, transform, block, step)
+        rows, first = rows.T.astype(kind, order="C"), first.astype(kind)
+        rows[0] += kind(0.5)  # so that no rounding takes a multiple of p for less
         weights = None if (block.numbers == 1).all() else block.numbers
         for row, factor in enumerate(factors):
             check()
-            symbols = factor @ rows
-            symbols -= np.floor(symbols / kind(p)) * kind(p)
-            out[row] += np.bincount(first + symbols.astype(np.int64), weights, transform.cells)
+            sums = factor @ rows
+            multiples = sums * kind(1 / p)
+            np.floor(multiples, out=multiples)
+            multiples *= kind(p)
+            sums -= multiples
+            sums += first
+            out[row] += np.bincount(sums.astype(np.int64), weights, transform.cells)
     return out
+
+
+def _scaled(
+    channel: Prefixes, transform: Transform, block: LevelReports, step: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return symbols and the vectors of earlier steps, scaled as those of this step are; and the first cells of their lines."""
+    places = channel.response.size ** np.arange(channel.dimension - 1, -1, -1, dtype=np.int32)
+    vectors = channel.coefficients(block.seeds, step) @ places
+    scale = transform.scale[vectors, None]
+    parts = [block.symbols[:, None], *(channel.coefficients(block.seeds, earlier) for earlier in range(step))]
+    scaled = np.concatenate([part * scale % channel.response.size for part in parts], axis=1)
+    return scaled, transform.lines[vectors] * channel.response.size
