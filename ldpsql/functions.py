@@ -53,6 +53,7 @@ from ldpsql.registry.handles import (
     numbers,
     read_estimator,
     read_mechanism,
+    without_inversion,
 )
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
@@ -156,4 +157,5 @@ __all__ = [
     "tops",
     "type_of",
     "without_impossible",
+    "without_inversion",
 ]

@@ -597,6 +597,56 @@ def test_control_c_after_the_end_does_not_say_that_nothing_was_published(
     assert db.execute("SELECT count(*) FROM 'out.parquet'").fetchall() == [(ROWS,)]
 
 
+@pytest.mark.parametrize("how", [{}, {"replace": True}, {"append": True}])
+@pytest.mark.parametrize("committed", [False, True])
+def test_control_c_says_of_a_table_whether_its_reports_are_there(
+    db: DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    how: dict[str, Any],
+    committed: bool,
+) -> None:
+    db.execute("COPY people TO 'in.parquet'")
+    with duckdb.connect("tables.duckdb") as con:
+        con.execute("CREATE TABLE Reports (city VARCHAR)" if how else "SELECT 1")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"ldpsql.bulk.run.{'publish' if committed else 'charged'}", interrupted)
+    with pytest.raises(typer.Exit) as left:
+        perturb_command("in.parquet", "reports", ["city"], [CITY], table=True, database="tables.duckdb", **how)
+    assert left.value.exit_code == 130
+    outcome = "the reports were published" if committed else "nothing was published"
+    assert capsys.readouterr().err == f"interrupted: {outcome}\n"
+
+
+@pytest.mark.parametrize("text", ["city,n\nLima,1\nOslo,2,3\nRome\n", "n;city\n1;Lima\n2\n3;4;5\n"])
+def test_a_csv_file_that_is_ragged_is_refused_as_such(db: DuckDBPyConnection, text: str) -> None:
+    Path("in.csv").write_text(text)
+    with pytest.raises((SourceRefused, UnknownName), match=r"every line (must )?have as many fields") as caught:
+        ldpsql.perturb_copy(db, "in.csv", "out.parquet", {"city": CITY})
+    assert "Lima" not in str(caught.value)
+
+
+def test_the_hint_of_a_full_disk_asks_about_a_table_only_if_there_is_one(
+    db: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ldpsql.bulk.forms.Form.write", full)
+    monkeypatch.setattr("ldpsql.bulk.orders.write_table", full)
+    with pytest.raises(DestinationRefused) as of_file:
+        ldpsql.perturb_copy(db, "people", "out.parquet", {"city": CITY})
+    with pytest.raises(DestinationRefused) as of_table:
+        ldpsql.perturb_table(db, "people", "reports", {"city": CITY})
+    assert [("disk" in caught.value.hint, "table" in caught.value.hint) for caught in (of_file, of_table)] == [
+        (True, False),
+        (True, True),
+    ]
+
+
 def test_a_refused_source_is_named_by_its_file_and_no_folder(db: DuckDBPyConnection) -> None:
     for city in ("Lima", "Oslo"):
         Path(f"in/home={city}").mkdir(parents=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, process_time
 
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection, Error
 
-from ldpsql.errors import OutOfTime
+from ldpsql.errors import NotApplicable, OutOfTime
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean
 from ldpsql.inference.deadline import check, soonest, until
+from ldpsql.inference.operators import DenseOperator, ProductOperator
 from ldpsql.inference.outcome import Status
 from ldpsql.mechanisms import base
 from ldpsql.registry.registry import registry
@@ -98,3 +99,17 @@ def test_a_number_that_sql_writes_without_a_leading_digit_is_an_epsilon(con: Duc
     assert con.execute("SELECT ldp.perturb('a', ldp.krr(.5, ['a', 'b']))").fetchone() in {("a",), ("b",)}
     with pytest.raises(Error, match="LDP101"):
         con.execute("SELECT ldp.perturb('a', ldp.krr(-.5, ['a', 'b']))")
+
+
+def test_a_deadline_holds_for_lists_of_reports_over_many_values(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO m() AS ldp.olh(1, range(10000))")
+    con.execute("CREATE TABLE lists AS SELECT [ldp.perturb(i % 9, m()), ldp.perturb(i % 9, m())] AS r FROM range(300) t(i)")
+    before = process_time()
+    with pytest.raises(Error, match="LDP407"):
+        con.execute("SELECT ldp.ibu_repeated(r, m(), estimator := 'ibu(deadline=0.05)') FROM lists")
+    assert process_time() - before < 5  # 14 before, and 3.5 GB
+
+
+def test_lists_of_reports_that_need_too_large_a_table_are_refused_before_it_is_made() -> None:
+    with pytest.raises(NotApplicable, match=r"400,000 lists of reports and 1,000 values"):
+        ProductOperator(DenseOperator(np.eye(1000)), np.zeros(400_000, dtype=np.int64), np.ones(400_000, dtype=np.int64))

@@ -50,13 +50,13 @@ def made(name: str, epsilon: object, size: int) -> Mechanism:
         "gaussian": {"low": -1, "high": 1, "bins": min(size, 128), "delta": "0.00001"},
     }
     interval = {"low": -1, "high": 1, "bins": size}
-    intervals = {"laplace", "stochastic_rounding", "piecewise", "square_wave"}
+    intervals = {"laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"}
     options = given.get(name, interval if name in intervals else {"domain": listed})
     return registry().mechanism({"mechanism": name.removesuffix("_private"), "epsilon": epsilon, **options})
 
 
 PURE = ["krr", "rappor", "oue", "subset_selection", "olh", "olh_private"]
-PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave"]
+PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
 METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplace", "exponential"]
 
 

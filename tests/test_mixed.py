@@ -12,6 +12,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import ImpossibleReport
 from ldpsql.estimates.estimate import estimate_likelihood
+from ldpsql.inference.counting import operator_of
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import (
     DenseOperator,
@@ -288,3 +289,30 @@ def test_a_list_that_no_value_can_give_is_refused() -> None:
     mechanism = registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": [0, 1]})
     with pytest.raises(ImpossibleReport):
         estimate_likelihood(mechanism, Likelihood(op, np.array([[1.0]])), registry().estimator("ibu"))
+
+
+def test_lists_over_many_values_have_the_inversion_and_its_errors_for_every_functional() -> None:
+    users, mechanism = 60, registry().mechanism("olh(1, domain=[" + ",".join(map(str, range(2500))) + "])")
+    single = operator_of(mechanism)
+    assert single.isotropic
+    lengths = RNG.integers(1, 4, users)
+    op = ProductOperator(single, RNG.integers(0, single.outputs, int(lengths.sum())), lengths)
+    shares = RNG.dirichlet(np.ones(users), 2)
+    n, theta = np.array([500.0, 700.0]), np.full((2, op.inputs), 1 / op.inputs)
+    error = op.interval(shares, n, theta, 2.0)[0]
+    chosen = np.eye(op.inputs)[:, :7]
+    centre, variance = op.functionals(shares, n, theta, np.column_stack([chosen, chosen.sum(axis=1)]))
+    assert np.allclose(centre[:, :7], op.invert(shares)[:, :7])
+    assert np.allclose(variance[:, :7], error[:, :7] ** 2)
+    starts = np.cumsum(lengths) - lengths
+    sums = single.invert(np.eye(single.outputs)[op._positions])[:, :7].sum(axis=1)
+    lists = np.add.reduceat(sums, starts) / lengths
+    assert np.allclose(centre[:, 7], shares @ lists)
+    assert np.allclose(variance[:, 7], (shares @ lists**2 - (shares @ lists) ** 2) / n)
+
+
+@pytest.mark.parametrize("text", ["krr(1, [1, 2, 3])", "olh(1, [1, 2, 3, 4, 5, 6, 7, 8, 9])"])
+def test_columns_of_some_reports_are_those_of_the_table(text: str) -> None:
+    op = operator_of(registry().mechanism(text))
+    some = np.array([2, 0, 2])
+    assert np.array_equal(op.of_reports(some), op.matrix()[:, some])

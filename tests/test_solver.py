@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -335,3 +337,22 @@ def test_many_small_groups_are_solved_together_and_certified() -> None:
     fit = solve(likelihood)
     assert (likelihood.gap(fit.theta) <= 1e-9).all()
     assert set(fit.status) == {Status.CERTIFIED}
+
+
+@dataclass(frozen=True)
+class Straight:
+    """A point whose steps of IBU all move alike, so that nothing says how far to extrapolate."""
+
+    theta: Floats
+    phi: float = 1.0
+
+    def em(self) -> Straight:
+        return Straight(self.theta + np.array([2.0**-10, -(2.0**-10)]), self.phi - 1.0)  # without rounding
+
+    def at(self, theta: Floats) -> Straight:
+        assert np.isfinite(theta).all()
+        return Straight(theta, np.inf)
+
+
+def test_steps_that_do_not_bend_are_extrapolated_to_finite_numbers() -> None:
+    assert squarem_step(Straight(np.array([0.25, 0.75])), 0).phi == -1.0  # type: ignore[arg-type]  # has what a step needs

@@ -107,7 +107,10 @@ def _begins_a_run(maps: pa.Array, handles: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def listed(parts: list[tuple[NDArray[np.int64], Floats]], count: int, names: tuple[str, ...]) -> pa.Array:
-    """Return ``count`` lists of structs from numbers of shape (rows, list, names); NULL for rows without numbers."""
+    """Return ``count`` lists of structs from numbers of shape (rows, list, names); NULL for rows without numbers.
+
+    An infinite number, the error of a share that the reports do not determine, is NULL.
+    """
     sizes = np.zeros(count, dtype=np.int32)
     for rows, cells in parts:
         sizes[rows] = cells.shape[1]
@@ -115,5 +118,6 @@ def listed(parts: list[tuple[NDArray[np.int64], Floats]], count: int, names: tup
     out = np.empty((int(ends[-1]), len(names)))
     for rows, cells in parts:
         out[ends[rows][:, None] + np.arange(cells.shape[1])] = cells
-    structs = pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], names)
+    columns = [pa.array(column, mask=np.isinf(column)) for column in out.T.copy()]
+    structs = pa.StructArray.from_arrays(columns, names)
     return pa.ListArray.from_arrays(pa.array(ends), structs, mask=pa.array(sizes == 0))

@@ -28,11 +28,12 @@ from ldpsql.channels import (
 )
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import prime_power
-from ldpsql.channels.plane import clamped_plane
+from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.ranges import MAX_VALUES, Whole
+from ldpsql.domains.sql_numbers import after
 from ldpsql.domains.strings import UTF8, Strings
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
@@ -114,6 +115,7 @@ __all__ = [
     "SymbolReports",
     "Whole",
     "WholeField",
+    "after",
     "certify",
     "certify_values",
     "clamped_plane",
@@ -126,6 +128,7 @@ __all__ = [
     "hookimpl",
     "is_prime",
     "log_ratio",
+    "planar_channel",
     "prime_power",
     "rate_distortion",
     "reduced",

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Bins, Cells, Signs
+from ldpsql.errors import InternalError
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.uncertainty import error_text
@@ -198,9 +199,14 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
 
 
 @singledispatch
-def _estimated(cells: Cells, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
+def _estimated(
+    cells: Cells,  # noqa: ARG001  # what is registered below reads the arguments
+    mechanism: KeyValueMechanism,  # noqa: ARG001
+    likelihood: Likelihood,  # noqa: ARG001
+    estimator: Estimator,  # noqa: ARG001
+) -> KeyValueEstimates:
     """Return the estimates, by what the values of a pair become: a sign or a bin."""
-    raise NotImplementedError(type(cells), mechanism, likelihood, estimator)
+    raise InternalError("the cells of these pairs are neither signs nor bins", "register how they are estimated")
 
 
 @_estimated.register
