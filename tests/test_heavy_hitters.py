@@ -16,6 +16,7 @@ import pytest
 
 import ldpsql
 import ldpsql.polars
+from ldpsql import spark
 from ldpsql.channels import TOTAL, KeepOrSpread, Letters, Prefixes
 from ldpsql.channels.exact import exp_below
 from ldpsql.channels.prefixes import SEEDS
@@ -435,6 +436,13 @@ def test_bulk_polars_and_counts_perturb_and_find_like_sql(con: duckdb.DuckDBPyCo
     ]
     for reports in drawn:
         assert set(ldpsql.heavy_hitters(reports, LETTERS)["value"]) == set(WORDS)
+
+
+def test_reports_in_the_types_of_spark_are_read_too() -> None:
+    reports = ldpsql.perturb(people(20_000), LETTERS)
+    signed = reports.cast(spark._type(certify(mechanism(LETTERS))))
+    assert not any(pa.types.is_unsigned_integer(field.type) for field in signed.type)
+    assert ldpsql.heavy_hitters(signed, LETTERS).equals(ldpsql.heavy_hitters(reports, LETTERS))
 
 
 def test_the_planned_error_is_that_of_the_last_level() -> None:

@@ -18,8 +18,8 @@ from ldpsql.errors.boundary import withheld
 
 UTF8 = bytes([*range(0xC0), *range(0xC2, 0xF5)])  # the bytes that can occur
 _OUTSIDE = (
-    "a string to be perturbed is longer than max_bytes, or has a letter that is not in the alphabet",
-    "raise max_bytes, add the letter, or write outside := 'as:STRING' in the mechanism",
+    "a string to be perturbed is longer than max_bytes, or has a character that is not among the declared ones",
+    "raise max_bytes, add to characters, or write outside := 'as:STRING' in the mechanism",
 )
 
 

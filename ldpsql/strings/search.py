@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +50,9 @@ class Step:
     complete: NDArray[np.int64]
     open: NDArray[np.int64]
 
-    @classmethod
-    def of(cls, channel: Prefixes, level: int) -> Step:
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def of(channel: Prefixes, level: int) -> Step:
         """Return the step to a level, counted from 0."""
         size, base = channel.ends[level] - (channel.ends[level - 1] if level else 0), channel.letters + 1
         numbers = np.arange(base**size)
@@ -59,7 +61,7 @@ class Step:
         possible = ~(ended[:, :-1] & ~ended[:, 1:]).any(axis=1)
         last = level == channel.levels - 1
         whole = ended.any(axis=1) | last
-        return cls(letters, np.flatnonzero(possible & whole), np.flatnonzero(possible & ~whole))
+        return Step(letters, np.flatnonzero(possible & whole), np.flatnonzero(possible & ~whole))
 
 
 def search(channel: Prefixes, strings: Strings, levels: list[LevelReports], kept: int, top: int) -> Iterator[Counted]:
