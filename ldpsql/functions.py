@@ -7,17 +7,19 @@ are stable within one `API_VERSION`.
 from __future__ import annotations
 
 from ldpsql.bulk.fingerprints import compare_comments
+from ldpsql.bulk.shuffling import random_order
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.engine.aggregates import Aggregate, aggregates
-from ldpsql.engine.forms import ToColumn, counted_by_form, drawn_by_form, shown_by_form
+from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
 from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
+from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct
 from ldpsql.engine.statements import STATEMENTS, changing
-from ldpsql.engine.threads import one_thread
+from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -111,6 +113,7 @@ __all__ = [
     "aligned",
     "arrow_fields",
     "as_struct",
+    "at_once",
     "audit",
     "bound_of",
     "changing",
@@ -143,6 +146,7 @@ __all__ = [
     "one_thread",
     "plain",
     "quoted",
+    "random_order",
     "read_estimator",
     "read_mechanism",
     "registry",

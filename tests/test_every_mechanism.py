@@ -45,12 +45,12 @@ def small(name: str) -> Mechanism:
     return cls(**{**examples(cls)[0].given(), **few})
 
 
-def raw_column(known: CertifiedMechanism) -> pa.Array:
+def raw_column(certified: CertifiedMechanism) -> pa.Array:
     """Return values that a mechanism perturbs."""
-    if isinstance(known, CertifiedStrings):
+    if isinstance(certified, CertifiedStrings):
         return pa.array(["oslo", "rome", ""] * (N // 3))
-    values = known.values.listed.values.take(pa.array(np.arange(N) % len(known.values.listed)))
-    if isinstance(known, CertifiedPairs):
+    values = certified.values.listed.values.take(pa.array(np.arange(N) % len(certified.values.listed)))
+    if isinstance(certified, CertifiedPairs):
         return pa.array([[{"key": key, "value": 1.0}] for key in values.to_pylist()])
     return values
 
@@ -62,10 +62,10 @@ class Case:
         self.name, self.folder = name, folder
         self.mechanism = small(name)
         self.text = str(self.mechanism)
-        known = certify(self.mechanism)
-        raw = raw_column(known)
+        certified = certify(self.mechanism)
+        raw = raw_column(certified)
         pq.write_table(pa.table({"x": raw}), folder / "raw.parquet")
-        pq.write_table(pa.table({"x": known.perturb(raw)}), folder / "reports.parquet")
+        pq.write_table(pa.table({"x": certified.perturb(raw)}), folder / "reports.parquet")
 
     @property
     def pairs(self) -> bool:

@@ -173,9 +173,9 @@ def test_a_deadline_and_a_number_of_steps_end_a_solve_with_an_honest_status() ->
     assert "deadline" in late.status[0].remedy
     short = solve(likelihood, tolerance=1e-15, limits=Limits(1))
     assert short.iterations[0] <= 1
-    found = ldpsql.estimate([0, 1, 1], "krr(epsilon=0.1, domain=[0, 1])", "ibu(stop=1000000, deadline=0.2)").diagnosis
-    assert found.status == "out of time"
-    assert 0 < found.iterations < 1_000_000
+    diagnosis = ldpsql.estimate([0, 1, 1], "krr(epsilon=0.1, domain=[0, 1])", "ibu(stop=1000000, deadline=0.2)").diagnosis
+    assert diagnosis.status == "out of time"
+    assert 0 < diagnosis.iterations < 1_000_000
 
 
 def test_a_deadline_in_sql_ends_a_solve_in_time() -> None:

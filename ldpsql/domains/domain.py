@@ -16,7 +16,8 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
 from ldpsql.domains.arrays import column_of
-from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type
+from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type, widened
+from ldpsql.domains.index import Listed
 from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.names import FIRST_LIST
@@ -36,7 +37,7 @@ class Domain:
 
     def __init__(self, values: pa.Array) -> None:
         self.values, self.rounding = values, 0.0
-        self._in_type: dict[pa.DataType, tuple[pa.Array, pa.Array | None]] = {}
+        self._in_type: dict[pa.DataType, tuple[Listed, pa.Array | None]] = {}
 
     @staticmethod
     def sql_given(parameter: str, otherwise: str | None = None) -> str:
@@ -135,31 +136,33 @@ class Domain:
             return pa.nulls(len(column), pa.int32())
         if column.type not in self._in_type:
             self._in_type[column.type] = self._converted(column.type)
-        values, positions = self._in_type[column.type]
+        listed, positions = self._in_type[column.type]
         if pa.types.is_floating(column.type):
             column = pc.add(column, 0.0)  # -0.0 equals 0.0
-        indices = pc.index_in(column, value_set=values)
+        indices = listed.locate(column)
         return indices if positions is None else positions.take(indices)
 
-    def _converted(self, column_type: pa.DataType) -> tuple[pa.Array, pa.Array | None]:
+    def _converted(self, column_type: pa.DataType) -> tuple[Listed, pa.Array | None]:
         """Return the values that a column's type can hold, and their positions, or None if they are all.
 
         The domain is public, so the domain is converted, each value exactly. A value that the type cannot hold cannot occur in
         the column.
         """
         if column_type == self.values.type:
-            return self.values, None
+            return Listed(self.values), None
         if family(column_type) is None or family(column_type) != family(self.values.type):
             raise WrongType(
                 f"the column has type {shown_type(column_type)}, the domain has type {self.values.type}",
                 "declare the domain in the column's type, or cast the column",
             )
+        if (cast := widened(self.values, column_type)) is not None:
+            return Listed(cast), None
         cells = [exactly(value, column_type) for value in self.values]
         kept = [place for place, cell in enumerate(cells) if cell is not None]
         values = pa.array([cell.as_py() for cell in cells if cell is not None], column_type)
         if len(pc.unique(values)) < len(values):
             raise WrongType("two values of the domain are the same in the column's type", "declare it in the column's type")
-        return values, pa.array(kept, pa.int32())
+        return Listed(values), pa.array(kept, pa.int32())
 
     @cached_property
     def _first_of_range(self) -> int | None:
@@ -217,12 +220,12 @@ def in_rows(refusal: tuple[str, str], rows: NDArray[np.bool_]) -> tuple[str, str
     return f"{refusal[0]}: {int(rows.sum()):,} of {len(rows):,} rows read together", refusal[1]
 
 
-def _to_arrow(given: object) -> pa.Array:
+def _to_arrow(source: object) -> pa.Array:
     """Return the values of a domain as one plain Arrow array."""
     try:
-        if isinstance(given, dict):
-            given = pa.array(given["values"], pa.string()).cast(named_type(given["type"]))
-        values = column_of(given)
+        if isinstance(source, dict):
+            source = pa.array(source["values"], pa.string()).cast(named_type(source["type"]))
+        values = column_of(source)
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         values = values.cast(pa.string()) if pa.types.is_large_string(values.type) else values  # one type for all libraries
         values.to_pylist()  # an infinite date, for example, cannot be represented outside DuckDB

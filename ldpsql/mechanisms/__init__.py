@@ -24,6 +24,7 @@ from ldpsql.channels import (
     coarse_above,
     floor_mixing,
     from_doubles,
+    over_one_denominator,
     reduced,
 )
 from ldpsql.channels.exact import exp_below, log_ratio
@@ -128,6 +129,7 @@ __all__ = [
     "hookimpl",
     "is_prime",
     "log_ratio",
+    "over_one_denominator",
     "planar_channel",
     "prime_power",
     "rate_distortion",

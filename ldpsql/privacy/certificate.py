@@ -100,10 +100,10 @@ def _within(claim: PureLdp | MetricLdp, witness: Witness | None, limit: Fraction
         raise _ruled_out()
     if witness.ratio < 1:  # the other value would be the likelier one, by the inverse
         raise InternalError("the structure of a channel did not find its largest ratio", "please report the mechanism")
-    found = log_ratio(witness.ratio)
+    epsilon = log_ratio(witness.ratio)
     if witness.ratio > limit:
-        raise _above(claim, found)
-    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, found)
+        raise _above(claim, epsilon)
+    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, epsilon)
 
 
 def _on_plane(claim: MetricLdp, channel: PlanarNoise) -> Certificate:

@@ -98,7 +98,7 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
         return registry().mechanism(fields)
 
 
-def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
+def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
     """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
 
     Raises:
@@ -106,7 +106,7 @@ def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
 
     """
     with names_withheld():
-        return registry().estimator(given)
+        return registry().estimator(spec)
 
 
 def _plain_value(value: pa.Scalar) -> Any:
