@@ -22,9 +22,8 @@ from ldpsql.mechanisms.sampling import (
     chosen_sets,
     expected_shares,
     plausible,
-    prefix_shares,
+    prefixes_follow,
     reports_of,
-    tally_prefixes,
 )
 from ldpsql.privacy.claims import ApproximateLdp
 
@@ -141,25 +140,13 @@ def _hits(certified: CertifiedMechanism, value: int, draws: int) -> int:
 def _follows(certified: CertifiedMechanism, draws: int, alarm: float) -> bool:
     """Return whether draws from chosen sets or strings follow the channel; for listed values the bound of epsilon suffices."""
     if isinstance(certified, CertifiedStrings):
-        return _prefixes_follow(certified, draws, alarm)
+        return prefixes_follow(certified.channel, draws, alarm)
     if not isinstance(certified, CertifiedPairs):
         return True
     channel, sets = certified.channel, chosen_sets(certified.channel)
     counts = [np.sum([channel.response.tally(drawn) for drawn in reports_of(channel, held, draws)], axis=0) for held in sets]
     each = zip(sets, counts, strict=True)
     return all(plausible(count, draws, expected_shares(channel, held), alarm / len(sets)) for held, count in each)
-
-
-def _prefixes_follow(certified: CertifiedStrings, draws: int, alarm: float) -> bool:
-    """Return whether level, seed and support of two strings have their distribution."""
-    channel, expected = certified.channel, prefix_shares(certified.channel)
-    strings = [channel.extreme(place) for place in (0, 1)]
-    for own, other in (strings, strings[::-1]):
-        drawn = (channel.draw(np.tile(own, (part, 1))) for part in blocks(draws, channel.length))
-        counts = np.sum([tally_prefixes(channel, own, other, part) for part in drawn], axis=0)
-        if not plausible(counts, draws, expected, alarm / 2):
-            return False
-    return True
 
 
 def _lower(hits: int, draws: int, confidence: float) -> float:

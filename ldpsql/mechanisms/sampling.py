@@ -49,7 +49,18 @@ def reports_of(channel: KeyValue, held: Sets, draws: int) -> Iterator[Drawn]:
     return (channel.draw(held.repeated(part)) for part in blocks(draws, width))
 
 
-def tally_prefixes(channel: Prefixes, own: Letters, other: Letters, drawn: Drawn) -> Counts:
+def prefixes_follow(channel: Prefixes, draws: int, alarm: float) -> bool:
+    """Return whether level, seed and support of two strings have their distribution."""
+    strings, expected = [channel.extreme(place) for place in (0, 1)], _prefix_shares(channel)
+    for own, other in (strings, strings[::-1]):
+        drawn = (channel.draw(np.tile(own, (part, 1))) for part in blocks(draws, channel.length))
+        counts = np.sum([_tally_prefixes(channel, own, other, part) for part in drawn], axis=0)
+        if not plausible(counts, draws, expected, alarm / 2):
+            return False
+    return True
+
+
+def _tally_prefixes(channel: Prefixes, own: Letters, other: Letters, drawn: Drawn) -> Counts:
     """Return how often each level occurs, each first and last byte of a seed, and support of two strings by level."""
     levels, seeds, symbols = drawn[:, 0].astype(np.int64), drawn[:, 1], drawn[:, 2]
     parts = [np.bincount(levels, minlength=channel.levels)]
@@ -61,8 +72,8 @@ def tally_prefixes(channel: Prefixes, own: Letters, other: Letters, drawn: Drawn
     return np.concatenate(parts)
 
 
-def prefix_shares(channel: Prefixes) -> Floats:
-    """Return the probabilities of what `tally_prefixes` counts, for strings that differ in their first letter."""
+def _prefix_shares(channel: Prefixes) -> Floats:
+    """Return the probabilities of what `_tally_prefixes` counts, for strings that differ in their first letter."""
     levels = np.array([float(share) for share in channel.shares()])
     octets = np.full(512, 1 / 256)
     return np.concatenate([levels, octets, levels * float(channel.hit), levels * float(channel.miss)])
