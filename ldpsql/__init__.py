@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.batches import perturb_batches
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
-    from ldpsql.bulk.frames import estimate, key_value, perturb
+    from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
@@ -59,7 +59,7 @@ _HOMES = {
     "estimators.base": ["Estimator"],
     "inference.outcome": ["Fit", "Status"],
     "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
-    "bulk.frames": ["estimate", "key_value", "perturb"],
+    "bulk.frames": ["estimate", "heavy_hitters", "key_value", "perturb"],
     "hooks": ["hookimpl"],
     "engine.interrupting": ["interrupt", "interruptible"],
     "ledger": ["Ledger", "Policy"],
@@ -113,6 +113,7 @@ __all__ = [
     "estimate",
     "estimate_groups",
     "flights_file",
+    "heavy_hitters",
     "hookimpl",
     "interrupt",
     "interruptible",

@@ -50,6 +50,7 @@ from ldpsql.registry.handles import (
     MECHANISMS,
     MIXTURES,
     PLANS,
+    SEARCHES,
     TOPS,
     numbers,
     read_estimator,
@@ -58,6 +59,7 @@ from ldpsql.registry.handles import (
 )
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
+from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 
 __all__ = [
     "API_VERSION",
@@ -69,6 +71,7 @@ __all__ = [
     "MIXTURES",
     "PLANS",
     "ROW",
+    "SEARCHES",
     "STATEMENTS",
     "TOPS",
     "Aggregate",
@@ -81,6 +84,8 @@ __all__ = [
     "Estimate",
     "Estimates",
     "Functional",
+    "HeavyHitter",
+    "HeavyHitters",
     "InternalError",
     "InvalidSpec",
     "KeyUnusable",
@@ -129,6 +134,7 @@ __all__ = [
     "fingerprint",
     "full_prior",
     "guarded",
+    "heavy_hitters",
     "hookimpl",
     "id_bytes",
     "likelihoods",

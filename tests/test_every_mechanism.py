@@ -23,13 +23,14 @@ from ldpsql.cli import source
 from ldpsql.cli.app import COMMANDS, app
 from ldpsql.cli.failures import failure
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms.base import CertifiedPairs
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings
 from ldpsql.quoting import text_literal
 from ldpsql.registry.registry import registry
 from ldpsql.testing import examples
 
 N = 600
 PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_ue"}
+STRINGS = {"pem"}
 WRITTEN = {"matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])"}
 NO_MECHANISM = {"demo", "doctor", "privic"}  # these take none
 Check: TypeAlias = Callable[[str], None]
@@ -44,6 +45,16 @@ def small(name: str) -> Mechanism:
     return cls(**{**examples(cls)[0].given(), **few})
 
 
+def raw_column(certified: CertifiedMechanism) -> pa.Array:
+    """Return values that a mechanism perturbs."""
+    if isinstance(certified, CertifiedStrings):
+        return pa.array(["oslo", "rome", ""] * (N // 3))
+    values = certified.values.listed.values.take(pa.array(np.arange(N) % len(certified.values.listed)))
+    if isinstance(certified, CertifiedPairs):
+        return pa.array([[{"key": key, "value": 1.0}] for key in values.to_pylist()])
+    return values
+
+
 class Case:
     """A small mechanism with the raw column that it perturbs, and reports that it drew."""
 
@@ -52,10 +63,9 @@ class Case:
         self.mechanism = small(name)
         self.text = str(self.mechanism)
         certified = certify(self.mechanism)
-        values = certified.values.listed.values.take(pa.array(np.arange(N) % len(certified.values.listed)))
-        raw = [[{"key": key, "value": 1.0}] for key in values.to_pylist()] if isinstance(certified, CertifiedPairs) else values
+        raw = raw_column(certified)
         pq.write_table(pa.table({"x": raw}), folder / "raw.parquet")
-        pq.write_table(pa.table({"x": certified.perturb(pa.array(raw))}), folder / "reports.parquet")
+        pq.write_table(pa.table({"x": certified.perturb(raw)}), folder / "reports.parquet")
 
     @property
     def pairs(self) -> bool:
@@ -181,15 +191,20 @@ STATEMENTS = {
     "diagnose": "SELECT ldp.diagnose(x, {m}) FROM {reports}",
     "mean": "SELECT ldp.mean(x, {m}) FROM {reports}",
     "key_value": "SELECT unnest(ldp.key_value(x, {m}), recursive := true) FROM {reports}",
+    "heavy_hitters": "SELECT ldp.heavy_hitters(x, {m}) FROM {reports}",
 }
 FOR_SINGLE_VALUES = {"estimate", "export-sql", "channel", "diagnose", "mean"}
 NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private seeds
 
 
-def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:
+def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:  # noqa: PLR0911  # one for each kind
     """Tell whether a verb may refuse this mechanism, and in these words."""
+    if verb == "heavy_hitters":
+        return code == "LDP103" and "not listed" in message and ("key_value" if of.pairs else "ldp.ibu") in hint
     if of.pairs:
         return verb in FOR_SINGLE_VALUES and code == "LDP103" and "key_value" in hint and "pairs" in message
+    if of.name in STRINGS and verb in FOR_SINGLE_VALUES | {"report", "key_value"}:
+        return code == "LDP103" and "heavy_hitters" in hint
     if verb == "key_value":
         return code == "LDP103" and "pairs" in message and "ldp.ibu" in hint
     if verb == "mean":

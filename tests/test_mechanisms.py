@@ -62,7 +62,13 @@ METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplac
 
 def test_every_built_in_mechanism_is_tested_here() -> None:
     tested = {name.removesuffix("_private") for name in [*PURE, *METRIC]} | {"gaussian", "blahut_arimoto", "matrix"}
-    assert set(registry().mechanisms) <= tested | {"pckv", "pckv_grr", "pckv_pm", "pckv_ue"}  # see test_key_value
+    assert set(registry().mechanisms) <= tested | {
+        "pckv",
+        "pckv_grr",
+        "pckv_pm",
+        "pckv_ue",
+        "pem",
+    }  # see test_key_value, test_heavy_hitters
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

@@ -45,7 +45,7 @@ def describe(handles: pa.ChunkedArray) -> pa.Array:
                 "claim": str(certified.certificate.claim),
                 "realised_epsilon": certified.certificate.epsilon,
                 "ratio": str(certified.certificate.ratio),
-                "inputs": len(certified.values.listed),
+                "inputs": len(certified.values.listed) or None,  # strings are too many to number
                 "outputs": getattr(certified.channel, "outputs", None),  # sets and private seeds are too many to number
                 "structure": type(certified.channel).__name__,
                 "summary": certified.mechanism.summary(),

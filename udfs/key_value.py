@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ from ldpsql.functions import (
     read_estimator,
     struct_type,
 )
-from ldpsql.mechanisms import InvalidParameter, KeyValueMechanism, Mechanism
+from ldpsql.mechanisms import InvalidParameter, KeyValueMechanism, Mechanism, certify
 
 _DENSITY = ("position", "value", "share")
 
@@ -58,7 +59,7 @@ def _counted(
     for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
         if not isinstance(source, KeyValueMechanism):
-            raise InvalidParameter("these are not reports of sets of pairs", "use ldp.ibu or another estimator of shares")
+            raise InvalidParameter("these are not reports of sets of pairs", certify(cast("Mechanism", source)).remedy)
         for rows, likelihood in likelihoods(source, counts):
             yield rows, source, estimator, likelihood
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -13,12 +14,14 @@ from ldpsql.bulk.batches import drawn
 from ldpsql.bulk.counts import Counts, partial_counts
 from ldpsql.bulk.fingerprints import compare, of_frame
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
+from ldpsql.engine.functions import arrow_fields
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import column_likelihood, counted_likelihood
+from ldpsql.inference.counts import Counts as GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -26,6 +29,8 @@ from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.registry.fingerprint import check
 from ldpsql.registry.registry import registry
+from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
+from ldpsql.strings.hitters import heavy_hitters as search_groups
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,6 +130,40 @@ def key_value(
     """
     drawn_by = registry().mechanism(mechanism)
     return estimate_key_value(drawn_by, _likelihood(reports, drawn_by), registry().estimator(of_symbols(estimator)))[0]
+
+
+@withheld
+@one_thread
+def heavy_hitters(reports: Column | Counts, mechanism: Mechanism | str, top: int = 20, **options: Any) -> pl.DataFrame:
+    """Find the most frequent strings behind a column of reports, without a list of strings; NULL reports are left out.
+
+    Args:
+        reports: reports of a mechanism over strings that are not listed, such as ``pem``, or `Counts` of them.
+        mechanism: the mechanism that drew them.
+        top: most strings to return.
+        **options: ``confidence``, ``certain``, ``kept`` and ``deadline``, as of ``ldp.heavy_hitters`` in SQL.
+
+    Returns:
+        A row for each string, the most frequent first: ``value``, ``estimate``, ``std_error``, the interval from ``low`` to
+        ``high``, ``level`` and ``reports``. All intervals hold together with probability ``confidence``.
+
+    Raises:
+        ImpossibleReport, NoReports: if the column cannot hold reports of the mechanism, or holds none.
+        OutOfTime: if ``deadline`` seconds pass.
+
+    """
+    drawn_by = registry().mechanism(mechanism)
+    if isinstance(reports, Counts):
+        check(reports.fingerprints, drawn_by)
+        counted = reports.one_group()
+    else:
+        column = column_of(reports).drop_null()
+        counted = GroupedCounts.of(column, pa.repeat(pa.scalar(1, pa.uint64()), len(column)))
+    strings_of(drawn_by)
+    if not len(counted.reports):
+        raise NoReports()
+    _, hitters = next(search_groups(drawn_by, counted, HeavyHitters(top=top, **options)))
+    return pl.DataFrame([asdict(hitter) for hitter in hitters], schema=pl.Schema(pa.schema(arrow_fields(HeavyHitter))))
 
 
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:

@@ -17,10 +17,11 @@ from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue, Sets
 from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.planar_noise import PlanarNoise
+from ldpsql.channels.prefixes import Letters, Prefixes
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 
-AnyChannel: TypeAlias = Channel | KeyValue  # of a listed value, or of a set of pairs
+AnyChannel: TypeAlias = Channel | KeyValue | Prefixes  # of a listed value, of a set of pairs, or of a string
 
 __all__ = [
     "MARGIN",
@@ -40,9 +41,11 @@ __all__ = [
     "KeepOrWindow",
     "KeyLaw",
     "KeyValue",
+    "Letters",
     "OrthogonalHash",
     "PairResponse",
     "PlanarNoise",
+    "Prefixes",
     "PrivateHash",
     "SetChannel",
     "Sets",

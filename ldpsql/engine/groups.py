@@ -47,8 +47,13 @@ def estimated(
         yield groups, estimates
 
 
-def counts_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator[tuple[int, Counts]]:
+def counts_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, *, lists: bool = False) -> Iterator[tuple[int, Counts]]:
     """Yield each handle with the counts of its rows; each row is a group. NULL and empty maps are left out.
+
+    Args:
+        histograms: maps from reports to numbers.
+        handles: what the caller knows about each row.
+        lists: whether there may be lists of reports instead: if nearly all reports differ, they are made much faster.
 
     Raises:
         BadCounts: if the column does not hold maps, or their numbers are not counts.
@@ -57,11 +62,15 @@ def counts_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator
     maps, by_row = plain(histograms), plain(handles).to_numpy(zero_copy_only=False)
     if pa.types.is_null(maps.type):
         return
-    if not pa.types.is_map(maps.type):
+    listed = lists and pa.types.is_list(maps.type)
+    if not pa.types.is_map(maps.type) and not listed:
         raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
     filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
     for handle in np.unique(by_row[filled]):
-        yield int(handle), Counts.of_maps(maps, np.flatnonzero(filled & (by_row == handle)))
+        rows = np.flatnonzero(filled & (by_row == handle))
+        counts = Counts.of_lists(maps, rows) if listed else Counts.of_maps(maps, rows)
+        if len(counts.groups):
+            yield int(handle), counts
 
 
 def once_a_run(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[pa.ChunkedArray, pa.ChunkedArray], pa.Array]:

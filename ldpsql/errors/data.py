@@ -74,14 +74,18 @@ class NotApplicable(DataError):
 class OutOfTime(DataError):
     """The deadline of an estimator passed before the estimate could begin.
 
-    Cause: ``deadline`` is shorter than the preparation of the channel.
-    Remedy: Raise ``deadline``, or use fewer values.
+    Cause: ``deadline`` is shorter than the preparation of the channel, or the search for frequent strings.
+    Remedy: Raise ``deadline``, use fewer values, or continue fewer prefixes (``kept``).
     """
 
     code = "LDP407"
 
-    def __init__(self) -> None:
-        super().__init__("the deadline passed while the channel was prepared", "raise deadline, or use fewer values")
+    def __init__(
+        self,
+        message: str = "the deadline passed while the channel was prepared",
+        hint: str = "raise deadline, or use fewer values",
+    ) -> None:
+        super().__init__(message, hint)
 
 
 class OtherMechanism(DataError):

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
 from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
@@ -53,7 +52,7 @@ class Estimates:
 
         """
         values = self.source.values
-        if isinstance(values, PairSets):
+        if not isinstance(values, Domain):
             raise InvalidParameter("these are shares of the symbols of pairs, not of values", "use ldpsql.key_value")
         return values
 

@@ -2,21 +2,31 @@
 
 The error is that of the unbiased inversion under the uniform distribution, in which no share is near the border. The maximum
 likelihood estimate has the same error there and a smaller one for shares near zero. For key-value mechanisms it is the
-error of a key's frequency, if all keys are equally frequent and everybody has as many pairs as the padding.
+error of a key's frequency, if all keys are equally frequent and everybody has as many pairs as the padding. For strings that
+are not listed it is the error of a rare string of the largest length; shorter ones have smaller errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from math import inf
 
 import numpy as np
 
-from ldpsql.channels import KeyValue, SetChannel
+from ldpsql.channels import KeyValue, Prefixes, SetChannel
 from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.inference.counting import operator_of
-from ldpsql.mechanisms.base import CategoricalMechanism, CertifiedPairs, Mechanism, certify, certify_values
+from ldpsql.mechanisms.base import (
+    CategoricalMechanism,
+    CertifiedMechanism,
+    CertifiedPairs,
+    CertifiedStrings,
+    CertifiedValues,
+    Mechanism,
+    certify,
+)
 from ldpsql.privacy.claims import Epsilon
 
 MAX_VALUES = 20_000
@@ -49,9 +59,7 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
     if reports < 1:
         raise InvalidParameter("a plan needs at least one report", "for example 100000")
     certified = certify(mechanism)
-    pairs = isinstance(certified, CertifiedPairs)
-    # of a single report: errors fall with the root of their number
-    one = _frequency_errors(certified.channel) if isinstance(certified, CertifiedPairs) else _std_errors(mechanism)
+    one = _single(certified)  # of a single report: errors fall with the root of their number
     epsilon = float(certified.certificate.claim.epsilon)
     if not np.isfinite(one).all():
         return Expected(mechanism.name, epsilon, None, None, None)
@@ -60,21 +68,42 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
         mechanism=mechanism.name,
         epsilon=epsilon,
         std_error=root_mean_square / np.sqrt(reports),
-        total_variation=None if pairs else min(1.0, float(one.sum()) / np.sqrt(2 * np.pi * reports)),  # E|N| = s sqrt(2/pi)
+        total_variation=_total_variation(one, reports) if isinstance(certified, CertifiedValues) else None,
         reports_needed=int(np.ceil((root_mean_square / 0.01) ** 2)),
     )
 
 
-def _std_errors(mechanism: Mechanism) -> np.ndarray:
-    """Return the standard error of every share from a single report, under the uniform distribution."""
-    channel = certify_values(mechanism).channel
+def _total_variation(one: np.ndarray, reports: int) -> float:
+    return min(1.0, float(one.sum()) / np.sqrt(2 * np.pi * reports))  # E|N| = s sqrt(2/pi)
+
+
+@singledispatch
+def _single(certified: CertifiedMechanism) -> np.ndarray:
+    """Return the standard errors of everything that is estimated, from a single report."""
+    raise NotImplementedError(type(certified))
+
+
+@_single.register
+def _(certified: CertifiedPairs) -> np.ndarray:
+    return _frequency_errors(certified.channel)
+
+
+@_single.register
+def _(certified: CertifiedStrings) -> np.ndarray:
+    return np.array([_prefix_error(certified.channel)])
+
+
+@_single.register
+def _(certified: CertifiedValues) -> np.ndarray:
+    """Return the standard error of every share, under the uniform distribution."""
+    channel = certified.channel
     size = channel.inputs
     if isinstance(channel, SetChannel):
         # A share is (C/n - miss)/(hit - miss) for the number C of reports that support the value: C is binomial.
         hit, miss = float(channel.hit), float(channel.miss)
         chance = (hit + (size - 1) * miss) / size
         return np.full(size, np.sqrt(chance * (1 - chance)) / abs(hit - miss))
-    model = operator_of(mechanism)
+    model = operator_of(certified.mechanism)
     uniform = np.full((1, size), 1.0 / size)
     return model.interval(model.forward(uniform), np.ones(1), uniform, 1.0)[0][0]
 
@@ -87,6 +116,12 @@ def _frequency_errors(channel: KeyValue) -> np.ndarray:
     law, drawn = channel.response.key_law(), 1 / max(channel.padding, channel.keys)
     chance = float(law.other + law.lift * drawn)
     return np.full(channel.keys, channel.padding * np.sqrt(chance * (1 - chance)) / float(law.lift))
+
+
+def _prefix_error(channel: Prefixes) -> float:
+    """Return the standard error of the share of a rare string, which only reports of the last level show."""
+    miss = float(channel.miss)
+    return float(np.sqrt(channel.levels * miss * (1 - miss)) / (float(channel.hit) - miss))
 
 
 def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanism]) -> list[Expected]:

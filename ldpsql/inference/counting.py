@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
+from ldpsql.domains.strings import Strings
 from ldpsql.errors import ImpossibleReport, NoReports
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.likelihood import Likelihood
@@ -37,8 +38,8 @@ class Described(Protocol):
         """The name."""
 
     @property
-    def values(self) -> Domain | PairSets:
-        """The values, or the sets of pairs, that were perturbed."""
+    def values(self) -> Domain | PairSets | Strings:
+        """The values, the sets of pairs or the strings that were perturbed."""
 
     @property
     def epsilon(self) -> float:

@@ -59,6 +59,16 @@ class Counts:
         group = np.repeat(np.arange(len(rows)), np.diff(chosen.offsets.to_numpy()))
         return cls(reports, whole_numbers(chosen.items), group, rows)
 
+    @classmethod
+    def of_lists(cls, lists: pa.ListArray, rows: NDArray[np.int64]) -> Counts:
+        """Return the counts in some rows of a column of lists of reports; NULL, and groups of nothing else, are left out."""
+        chosen = lists.take(pa.array(rows))
+        group = np.repeat(np.arange(len(rows)), np.diff(chosen.offsets.to_numpy()))
+        reports = chosen.flatten()
+        present = reports.is_valid().to_numpy(zero_copy_only=False)
+        whole = cls(reports, present.astype(np.float64), group, rows)
+        return whole if present.all() else whole.select(np.flatnonzero(present))
+
     def select(self, rows: NDArray[np.int64]) -> Counts:
         """Return the counts of some rows, with the groups that still have reports."""
         groups, group = np.unique(self.group[rows], return_inverse=True)

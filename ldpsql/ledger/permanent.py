@@ -25,7 +25,7 @@ from ldpsql.channels import Drawn
 from ldpsql.channels.randomness import Words
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.errors.boundary import withheld
-from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedValues
 
 _HEAD = "ldpsql-key-1"
 _SIZE = 32
@@ -120,11 +120,12 @@ class Key:
             name: the name of the column. Two columns with the same name and mechanism give equal reports for equal values.
 
         Raises:
-            InvalidParameter: if the mechanism is over sets of pairs, which are too many to number.
+            InvalidParameter: if the mechanism is over sets of pairs or unlisted strings, which are too many to number.
 
         """
         if not isinstance(mechanism, CertifiedValues):
-            raise InvalidParameter("sets of pairs cannot have permanent reports", "perturb them once, into a table or a file")
+            what = "sets of pairs" if isinstance(mechanism, CertifiedPairs) else mechanism.over
+            raise InvalidParameter(f"{what} cannot have permanent reports", "perturb them once, into a table or a file")
         codes = mechanism.codes(column)
         column_and_mechanism = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
         purpose = blake2b(column_and_mechanism, digest_size=_SIZE).digest()

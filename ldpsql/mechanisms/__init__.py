@@ -17,6 +17,7 @@ from ldpsql.channels import (
     KeepOrWindow,
     KeyLaw,
     OrthogonalHash,
+    Prefixes,
     PrivateHash,
     SignedBits,
     Subsets,
@@ -29,10 +30,12 @@ from ldpsql.channels import (
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import prime_power
 from ldpsql.channels.plane import clamped_plane, planar_channel
+from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.ranges import MAX_VALUES, Whole
 from ldpsql.domains.sql_numbers import after
+from ldpsql.domains.strings import UTF8, Strings
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.mechanisms.audit import RateDistortion, rate_distortion
@@ -50,13 +53,24 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
-from ldpsql.reports import BinReports, HashReports, ListedHashReports, PairReports, SetReports, SignReports, SymbolReports
+from ldpsql.reports import (
+    BinReports,
+    HashReports,
+    ListedHashReports,
+    PairReports,
+    PrefixReports,
+    SetReports,
+    SignReports,
+    SymbolReports,
+)
 
 __all__ = [
     "API_VERSION",
     "MARGIN",
     "MAX_VALUES",
+    "MOST_VECTORS",
     "TOTAL",
+    "UTF8",
     "ApproximateLdp",
     "BinReports",
     "CategoricalMechanism",
@@ -84,6 +98,8 @@ __all__ = [
     "NumberField",
     "OrthogonalHash",
     "PairReports",
+    "PrefixReports",
+    "Prefixes",
     "PriorField",
     "PriorMechanism",
     "PrivateHash",
@@ -95,6 +111,7 @@ __all__ = [
     "SignMechanism",
     "SignReports",
     "SignedBits",
+    "Strings",
     "Subsets",
     "SymbolReports",
     "Whole",
@@ -104,11 +121,13 @@ __all__ = [
     "certify_values",
     "clamped_plane",
     "coarse_above",
+    "dimension",
     "exp_below",
     "floor_mixing",
     "from_doubles",
     "highest_log_ratios",
     "hookimpl",
+    "is_prime",
     "log_ratio",
     "over_one_denominator",
     "planar_channel",

@@ -16,8 +16,15 @@ from numpy.typing import NDArray
 from ldpsql.channels import TOTAL, OrthogonalHash, TableChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, Mechanism, certify, certify_values
-from ldpsql.mechanisms.sampling import blocks, chosen_sets, expected_shares, plausible, reports_of
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, Mechanism, certify, certify_values
+from ldpsql.mechanisms.sampling import (
+    blocks,
+    chosen_sets,
+    expected_shares,
+    plausible,
+    prefixes_follow,
+    reports_of,
+)
 from ldpsql.privacy.claims import ApproximateLdp
 
 
@@ -118,7 +125,7 @@ def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 
         draws=draws,
         value=certified.text(proof.value),
         other=certified.text(proof.other),
-        event=certified.response.event.format(report=report_text(certified, proof.report)),
+        event=certified.event.format(report=report_text(certified, proof.report)),
         hits_value=hits[0],
         hits_other=hits[1],
         passed=bound <= float(proof.claim.epsilon) and _follows(certified, draws, 1 - confidence),
@@ -127,15 +134,13 @@ def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 
 
 def _hits(certified: CertifiedMechanism, value: int, draws: int) -> int:
     """Return how often the event of the certificate happens among draws from a value."""
-    proof, count = certified.certificate, 0
-    own, others = certified.inputs_of(proof.value), certified.inputs_of(proof.other)
-    for part in blocks(draws, certified.response.inputs // 64 + 1):
-        count += int(certified.response.telling(certified.draw_value(value, part), proof.report, own, others).sum())
-    return count
+    return sum(int(certified.happened(certified.draw_value(value, part)).sum()) for part in blocks(draws, certified.width))
 
 
 def _follows(certified: CertifiedMechanism, draws: int, alarm: float) -> bool:
-    """Return whether draws from chosen sets of pairs follow the channel; for listed values the bound of epsilon suffices."""
+    """Return whether draws from chosen sets or strings follow the channel; for listed values the bound of epsilon suffices."""
+    if isinstance(certified, CertifiedStrings):
+        return prefixes_follow(certified.channel, draws, alarm)
     if not isinstance(certified, CertifiedPairs):
         return True
     channel, sets = certified.channel, chosen_sets(certified.channel)

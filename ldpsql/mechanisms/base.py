@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +22,29 @@ from ldpsql.channels import (
     KeepOrWindow,
     KeyValue,
     OrthogonalHash,
+    Prefixes,
     SetChannel,
     TableChannel,
     copied,
 )
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.pair_sets import PairSets
+from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
-from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedPairs, CertifiedValues
+from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedPairs, CertifiedStrings, CertifiedValues
 from ldpsql.mechanisms.identity import Key, Same, refuse_overrides, stored
 from ldpsql.mechanisms.owned import own_alphabet, own_layout, own_values
 from ldpsql.mechanisms.spec import EpsilonField, Spec
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp
 from ldpsql.privacy.owned import own_claim, own_epsilon, own_fraction
-from ldpsql.reports import Alphabet, SetReports, WordReports
+from ldpsql.reports import Alphabet, PrefixReports, SetReports, WordReports
 
 __all__ = [
     "CategoricalMechanism",
     "CertifiedMechanism",
     "CertifiedPairs",
+    "CertifiedStrings",
     "CertifiedValues",
     "Mechanism",
     "certify",
@@ -74,8 +77,8 @@ class Mechanism(Spec):
     outside: Rule | None = Field(None, description="'as:VALUE': a declared value stands for any value outside the domain")
 
     @abstractmethod
-    def values(self) -> Domain | PairSets:
-        """Return the values that may be perturbed, in the order of the channel's rows, or the sets of pairs."""
+    def values(self) -> Domain | PairSets | Strings:
+        """Return the values that may be perturbed, in the order of the channel's rows, or the sets of pairs, or the strings."""
 
     @abstractmethod
     def claim(self) -> Claim:
@@ -121,18 +124,21 @@ class CategoricalMechanism(Mechanism):
         return PureLdp(self.epsilon)
 
 
-def certify_values(
-    mechanism: Mechanism, hint: str = "estimate frequencies and means of keys with ldp.key_value"
-) -> CertifiedValues:
+def certify_values(mechanism: Mechanism, pairs: str = CertifiedPairs.remedy) -> CertifiedValues:
     """Return a certified mechanism over listed values; see `certify`.
 
+    Args:
+        mechanism: the mechanism.
+        pairs: what to do instead with a mechanism over sets of pairs.
+
     Raises:
-        InvalidParameter: for a mechanism over sets of pairs.
+        InvalidParameter: for a mechanism over sets of pairs, or over strings that are not listed.
 
     """
     certified = certify(mechanism)
     if not isinstance(certified, CertifiedValues):
-        raise InvalidParameter(f"{mechanism.name} perturbs sets of key-value pairs, and this is for single values", hint)
+        hint = pairs if isinstance(certified, CertifiedPairs) else certified.remedy
+        raise InvalidParameter(f"{mechanism.name} perturbs {certified.over}, and this is for single values", hint)
     return certified
 
 
@@ -170,8 +176,12 @@ def _certified(key: Key) -> CertifiedMechanism:
     if isinstance(channel, KeyValue) and isinstance(values, PairSets):
         _check_shape(mechanism, channel.keys, values.keys, channel.response, reports)
         return CertifiedPairs(mechanism, channel, proof, values, reports, ())
-    if isinstance(channel, KeyValue) or isinstance(values, PairSets):
-        raise InvalidParameter(f"the channel of {mechanism.name} and its values are not both of sets of pairs")
+    if isinstance(channel, Prefixes) and isinstance(values, Strings):
+        own = _check_strings(mechanism, channel, values, reports)
+        null, outside = (_position(values, rule) for rule in (mechanism.nulls, mechanism.outside))
+        return CertifiedStrings(mechanism, channel, proof, values, own, (), null, outside)
+    if isinstance(channel, KeyValue | Prefixes) or isinstance(values, PairSets | Strings):
+        raise InvalidParameter(f"the channel of {mechanism.name} and its values are not both of sets of pairs, or of strings")
     _check_shape(mechanism, channel.inputs, values, channel, reports)
     null_code, outside_code = (_position(values, rule) for rule in (mechanism.nulls, mechanism.outside))
     return CertifiedValues(mechanism, channel, proof, values, reports, layout, null_code, outside_code)
@@ -182,7 +192,14 @@ def _check_shape(mechanism: Mechanism, size: int, values: Domain, response: Chan
         raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its domain and alphabet")
 
 
-def _parts(mechanism: Mechanism) -> tuple[Claim, AnyChannel, Domain | PairSets, Alphabet, tuple[int, ...]]:
+def _check_strings(mechanism: Mechanism, channel: Prefixes, values: Strings, reports: Alphabet) -> PrefixReports:
+    fits = channel.length == values.length and channel.letters == len(values.alphabet)
+    if not fits or not isinstance(reports, PrefixReports) or reports != PrefixReports(channel.levels, channel.response.size):
+        raise InvalidParameter(f"the channel of {mechanism.name} does not have the shape of its strings and reports")
+    return reports
+
+
+def _parts(mechanism: Mechanism) -> tuple[Claim, AnyChannel, Domain | PairSets | Strings, Alphabet, tuple[int, ...]]:
     """Return copies of claim, channel, values, alphabet and layout."""
     try:
         values = own_values(mechanism.values())  # first: a domain that is too large is refused before its channel is computed
@@ -222,7 +239,16 @@ def _belongs(reports: Alphabet, channel: Channel) -> bool:
     return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow) and channel.outputs == len(reports)
 
 
-def _position(values: Domain, rule: str | None) -> int | None:
+P_co = TypeVar("P_co", covariant=True)
+
+
+class _Positions(Protocol[P_co]):
+    """Values of which single ones can be named."""
+
+    def position(self, text: str) -> P_co | None: ...
+
+
+def _position(values: _Positions[P_co], rule: str | None) -> P_co | None:
     if rule is None or rule == "clip":  # ranges clip by themselves
         return None
     position = values.position(rule.removeprefix("as:"))

@@ -6,21 +6,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue
+from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Prefixes
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
-from ldpsql.errors import InternalError
+from ldpsql.domains.strings import Strings
+from ldpsql.errors import InternalError, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.privacy.certificate import Certificate
-from ldpsql.reports import Alphabet
+from ldpsql.reports import Alphabet, PrefixReports
 
 if TYPE_CHECKING:
     from ldpsql.mechanisms.base import Mechanism
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class CertifiedMechanism(ABC):
-    """A mechanism with its certificate and copies of what it returned: over listed values, or over sets of pairs.
+    """A mechanism with its certificate and copies of what it returned: over listed values, sets of pairs, or strings.
 
     Everything except ``mechanism`` belongs to the core: no code of the mechanism runs when reports are drawn or read.
     """
@@ -39,9 +40,11 @@ class CertifiedMechanism(ABC):
     mechanism: Mechanism
     channel: AnyChannel
     certificate: Certificate
-    values: Domain | PairSets
+    values: Domain | PairSets | Strings
     reports: Alphabet
     layout: tuple[int, ...]
+    over: ClassVar[str]  # what the mechanism perturbs, and which function estimates it
+    remedy: ClassVar[str]
     _derived: dict[object, object] = field(init=False, default_factory=dict, repr=False)
 
     def derived(self, make: Callable[[CertifiedMechanism], T]) -> T:
@@ -66,16 +69,26 @@ class CertifiedMechanism(ABC):
         """The channel that gives the reports; its inputs are what can be estimated: values, or symbols of pairs."""
 
     @abstractmethod
-    def inputs_of(self, place: int) -> Codes:
-        """Return the inputs of the response that belong to a value of the certificate."""
-
-    @abstractmethod
     def text(self, place: int) -> str:
         """Return a value of the certificate as text."""
 
     @abstractmethod
     def draw_value(self, place: int, count: int) -> Drawn:
         """Draw reports of a value of the certificate."""
+
+    @abstractmethod
+    def happened(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return for which reports the event happens that best distinguishes the two values of the certificate."""
+
+    @property
+    @abstractmethod
+    def event(self) -> str:
+        """That event, with a place for the report."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Number of cells that `happened` needs for each report."""
 
     @cached_property
     def named(self) -> NDArray[np.int64] | None:
@@ -105,14 +118,39 @@ class CertifiedMechanism(ABC):
         return self.reports.to_arrow(drawn)
 
 
+class _Responding(CertifiedMechanism):
+    """A mechanism whose reports are those of a channel over inputs that can be listed."""
+
+    @abstractmethod
+    def inputs_of(self, place: int) -> Codes:
+        """Return the inputs of the response that belong to a value of the certificate."""
+
+    def happened(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return for which reports the event of the response happens."""
+        own, others = self.inputs_of(self.certificate.value), self.inputs_of(self.certificate.other)
+        return self.response.telling(drawn, self.certificate.report, own, others)
+
+    @property
+    def event(self) -> str:
+        """The event of the response."""
+        return self.response.event
+
+    @property
+    def width(self) -> int:
+        """One bit for each input."""
+        return self.response.inputs // 64 + 1
+
+
 @dataclass(frozen=True, eq=False)
-class CertifiedValues(CertifiedMechanism):
+class CertifiedValues(_Responding):
     """A mechanism over listed values, with its rules resolved to positions."""
 
     channel: Channel
     values: Domain
     null_code: int | None
     outside_code: int | None
+    over = "listed values"
+    remedy = "estimate their shares with ldp.ibu"
 
     @property
     def response(self) -> Channel:
@@ -142,11 +180,13 @@ class CertifiedValues(CertifiedMechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedPairs(CertifiedMechanism):
+class CertifiedPairs(_Responding):
     """A mechanism over sets of pairs; a value of the certificate is a set, identified by a symbol of its channel."""
 
     channel: KeyValue
     values: PairSets
+    over = "sets of key-value pairs"
+    remedy = "estimate frequencies and means of keys with ldp.key_value"
 
     @property
     def response(self) -> Channel:
@@ -171,12 +211,60 @@ class CertifiedPairs(CertifiedMechanism):
         return self.channel.draw(sets, words)
 
 
-def _check_codes(codes: Codes, size: int) -> None:
+@dataclass(frozen=True, eq=False)
+class CertifiedStrings(CertifiedMechanism):
+    """A mechanism over strings that are not listed, with its rules resolved to letters."""
+
+    channel: Prefixes
+    values: Strings
+    reports: PrefixReports
+    null_letters: Letters | None
+    outside_letters: Letters | None
+    over = "strings that are not listed"
+    remedy = "find the frequent ones with ldp.heavy_hitters"
+    event = "the report supports the value and not the other"
+    width = 1
+
+    @property
+    def response(self) -> Channel:
+        """No channel: its inputs would be all strings.
+
+        Raises:
+            InvalidParameter: always.
+
+        """
+        raise InvalidParameter(f"these are reports of {self.over}, which have no shares one by one", self.remedy)
+
+    def happened(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return which reports support the first letter or the empty string, and not the other one."""
+        levels, seeds, symbols = drawn[:, 0].astype(np.int64), drawn[:, 1], drawn[:, 2].astype(np.int64)
+        places = (self.certificate.value, self.certificate.other)
+        own, other = (
+            self.channel.hashes(np.tile(self.channel.extreme(place), (len(drawn), 1)), levels, seeds) == symbols
+            for place in places
+        )
+        return np.asarray(own & ~other)
+
+    def text(self, place: int) -> str:
+        """Return a string of the certificate, in quotation marks."""
+        return repr(self.values.text(self.channel.extreme(place)))
+
+    def draw_value(self, place: int, count: int) -> Drawn:
+        """Draw reports of a string of the certificate."""
+        return self.channel.draw(np.tile(self.channel.extreme(place), (count, 1)))
+
+    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+        letters = self.values.codes(column, null=self.null_letters, outside=self.outside_letters)
+        _check_codes(letters.ravel(), self.channel.letters + 1)
+        return self.channel.draw(letters, words)
+
+
+def _check_codes(codes: Codes | Letters, size: int) -> None:
     """Refuse a position that the channel does not have: its report would be drawn from memory that was not certified.
 
     Raises:
         InternalError: if a position is out of range.
 
     """
-    if len(codes) and int(codes.view(np.uint32).max()) >= size:  # a negative one becomes a large one
+    if len(codes) and int(codes.view(f"u{codes.itemsize}").max()) >= size:  # a negative one becomes a large one
         raise InternalError("a domain gave a position that it does not have", "please report the type of the column")

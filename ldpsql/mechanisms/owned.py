@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
+from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.privacy.owned import core_type, own_fraction
 from ldpsql.reports import Alphabet
@@ -28,8 +29,8 @@ from ldpsql.reports.base import FormedReports
 _NUMBERS = (bool, int, float, str, NoneType)
 
 
-def own_values(values: Domain | PairSets) -> Domain | PairSets:
-    """Return a copy of a domain, or of a description of sets of pairs, with its array copied and its caches empty.
+def own_values(values: Domain | PairSets | Strings) -> Domain | PairSets | Strings:
+    """Return a copy of a domain, or of a description of sets of pairs or strings, with arrays copied and caches empty.
 
     Raises:
         NotPrivate: unless its class belongs to the core: any other would see the values that are perturbed.
@@ -39,7 +40,16 @@ def own_values(values: Domain | PairSets) -> Domain | PairSets:
     if type(values) is PairSets:
         parts: dict[str, Any] = {part.name: _own_part(getattr(values, part.name)) for part in fields(PairSets)}
         return PairSets(**parts)
+    if type(values) is Strings:
+        return _own_strings(values)
     return _own_domain(cast("Domain", values))
+
+
+def _own_strings(values: Strings) -> Strings:
+    length, alphabet = values.length, values.alphabet
+    if type(length) is not int or type(alphabet) is not bytes or not 0 < len(set(alphabet)) == len(alphabet) < 256:
+        raise InvalidDomain("an alphabet must hold at least one byte, and none twice")
+    return Strings(length, alphabet)
 
 
 def _own_domain(values: Domain) -> Domain:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Drawn, KeyValue, Sets
+from ldpsql.channels import TOTAL, Drawn, KeyValue, Letters, Prefixes, Sets
 
 _CELLS = 1 << 22  # pairs of sets, or symbols, that are drawn at a time
 
@@ -47,6 +47,36 @@ def reports_of(channel: KeyValue, held: Sets, draws: int) -> Iterator[Drawn]:
     """Draw reports of one set, block by block."""
     width = max(len(held.keys), channel.response.inputs // 64, 1)
     return (channel.draw(held.repeated(part)) for part in blocks(draws, width))
+
+
+def prefixes_follow(channel: Prefixes, draws: int, alarm: float) -> bool:
+    """Return whether level, seed and support of two strings have their distribution."""
+    strings, expected = [channel.extreme(place) for place in (0, 1)], _prefix_shares(channel)
+    for own, other in (strings, strings[::-1]):
+        drawn = (channel.draw(np.tile(own, (part, 1))) for part in blocks(draws, channel.length))
+        counts = np.sum([_tally_prefixes(channel, own, other, part) for part in drawn], axis=0)
+        if not plausible(counts, draws, expected, alarm / 2):
+            return False
+    return True
+
+
+def _tally_prefixes(channel: Prefixes, own: Letters, other: Letters, drawn: Drawn) -> Counts:
+    """Return how often each level occurs, each first and last byte of a seed, and support of two strings by level."""
+    levels, seeds, symbols = drawn[:, 0].astype(np.int64), drawn[:, 1], drawn[:, 2]
+    parts = [np.bincount(levels, minlength=channel.levels)]
+    octets = (seeds >> np.uint64(24), seeds & np.uint64(255))
+    parts += [np.bincount(octet.astype(np.int64), minlength=256) for octet in octets]
+    for letters in (own, other):
+        supported = channel.hashes(np.tile(letters, (len(drawn), 1)), levels, seeds) == symbols
+        parts.append(np.bincount(levels[supported], minlength=channel.levels))
+    return np.concatenate(parts)
+
+
+def _prefix_shares(channel: Prefixes) -> Floats:
+    """Return the probabilities of what `_tally_prefixes` counts, for strings that differ in their first letter."""
+    levels = np.array([float(share) for share in channel.shares()])
+    octets = np.full(512, 1 / 256)
+    return np.concatenate([levels, octets, levels * float(channel.hit), levels * float(channel.miss)])
 
 
 def blocks(draws: int, width: int) -> Iterator[int]:

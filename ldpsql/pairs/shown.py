@@ -137,10 +137,9 @@ def over_pairs(mechanism: Mechanism) -> KeyValueMechanism:
         InvalidParameter: if it is another one.
 
     """
-    if not isinstance(certify(mechanism), CertifiedPairs) or not isinstance(mechanism, KeyValueMechanism):
-        raise InvalidParameter(
-            f"{mechanism.name} does not perturb sets of key-value pairs", "estimate its reports with ldp.ibu"
-        )
+    certified = certify(mechanism)
+    if not isinstance(certified, CertifiedPairs) or not isinstance(mechanism, KeyValueMechanism):
+        raise InvalidParameter(f"{mechanism.name} does not perturb sets of key-value pairs", certified.remedy)
     return mechanism
 
 

@@ -26,6 +26,7 @@ from ldpsql.mechanisms.identity import Key
 from ldpsql.mechanisms.region import Region
 from ldpsql.names import IBU, INV
 from ldpsql.registry.registry import registry
+from ldpsql.strings.hitters import HeavyHitters
 
 H = TypeVar("H", bound=Hashable)
 _UNDER_ONE = re.compile(r"\.[0-9]+", re.ASCII)
@@ -62,6 +63,7 @@ MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 PLANS: Handles[Plan] = Handles()
 TOPS: Handles[tuple[Plan, int]] = Handles()
 GRIDS: Handles[Region] = Handles()
+SEARCHES: Handles[tuple[Mechanism, HeavyHitters]] = Handles()
 
 
 def numbers(column: pa.Array, number: Callable[[pa.Scalar], int]) -> list[int]:

@@ -17,6 +17,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible
 from ldpsql.reports.hashed import HashReports, ListedHashReports
 from ldpsql.reports.pairs import BinReports, PairReports, SignReports
+from ldpsql.reports.prefixes import PrefixReports
 from ldpsql.reports.sets import SetReports, octets, of_octets
 from ldpsql.reports.symbols import SymbolReports
 
@@ -29,6 +30,7 @@ __all__ = [
     "MarkedReports",
     "NumberedReports",
     "PairReports",
+    "PrefixReports",
     "SetReports",
     "SignReports",
     "SymbolReports",

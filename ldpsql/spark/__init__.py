@@ -28,7 +28,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.names import IBU
 from ldpsql.registry.fingerprint import KEY, fingerprint, of_text
 from ldpsql.registry.registry import registry
-from ldpsql.reports import ListedHashReports, type_of
+from ldpsql.reports import ListedHashReports, PrefixReports, type_of
 from ldpsql.spark.destination import Destination
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _KEY = KEY[:-1]  # of a column's own metadata
 _HASHED = pa.struct([("seed", pa.int64()), ("y", pa.int32())])  # Spark has no unsigned numbers
+_PREFIXED = pa.struct([("level", pa.int16()), ("seed", pa.int64()), ("y", pa.int32())])
 
 
 def perturb(
@@ -190,6 +191,8 @@ def _type(certified: CertifiedMechanism) -> pa.DataType:
     """
     if isinstance(certified.reports, ListedHashReports):
         return _HASHED
+    if isinstance(certified.reports, PrefixReports):
+        return _PREFIXED
     kind = type_of(certified.reports)
     if pa.types.is_nested(kind) or pa.types.is_unsigned_integer(kind):
         raise SparkRefused(

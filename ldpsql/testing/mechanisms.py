@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import singledispatch
 
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.frames import key_value
+from ldpsql.bulk.frames import heavy_hitters, key_value
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import NotPrivate
 from ldpsql.estimates.estimate import estimate_column
-from ldpsql.mechanisms.base import CertifiedPairs, CertifiedValues, Mechanism, certify, certify_values
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, CertifiedValues, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.constructors import constructor
@@ -37,7 +38,7 @@ def check_mechanism(mechanism: Mechanism, draws: int = 200_000) -> None:
     check_sampler(certified.channel, draws)
     _check_round_trips(mechanism)
     with _registered(type(mechanism)):
-        _check_key_value_sql(certified) if isinstance(certified, CertifiedPairs) else _check_sql(certify_values(mechanism))
+        _check_sql(certified)
     _check_monotone(mechanism)
 
 
@@ -66,7 +67,14 @@ def _check_round_trips(mechanism: Mechanism) -> None:
         assert registry().mechanism(str(mechanism)) == mechanism, "its text does not give the mechanism back"
 
 
-def _check_sql(certified: CertifiedValues) -> None:
+@singledispatch
+def _check_sql(certified: CertifiedMechanism) -> None:
+    """Check that SQL perturbs and estimates the same as Python."""
+    raise NotImplementedError(type(certified))
+
+
+@_check_sql.register
+def _(certified: CertifiedValues) -> None:
     """Check that SQL perturbs every value into the alphabet, and estimates the same as Python for every value."""
     mechanism, values = certified.mechanism, certified.values.values
     arguments = {**mechanism.given(), **({"domain": values.to_pylist()} if "domain" in type(mechanism).model_fields else {})}
@@ -93,7 +101,8 @@ def _placeholders(arguments: Mapping[str, object]) -> str:
     return ", ".join(f'"{name}" := ${name}' for name in arguments)
 
 
-def _check_key_value_sql(certified: CertifiedPairs) -> None:
+@_check_sql.register
+def _(certified: CertifiedPairs) -> None:
     """Check that SQL perturbs lists and maps of every type of key, and estimates the same as Python."""
     mechanism, keys = certified.mechanism, certified.values.keys.values
     assert isinstance(mechanism, KeyValueMechanism)
@@ -113,6 +122,23 @@ def _check_key_value_sql(certified: CertifiedPairs) -> None:
             assert [row[0] for row in rows] == keys.to_pylist(), "ldp.key_value does not return one row for each key"
             numbers = np.stack([column.to_numpy() for column in expected.columns[1:]], axis=1)
             assert np.allclose([row[1:] for row in rows], numbers, atol=1e-9), "SQL and Python do not estimate the same"
+
+
+@_check_sql.register
+def _(certified: CertifiedStrings) -> None:
+    """Check that SQL perturbs strings, and finds the same frequent ones as Python."""
+    mechanism, letters = certified.mechanism, [certified.channel.extreme(place) for place in (0, 1)]
+    people = pa.table({"x": pa.array([certified.values.text(one) for one in letters] * 2000)})
+    with connect() as con:
+        con.execute(f"SET VARIABLE m = ldp.{mechanism.name}({_placeholders(mechanism.given())})", mechanism.given())
+        con.register("people", people)
+        con.execute("CREATE TABLE reports AS SELECT ldp.perturb(x, getvariable('m')) AS r FROM people")
+        drawn = con.sql("SELECT r FROM reports").to_arrow_table()["r"].combine_chunks()
+        assert len(drawn) == len(people), "SQL did not draw one report for each value"
+        assert not drawn.null_count, "SQL drew NULL"
+        query = "SELECT unnest(ldp.heavy_hitters(r, getvariable('m'), certain := false), recursive := true) FROM reports"
+        rows = con.execute(query).fetchall()
+    assert rows == heavy_hitters(drawn, mechanism, certain=False).rows(), "SQL and Python do not find the same"
 
 
 def _check_monotone(mechanism: Mechanism) -> None:

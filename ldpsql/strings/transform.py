@@ -1,0 +1,82 @@
+"""How many reports support each continuation of a prefix: counts by function and symbol, and one Fourier transform.
+
+A report with the vector a for the letters of a step supports the continuation e if <a, e> = y. With chi(t) = exp(2 pi i t/p),
+
+  [<a, e> = y] = 1/p sum_k chi(k (<a, e> - y)) = 1/p + 1/p sum_{k != 0} chi(-k y) chi(<k a, e>),
+
+so the numbers of supporters of all e are one transform over the vectors k a. Scaling a and y by the same element changes
+nothing, so reports are counted for vectors whose first coordinate other than 0 is 1; each other vector is one multiple of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.inference.operators import Floats
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Transform:
+    """The vectors of ``m`` coordinates over the field of ``p`` elements; numbers stand for vectors, digit by digit.
+
+    Args:
+        p: a prime.
+        m: number of coordinates.
+        lines: for each vector the number of the line through it and 0; for 0 itself the number of lines.
+        scale: for each vector the element that scales it to the vector that stands for its line; 1 for 0.
+        place: where the coefficient of each vector stands among the transforms along the symbols of all lines.
+        mirrored: which of these coefficients are the conjugate of what stands there.
+
+    """
+
+    p: int
+    m: int
+    lines: Ints
+    scale: NDArray[np.int32]
+    place: Ints
+    mirrored: NDArray[np.bool_]
+
+    @staticmethod
+    @lru_cache(maxsize=4)
+    def of(p: int, m: int) -> Transform:
+        """Return the transform of a size."""
+        numbers = np.arange(p**m)
+        places = p ** np.arange(m - 1, -1, -1)
+        vectors = numbers[:, None] // places % p
+        first = vectors[numbers, (vectors != 0).argmax(axis=1)]
+        inverse = np.array([1, *(pow(element, -1, p) for element in range(1, p))])
+        scale = inverse[first].astype(np.int32)
+        lines = np.unique((vectors * scale[:, None] % p) @ places, return_inverse=True)[1].ravel() - 1
+        lines[0] = lines.max() + 1
+        kept = vectors[:, -1] <= p // 2  # the transform of real numbers: the other half is conjugate
+        multiple = first[kept]
+        place = np.minimum(lines[kept], lines[0] - 1) * (p // 2 + 1) + np.minimum(multiple, p - multiple)
+        return Transform(p, m, lines, scale, place, multiple > p // 2)
+
+    @property
+    def cells(self) -> int:
+        """Number of pairs of a line, or 0, and a symbol."""
+        return (int(self.lines[0]) + 1) * self.p
+
+    def supporters(self, counts: Floats) -> Floats:
+        """Return how many reports support each vector.
+
+        Args:
+            counts: how many reports have each line and symbol, both scaled, shape (cells,).
+
+        """
+        from scipy.fft import irfftn, rfft  # noqa: PLC0415  # slow to import
+
+        own, nowhere = counts[: -self.p], counts[-self.p]
+        along = rfft(own.reshape(-1, self.p)).ravel()[self.place]
+        np.conjugate(along, out=along, where=self.mirrored)
+        along[0] = 0
+        spectrum = along.reshape((self.p,) * (self.m - 1) + (-1,))
+        around = irfftn(spectrum, s=(self.p,) * self.m).ravel() * self.p ** (self.m - 1)
+        return np.asarray(around + (own.sum(dtype=np.float64) / self.p + nowhere))
