@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
+import polars as pl
 import pyarrow as pa
 
 from ldpsql.channels import KeepOrSpread
@@ -29,6 +30,7 @@ KEY = "ldpsql.mechanism."
 _SHORT = 1_000  # characters of a mechanism as text
 _LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?: (.*))?")
 _SAID = 200
+_PART = 1 << 16  # values of a domain at a time
 
 Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
 NONE: Fingerprints = frozenset()
@@ -50,18 +52,29 @@ def _digits(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
     names = [name for name in mechanism.given() if name not in ("nulls", "outside")]
     unordered = isinstance(certified.channel, KeepOrSpread) and certified.named is not None  # all other values are alike
-    parameters = {name: _plain(getattr(mechanism, name), unordered=unordered) for name in names}
-    canonical = json.dumps([mechanism.name, parameters], sort_keys=True, default=str)
-    return blake2b(canonical.encode(), digest_size=16).hexdigest()
+    digest = blake2b(f"[{json.dumps(mechanism.name)}, {{".encode(), digest_size=16)
+    for place, name in enumerate(sorted(names)):
+        digest.update(f"{', ' if place else ''}{json.dumps(name)}: ".encode())
+        for part in _canonical(getattr(mechanism, name), unordered=unordered):
+            digest.update(part.encode())
+    digest.update(b"}]")
+    return digest.hexdigest()
 
 
-def _plain(value: object, *, unordered: bool) -> object:
+def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
+    """Yield a parameter as JSON; a domain in parts, since a long one takes ten times its memory in Python's strings."""
     if not isinstance(value, Domain):
-        return value
-    texts = value.texts
+        yield json.dumps(value, sort_keys=True, default=str)
+        return
+    texts = value.written
     if pa.types.is_decimal(value.values.type):
-        texts = [format(Decimal(text).normalize(), "f") for text in texts]  # 1.50 is 1.5
-    return sorted(texts) if unordered else texts
+        texts = pa.array([format(Decimal(text).normalize(), "f") for text in texts.to_pylist()])  # 1.50 is 1.5
+    if unordered:
+        texts = pl.Series(texts).sort().to_arrow()  # by bytes of UTF-8, which is the order of Python's strings
+    for start in range(0, len(texts), _PART):
+        listed = json.dumps(texts[start : start + _PART].to_pylist())[1:-1]
+        yield f"{', ' if start else '['}{listed}"
+    yield "]"
 
 
 def metadata(mechanisms: Mapping[str, Mechanism]) -> dict[str, str]:
