@@ -11,12 +11,19 @@ os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not
 os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
 import ldpsql
+from ldpsql.registry.registry import registry
 from tests import seeds
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what repeats the random data of this run; the noise of reports has no seed."""
     terminalreporter.write_line(f"random data of the tests: {seeds.VARIABLE}={seeds.SEED}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _registry_of_no_project() -> None:
+    """Load the registry of the process before a test enters a folder whose settings would stay in it."""
+    registry()
 
 
 @pytest.fixture

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 from pathlib import Path
+from traceback import walk_tb
 
 import duckdb
 import pytest
@@ -66,6 +69,10 @@ def test_the_names_of_a_connection_are_mechanisms_in_functions_that_take_it(tmp_
         mechanism_of("borough", other)
 
 
+def test_the_settings_of_one_test_do_not_stay_for_the_next() -> None:
+    assert not registry().named
+
+
 def test_a_macro_that_is_not_of_ldpsql_names_no_mechanism() -> None:
     with ldpsql.connect() as con:
         con.execute("CREATE SCHEMA m; CREATE MACRO m.borough() AS ldp.krr(1, [1, 2])")
@@ -104,11 +111,8 @@ def test_the_constructor_call_in_sql_makes_the_same_mechanism(text: str) -> None
     [
         ("[mechanisms]\n'drop table' = 'krr(1, [1, 2])'", "letters, digits"),
         ("[mechanisms]\ncity = 'kr(1, [1, 2])'", "'city' of the settings: there is no mechanism named 'kr'"),
-        ("[mechanisms]\ncity = 7", "must be strings"),
         ("[mechanisms]\ncity = 'krr(1, [1, 2])'\nCity = 'krr(2, [1, 2])'", "differ in case only"),
         ("[mechanisms]\nkrr = 'krr(1, [1, 2])'", "as a plugin does"),
-        ("[defaults]\nformat = 3", "must be strings"),
-        ("[defaults]\ncolour = 'no'", "unknown section or key"),
     ],
 )
 def test_settings_that_are_wrong_are_named(text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,3 +126,73 @@ def attached(monkeypatch: pytest.MonkeyPatch) -> None:
     known = Registry.load()
     monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: known)
     ldpsql.connect()
+
+
+CANARY = "canary7f3a"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (f"[mechanisms]\ncity = ['{CANARY}']", r"city in the section \[mechanisms\] of .*own\.toml must be a string"),
+        (f"mechanisms = '{CANARY}'", r"\[mechanisms\] of .*own\.toml must be a section"),
+        (f"[defaults]\nformat = ['{CANARY}']", r"format in the section \[defaults\] of .*own\.toml must be a string"),
+        (f"defaults = ['{CANARY}']", r"\[defaults\] of .*own\.toml must be a section"),
+        (
+            f"[defaults]\ncolour = '{CANARY}'",
+            r"own\.toml contains the unknown key 'colour' .* Hint: known: format, estimator\.",
+        ),
+        (
+            f"[defaults]\nformats = '{CANARY}'",
+            r"unknown key 'formats' in the section \[defaults\]\. Hint: did you mean 'format'\?",
+        ),
+        (
+            f"[plugin]\nallow = ['{CANARY}']",
+            r"own\.toml contains the unknown section \[plugin\]\. Hint: did you mean 'plugins'\?",
+        ),
+        (f"[plugins]\nallow = '{CANARY}'", r"allow in the section \[plugins\] of .*own\.toml must be a list of names"),
+        (f"[plugins]\nallow = [['{CANARY}']]", r"allow in the section \[plugins\] of .*own\.toml must be a list of names"),
+        (f"[ledger]\npath = ['{CANARY}']", r"path in the section \[ledger\] of .*own\.toml must be a string"),
+        (f"[ledger]\nkey = {{a = '{CANARY}'}}", r"key in the section \[ledger\] of .*own\.toml must be a string"),
+        (f"[ledger]\nkey = '{CANARY}", r"own\.toml cannot be read: .*at end of document"),
+        (f"a = '{CANARY}\x00'", r"own\.toml cannot be read: Found invalid character"),
+        (f"a = {'[' * 100_000}'{CANARY}'", r"own\.toml cannot be read: it is not TOML"),
+        (f"a = {'9' * 5000}", r"own\.toml cannot be read: it is not TOML"),
+    ],
+)
+def test_a_wrong_entry_is_named_with_its_file_and_no_value_goes_along(
+    text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "own.toml", text)
+    monkeypatch.setenv("LDPSQL_CONFIG", str(tmp_path / "own.toml"))
+    with pytest.raises(BadSettings, match=complaint) as caught:
+        settings.load()
+    assert "\n" not in caught.value.message
+    assert CANARY not in str(caught.value)
+    assert not [name for name, variable in variables_within(caught.value) if CANARY in repr(variable)]
+    assert caught.value.__cause__ is caught.value.__context__ is None  # the errors of pydantic and tomllib hold the content
+
+
+def variables_within(error: BaseException) -> list[tuple[str, object]]:
+    """Return the local variables of the frames of a traceback, except that of the test."""
+    return [item for frame, _ in list(walk_tb(error.__traceback__))[1:] for item in frame.f_locals.items()]
+
+
+def test_bytes_that_are_not_text_are_refused_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ldpsql.toml").write_bytes(b"a = '\xff\xfe'")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSettings, match=r"ldpsql\.toml cannot be read: it is not TOML in UTF-8"):
+        settings.load()
+
+
+def test_paths_of_the_ledger_are_relative_to_the_file_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "ldpsql.toml", "[ledger]\npath = 'budget.ledger'\nkey = '/keys/key'\nepsilon_budget = '2.5'\n")
+    (tmp_path / "deeper").mkdir()
+    monkeypatch.chdir(tmp_path / "deeper")
+    assert settings.load().ledger == {"path": str(tmp_path / "budget.ledger"), "key": "/keys/key", "epsilon_budget": "2.5"}
+
+
+def test_help_imports_neither_pydantic_nor_tomllib(tmp_path: Path) -> None:
+    loaded = "{'pydantic', 'tomllib'} & {*sys.modules}"
+    code = f"import sys, ldpsql.cli.app; from ldpsql import settings; settings.load(); sys.exit(bool({loaded}))"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

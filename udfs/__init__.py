@@ -1,1 +1,1 @@
-"""The SQL functions: one family a file, scalars in Python, macros as SQL text beside it."""
+"""The SQL functions: one family per file, scalars in Python, macros as SQL text next to it."""

@@ -1,6 +1,6 @@
 """Turns a mechanism that is a string, ``krr(1, ['a', 'b'])`` or a name in the settings, into the STRUCT of its constructor.
 
-Macros are created in the order of the names of these files, and the macros of all other files use the ones here.
+Macros are created in the order of the file names, and the macros of all other files use those of this one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ldpsql.mechanisms import certify
 
 @guarded
 def values(texts: pa.ChunkedArray) -> pa.Array:
-    """Return for each mechanism in a string the values of its STRUCT, as JSON."""
+    """Return the values of the STRUCT of each mechanism in a string, as JSON."""
     return pa.array([as_struct(read_mechanism(text))[0] for text in plain(texts)], pa.string())
 
 
 @guarded
 def struct_type(texts: pa.ChunkedArray) -> pa.Array:
-    """Return for each mechanism in a string the type of its STRUCT, as JSON."""
+    """Return the type of the STRUCT of each mechanism in a string, as JSON."""
     return pa.array([as_struct(read_mechanism(text))[1] for text in plain(texts)], pa.string())
 
 
@@ -34,7 +34,7 @@ def domain_values(handles: pa.ChunkedArray) -> pa.Array:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer the macros that read a mechanism for all others."""
+    """Offer the macros with which all others read a mechanism."""
     return [
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),

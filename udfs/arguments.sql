@@ -1,6 +1,6 @@
 -- A mechanism as a STRUCT. If it is a string, the type of the domain is known only when DuckDB binds the statement: from_json
--- then reads it from the JSON that Python returns. Only the type of `kind` matters; || keeps CREATE MACRO from binding the string,
--- which does not exist yet.
+-- then reads it from the JSON that Python returns. Only the type of `kind` matters. || keeps CREATE MACRO from binding a string
+-- that does not exist yet.
 CREATE OR REPLACE MACRO ldp._read
     (m, kind VARCHAR) AS from_json(__ldp_mechanism_values(m), __ldp_mechanism_type(m || '')),
     (m, kind) AS m;
@@ -19,4 +19,4 @@ CREATE OR REPLACE MACRO ldp._first
     (list VARCHAR, other) AS CASE WHEN list IS NULL THEN other ELSE error('[LDP103] reports must be a list') END,
     (list, other) AS list;
 CREATE OR REPLACE MACRO ldp._no_mechanism() AS
-    error('[LDP104] the mechanism is NULL. Hint: is there a row in the subquery that gives it?');
+    error('[LDP104] the mechanism is NULL. Hint: does the subquery that returns it return a row?');

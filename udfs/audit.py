@@ -55,7 +55,7 @@ def average_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.
 
 @guarded
 def rate_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray, betas: pa.ChunkedArray) -> pa.Array:
-    """Return mutual information, distortion, and the least information for that distortion that the slope beta proves."""
+    """Return mutual information, distortion, and a lower bound on the information for that distortion."""
     slopes = iter(plain(betas).to_pylist())
 
     def bounds(mechanism: Mechanism, prior: np.ndarray) -> dict[str, float]:

@@ -1,6 +1,6 @@
 CREATE OR REPLACE MACRO ldp.audit(m) AS TABLE SELECT unnest(__ldp_audit(__ldp_mechanism(m)));
 
--- A report keeps its own type if SQL lists the reports; else it is text.
+-- A report keeps its own type if SQL lists the reports; otherwise it is text.
 CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
     SELECT ldp._domain(m)[cell.value] AS value, ldp._shown(cell, ldp._reports(m)) AS report, cell.exact, cell.probability
     FROM (SELECT unnest(__ldp_channel(__ldp_mechanism(m))) AS cell);

@@ -42,6 +42,7 @@ from ldpsql.functions import (
 )
 
 _ROW = ("value", "estimate", "std_error", "low", "high")
+_ROWS = "STRUCT(value VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
 _DIAGNOSIS = f"STRUCT({struct_fields(Diagnosis)}, identified STRUCT(value VARCHAR, low DOUBLE, high DOUBLE)[])"
 
@@ -69,7 +70,7 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 @guarded
 @once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return for each group the list of (value, estimate, std_error, low, high); NULL if it is empty. Values are text."""
+    """Return the list of (value as text, estimate, std_error, low, high) of each group; NULL if the group is empty."""
     parts = []
     for rows, estimates in _estimates(histograms, plans):
         errors = estimates.intervals
@@ -81,7 +82,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return for each group its diagnosis, with the range of every share among all maxima; NULL if it is empty."""
+    """Return the diagnosis of each group, with the range of every share among all maxima; NULL if the group is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
@@ -105,7 +106,7 @@ def _diagnosed(one: Estimate, impossible: int) -> dict[str, object]:
 
 @guarded
 def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
-    """Return for each group of counts the positions of its distinct reports and the sum of their numbers."""
+    """Return the positions of the distinct reports of each group of counts, and the sums of their numbers."""
     rows = zip(plain(keys), plain(numbers), strict=True)
     merged = [Counts.of(reports.values, counted.values).merge() if reports.is_valid else None for reports, counted in rows]
     out = [row and {"positions": row[0] + 1, "n": row[1].astype(np.uint64)} for row in merged]
@@ -120,7 +121,12 @@ def octets_of_sets(reports: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 def drawn_by(names: pa.ChunkedArray, places: pa.ChunkedArray, columns: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return whether a comment says which mechanism drew the reports of a column; it is an error if another one did."""
+    """Return whether a comment says which mechanism drew the reports of a column.
+
+    Raises:
+        OtherMechanism: if the comment names another mechanism.
+
+    """
     rows = zip(*(plain(column).to_pylist() for column in (names, places, columns, handles)), strict=True)
     return pa.array([_drawn_by(*row) for row in rows], pa.bool_())
 
@@ -151,11 +157,11 @@ _DIAGNOSE = Aggregate(
 
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
-    """Offer the aggregates of all estimators, ``ldp.diagnose``, ``ldp.estimate`` and what makes counts add up."""
+    """Offer the aggregates of all estimators, ``ldp.diagnose``, ``ldp.estimate``, ``ldp.counts`` and ``ldp.merge``."""
     return [
         Scalar("__ldp_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_drawn_by", drawn_by, "BOOLEAN"),
-        Scalar("__ldp_estimate", estimate, "STRUCT(value VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"),
+        Scalar("__ldp_estimate", estimate, _ROWS),
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),

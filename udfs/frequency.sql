@@ -10,7 +10,7 @@ CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FI
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
     [__ldp_merge(reports, numbers)], lambda result: map(list_select(reports, result.positions), result.n)
 )[1];
--- An aggregate over counts: the sum for every report.
+-- An aggregate over counts: the sum for each report.
 CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
     flatten(list(map_keys(counts)) FILTER (WHERE counts IS NOT NULL)),
     flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL))
@@ -28,7 +28,7 @@ CREATE OR REPLACE MACRO ldp._diagnosis(kind, result) AS list_transform([{'value'
         r['result']['identified'], [{'value': r['value'], 'low': NULL::DOUBLE, 'high': NULL::DOUBLE}]))
 END)[1];
 
--- A macro of its own: `ldp.estimate` may be given a table as an identifier, whose name SQL cannot read.
+-- A macro of its own: `ldp.estimate` also takes a table as an identifier, whose name SQL cannot read.
 CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(reports, [current_database(), current_schema()], (
     SELECT list({'path': [lower(database_name), lower(schema_name), lower(table_name)], 'comment': comment})
     FROM duckdb_columns() WHERE lower(column_name) = lower(report)

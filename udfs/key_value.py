@@ -54,7 +54,7 @@ def _plan(name: str, handle: int, confidence: str | None) -> int:
 def _counted(
     histograms: pa.ChunkedArray, plans: pa.ChunkedArray
 ) -> Iterator[tuple[np.ndarray, Mechanism, Estimator, Likelihood]]:
-    """Yield the rows of all groups that hold reports, with their mechanism, estimator and likelihood."""
+    """Yield the rows of groups that hold reports, with their mechanism, estimator and likelihood."""
     for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
         if not isinstance(source, KeyValueMechanism):
@@ -66,7 +66,7 @@ def _counted(
 @guarded
 @once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return for each group the list of keys, as text, frequencies and means in the order of the keys; NULL if it is empty."""
+    """Return the list of keys as text, frequencies and means of each group; NULL if the group is empty."""
     parts = [
         (rows, mechanism.keys.written, estimate_key_value(mechanism, likelihood, estimator).rows())
         for rows, mechanism, estimator, likelihood in _counted(histograms, plans)
@@ -77,7 +77,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return for each group the share of dummies, a warning, and how the estimate came about; NULL if it is empty."""
+    """Return the diagnosis of each group, with share of dummies and warning; NULL if the group is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
         estimates = estimate_key_value(mechanism, likelihood, estimator)
@@ -89,7 +89,7 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return for each group each key, as text, with the centre and the share of each of its bins."""
+    """Return each key as text, with centre and share of each of its bins; NULL for an empty group."""
     parts = []
     for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
         centres, shares = estimate_densities(mechanism, likelihood, estimator)
@@ -132,7 +132,7 @@ _AGGREGATES = (
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.key_value``, ``ldp.key_value_diagnose`` and ``ldp.key_value_density``, and the same functions over counts."""
+    """Offer ``ldp.key_value``, ``ldp.key_value_diagnose`` and ``ldp.key_value_density``, each also over counts."""
     return [
         Scalar("__ldp_key_value_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_key_value", estimate, _keyed(ROW)),

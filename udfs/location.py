@@ -13,7 +13,7 @@ from ldpsql.mechanisms import InvalidParameter
 
 @guarded
 def grid_handle(grids: pa.ChunkedArray) -> pa.Array:
-    """Return the handle of each grid, given as the STRUCT that ``ldp.grid`` makes."""
+    """Return the handle of each grid, a STRUCT that ``ldp.grid`` makes."""
     return pa.array([GRIDS.number(_region(grid)) for grid in plain(grids).to_pylist()], pa.int64())
 
 

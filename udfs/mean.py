@@ -55,7 +55,7 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar]) -> 
         case "quantile":
             share = arguments[0]
             if family(share.type) != "number" or not share.is_valid:
-                raise InvalidParameter("a quantile must be asked for a share between 0 and 1", "for example 0.5 for the median")
+                raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
             return Quantile(float(share.as_py()))
         case _:
             return RangeShare(*(bound_of(end, certify_values(mechanism).values) for end in arguments))
@@ -71,7 +71,7 @@ def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return the same for quantiles, which are positions in the domain, with the largest distance of numbers from them."""
+    """Return the same for quantiles, as positions in the domain, and the largest distance of a number from its position."""
     return _measured(histograms, handles, (*_FIELDS, "rounding"))
 
 

@@ -1,4 +1,4 @@
--- Numbers about a distribution. Means of dates and times are times; `kind` is the domain, of which only the type matters.
+-- Numbers about a distribution. Means of dates and times are times. `kind` is the domain; only its type matters.
 CREATE OR REPLACE MACRO ldp._in_unit
     (kind DATE[], result) AS list_transform([result], lambda f: CASE WHEN f IS NOT NULL THEN {
         'estimate': make_timestamp((struct_extract(f, 'estimate') * 86400000000)::BIGINT), 'std_error': struct_extract(f, 'std_error'),

@@ -1,4 +1,4 @@
-"""Several mechanisms at once, one for each level of a public column, and several reports of each user."""
+"""Estimates from several mechanisms, one for each level of a public column, and from several reports of each user."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _mechanisms(levels: pa.Array, handle: int) -> np.ndarray:
     mixed = MIXTURES.thing(handle)
     places = mixed.places(levels)
     if (places < 0).any():
-        raise OutsideDomain("a value to be perturbed has no level, or one without a mechanism", "give every user a level")
+        raise OutsideDomain("a value to be perturbed has no level, or its level has no mechanism", "give every user a level")
     return _handles(handle)[places]
 
 
@@ -99,7 +99,7 @@ def _handles(handle: int) -> np.ndarray:
     alike = {alphabet if isinstance(alphabet, Domain) else type_of(alphabet) for alphabet in alphabets}
     if len(alike) > 1:
         raise InvalidParameter(
-            "the mechanisms of the levels have different reports", "perturb each level by a statement of its own"
+            "the mechanisms of the levels have different reports", "perturb each level in a statement of its own"
         )
     return np.array([MECHANISMS.number(mechanism) for mechanism in mixed.mechanisms])
 

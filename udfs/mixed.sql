@@ -8,7 +8,7 @@ CREATE OR REPLACE MACRO ldp._any
 CREATE OR REPLACE MACRO ldp.mixed_counts(report, level, keep := true) AS
     ldp.counts({'level': level, 'report': report}, keep := keep);
 
--- The order of a user's reports does not matter, so equal sets of them are counted together.
+-- The order of a user's reports does not matter, so lists that differ only in order are counted together.
 CREATE OR REPLACE MACRO ldp.repeated_counts(reports, keep := true) AS
     ldp.counts(list_sort(list_filter(reports, lambda z: z IS NOT NULL)), keep := keep);
 

@@ -13,7 +13,7 @@ from ldpsql.functions import (
     InternalError,
     Macros,
     Scalar,
-    Shown,
+    ToColumn,
     changing,
     drawing,
     drawn_by_form,
@@ -25,12 +25,12 @@ from ldpsql.functions import (
 from ldpsql.mechanisms import NotPrivate, certify
 
 
-def drawing_reports(shown: Shown, kind: pa.DataType) -> Callable[..., pa.Array]:
-    """Return a function that draws one report for each value; ``shown`` turns draws into a column of type ``kind``."""
+def drawing_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
+    """Return a function that draws one report for each value; ``to_column`` makes a column of type ``kind`` of the draws."""
 
     @guarded
     def perturb(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-        return _each(plain(values), plain(handles), shown, kind)
+        return _each(plain(values), plain(handles), to_column, kind)
 
     return perturb
 
@@ -41,21 +41,21 @@ def _repeated(handle: int) -> pa.Array:
     return pa.array([handle] * 2048, pa.int64())
 
 
-def _each(column: pa.Array, handles: pa.Array, shown: Shown, kind: pa.DataType) -> pa.Array:
+def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.DataType) -> pa.Array:
     """Draw with the mechanism of each row; nearly always all rows have the same mechanism."""
     if not len(column):
         return pa.array([], kind)
     first = handles[0].as_py()
     if handles.equals(_repeated(first)[: len(handles)]):
         mechanism = certify(drawing(first, len(column)))
-        return shown(mechanism, mechanism.draw(column))
+        return to_column(mechanism, mechanism.draw(column))
     by_row = handles.to_numpy(zero_copy_only=False)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]
     mechanisms = [certify(drawing(int(by_row[at[0]]), len(at))) for at in rows]
     if len({mechanism.values for mechanism in mechanisms}) > 1:
         raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
     drawn = [mechanism.draw(column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
-    parts = [shown(mechanism, part) for mechanism, part in zip(mechanisms, drawn, strict=True)]
+    parts = [to_column(mechanism, part) for mechanism, part in zip(mechanisms, drawn, strict=True)]
     back = np.empty(len(column), dtype=np.int64)
     back[np.concatenate(rows)] = np.arange(len(column))
     return pa.concat_arrays(parts).take(pa.array(back))
@@ -69,7 +69,7 @@ def expression(rows: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 def same(handles: pa.ChunkedArray, expressions: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
-    """Return the handles; refuse them unless this expression has a single one in the whole statement."""
+    """Return the handles; refuse them if this expression has more than one handle in the whole statement."""
     column = plain(handles)
     distinct = column.unique()
     if len(distinct) > 1:
@@ -81,7 +81,7 @@ def same(handles: pa.ChunkedArray, expressions: pa.ChunkedArray, transactions: p
 
 @guarded
 def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
-    """Return the handles with which mechanisms draw on connections with these guards; NULL means without a guard."""
+    """Return the handles with which mechanisms draw on connections with these guards; a guard that is NULL means none."""
     by_row, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
     if others:
         raise InternalError("a catalog has one guard", "do not call functions whose name starts with __ldp")

@@ -1,5 +1,5 @@
--- A handle that must be the same for all rows of a statement. strftime reads its format when a statement is bound, even with
--- the optimizer off, so each expression of each statement gets its own number. now() is the start of the transaction.
+-- A handle that must be the same for all rows of a statement. strftime reads its format when a statement is bound, even if the
+-- optimizer is off, so each expression of each statement gets its own number. now() is the start of the transaction.
 CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
     handle, system.main.strftime(DATE '2000-01-01', __ldp_expression(0)), system.main.epoch_us(system.main.now())
 );

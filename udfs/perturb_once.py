@@ -11,7 +11,7 @@ from ldpsql.functions import (
     KeyUnusable,
     Macros,
     Scalar,
-    Shown,
+    ToColumn,
     drawing,
     drawn_by_form,
     guarded,
@@ -22,17 +22,17 @@ from ldpsql.functions import (
 from ldpsql.mechanisms import InvalidParameter, certify
 
 
-def permanent_reports(shown: Shown, kind: pa.DataType) -> Callable[..., pa.Array]:
-    """Return a function that gives the permanent report of each row; ``shown`` turns draws into a column of type ``kind``."""
+def permanent_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
+    """Return a function of permanent reports, one a row; ``to_column`` makes a column of type ``kind`` of the draws."""
 
     @guarded
     def once(*columns: pa.ChunkedArray) -> pa.Array:
-        return _each(columns, shown, kind)
+        return _each(columns, to_column, kind)
 
     return once
 
 
-def _each(columns: tuple[pa.ChunkedArray, ...], shown: Shown, kind: pa.DataType) -> pa.Array:
+def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.DataType) -> pa.Array:
     values, people, names, handles, guards = map(plain, columns)
     if not len(values):
         return pa.array([], kind)
@@ -42,12 +42,12 @@ def _each(columns: tuple[pa.ChunkedArray, ...], shown: Shown, kind: pa.DataType)
     ((name, handle, number),) = chosen
     key = None if number is None else GUARDS.thing(number).key
     if key is None:
-        hint = "in Python ldpsql.attach(con, key='people.key'); for ldpsql sql, key below [ledger] in ldpsql.toml"
+        hint = "in Python: ldpsql.attach(con, key='people.key'); for ldpsql sql: key in the section [ledger] of ldpsql.toml"
         raise KeyUnusable("this connection has no key for permanent reports", hint)
     if not isinstance(name, str):
         raise InvalidParameter("column_name must be the name of the column", "it keeps columns with one mechanism apart")
     mechanism = certify(drawing(handle, len(values)))
-    return shown(mechanism, key.draw(mechanism, values, id_bytes(people), name))
+    return to_column(mechanism, key.draw(mechanism, values, id_bytes(people), name))
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
@@ -64,7 +64,4 @@ _BY_FORM = drawn_by_form(
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_once``."""
-    return [
-        *_BY_FORM,
-        Macros.beside(__file__),
-    ]
+    return [*_BY_FORM, Macros.beside(__file__)]

@@ -1,1 +1,1 @@
-"""Where Python meets DuckDB: functions that a connection calls, counts as SQL hands them over, interrupts, threads."""
+"""Where Python meets DuckDB: the functions that a connection calls, counts in SQL columns, interrupts, threads."""

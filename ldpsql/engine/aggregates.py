@@ -18,14 +18,14 @@ class Aggregate:
     """A pair of macros that return the same, one over columns of reports and one over their counts.
 
     Args:
-        name: of the macro over reports; the other one is called ``name_counts``.
-        result: what both return, an expression with ``{counts}`` once, where the counts of the reports belong.
-        parameters: those that follow the reports, with their defaults in SQL, None if there is none. ``keep`` comes last
-            unless it stands here.
+        name: the name of the macro over reports; the other macro is called ``name_counts``.
+        result: the SQL expression that both return, with ``{counts}`` once in the place of the counts of the reports.
+        parameters: the parameters after the reports, each with its default in SQL, or None if it has none. ``keep`` is
+            added as the last one if it is missing.
         comment: what an aggregate of this name returns; None leaves both macros without a comment.
-        columns: the parameters that stand for columns of reports.
-        counted: the counts of the rows where ``keep`` is true, an expression of the columns.
-        from_counts: whether there is a macro over counts, too.
+        columns: the parameters that are columns of reports.
+        counted: a SQL expression of the columns: the counts of the rows in which ``keep`` is true.
+        from_counts: whether there is also a macro over counts.
 
     """
 

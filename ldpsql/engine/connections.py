@@ -11,12 +11,12 @@ from ldpsql.errors import ConnectionRefused
 
 
 def duckdb_of(con: Any) -> DuckDBPyConnection:
-    """Return the connection of DuckDB that another one wraps, or that this is.
+    """Return the DuckDB connection that a connection of another library wraps, or the connection itself if it is DuckDB's.
 
-    SQLAlchemy's connection has one of the driver, whose cursors hand on what they do not know to DuckDB's connection.
+    SQLAlchemy's connection holds one of the driver, whose cursors pass attributes that they do not have to DuckDB's connection.
 
     Raises:
-        ConnectionRefused: if there is none behind it, or it is closed.
+        ConnectionRefused: if there is no DuckDB connection behind it, or it is closed.
 
     """
     if isinstance(con, DuckDBPyConnection):
@@ -24,7 +24,7 @@ def duckdb_of(con: Any) -> DuckDBPyConnection:
     try:
         pooled = con if hasattr(con, "driver_connection") else getattr(con, "connection", con)
         inner = getattr(pooled, "driver_connection", pooled).cursor().sql.__self__
-    except Exception:  # noqa: BLE001  # whatever another library says of its own object
+    except Exception:  # noqa: BLE001  # another library may raise anything
         inner = None
     if not isinstance(inner, DuckDBPyConnection):
         raise ConnectionRefused(

@@ -1,8 +1,8 @@
-"""Hearing Ctrl-C while the main thread is inside DuckDB, where Python runs no handler.
+"""Reacts to Ctrl-C while the main thread is inside DuckDB, where Python runs no handler.
 
-Python calls its handlers in the main thread, between two steps of Python code. While DuckDB waits for its own threads there is
-no such step, so a second Ctrl-C would change nothing. The C handler below Python's writes a byte for each signal into a socket
-at once (`signal.set_wakeup_fd`), and a thread reads it here.
+Python calls its handlers in the main thread, between two steps of Python code. There is no such step while DuckDB waits for its
+own threads, so a second Ctrl-C would change nothing. The C handler below Python's writes a byte for each signal into a socket
+at once (`signal.set_wakeup_fd`), and a thread of this module reads it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import NoReturn
 
-PATIENCE = 2.0  # seconds after the first Ctrl-C; a nervous double press ends no process that is about to stop by itself
-_EXIT_CODE = 130  # as shells count what Ctrl-C ended
+PATIENCE = 2.0  # seconds after the first Ctrl-C; a quick double press does not end a process that is about to stop by itself
+_EXIT_CODE = 130  # what shells report for a process that Ctrl-C ended
 _FAREWELL = b"\nldpsql: DuckDB did not stop, so the second Ctrl-C ended the process (LDP904)\n"
 
 
@@ -57,7 +57,7 @@ class _Listener(threading.Thread):
             self._last_resort.start()
 
     def close(self) -> None:
-        """Give the signals back to what heard them before; return when nothing more can come from here."""
+        """Give the signals back to their former listener; return when this one can do nothing more."""
         signal.set_wakeup_fd(self._before, warn_on_full_buffer=False)
         self._mouth.close()
         self.join()
@@ -67,10 +67,10 @@ class _Listener(threading.Thread):
 
 @contextmanager
 def heard(stop: Callable[[], None], *, ends: bool) -> Iterator[None]:
-    """Call ``stop`` from another thread at the first Ctrl-C, whatever the main thread does, within a ``with`` block there.
+    """Within a ``with`` block of the main thread, call ``stop`` from another thread at the first Ctrl-C.
 
     Args:
-        stop: must not raise.
+        stop: the function to call; it must not raise.
         ends: whether a second Ctrl-C ends the process if the block still runs `PATIENCE` seconds after the first.
 
     """
@@ -83,7 +83,7 @@ def heard(stop: Callable[[], None], *, ends: bool) -> Iterator[None]:
 
 
 def _pass_on(descriptor: int, number: bytes) -> None:
-    """Write a signal's byte for an event loop that listens as well."""
+    """Write a signal's byte for an event loop that listens, too."""
     with suppress(OSError):
         if os.name == "nt":  # a socket, which Windows does not take for a file
             with socket.socket(fileno=os.dup(descriptor)) as other:

@@ -1,4 +1,4 @@
-"""What SQL does with each form of reports, generated from the forms: functions that draw, and overloads of macros."""
+"""SQL for each form of reports, generated from the forms: functions that draw, and overloads of macros."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ldpsql.names import NO_MECHANISM
 from ldpsql.reports import FORMS
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
-Shown: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]
+ToColumn: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]  # how the draws of a mechanism become a column
 _LISTED = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE reports[{{drawn}}] END"
 
 
@@ -24,23 +24,23 @@ def drawn_by_form(
     macro: str,
     scalar: str,
     arguments: tuple[str, ...],
-    function: Callable[[Shown, pa.DataType], Callable[..., Any]],
+    function: Callable[[ToColumn, pa.DataType], Callable[..., Any]],
     *,
     further: str = "",
     draws: bool = True,
 ) -> list[Scalar | Macros]:
-    """Return a macro that draws reports of any form, and the function of each form that it calls.
+    """Return a macro that draws reports of any form, and the function of each form that the macro calls.
 
     The macro takes these arguments and, last, the mechanism's reports in SQL: a list of them, or the marker of their form.
-    Each argument stands in it once: a second mention of a value would draw twice.
+    The body of the macro contains each argument once, because a second mention of a value would draw twice.
 
     Args:
-        macro: its name in the catalog ``ldp``.
-        scalar: the name of the function that returns positions in a list, from 1; that of a form adds the form's mark.
-        arguments: the arguments of the macro before the reports; the functions get them too.
-        function: makes a function of Arrow columns out of how draws are shown, and the type of what it returns.
-        further: what the functions get after the arguments, in SQL.
-        draws: whether the functions draw a new report whenever they are called.
+        macro: the name of the macro in the catalog ``ldp``.
+        scalar: the name of the function that returns positions in a list, from 1; for a form, the form's mark is appended.
+        arguments: the arguments of the macro before the reports, which the functions take as well.
+        function: takes how draws become a column, and the type of that column; returns a function of Arrow columns.
+        further: SQL that follows the arguments in the calls of the functions.
+        draws: whether every call of the functions draws a new report.
 
     """
     scalars = [_drawing(scalar, function(positions, pa.int32()), "INTEGER", draws=draws)]
@@ -49,7 +49,7 @@ def drawn_by_form(
         own = function(CertifiedMechanism.shown, form.type)
         scalars.append(_drawing(f"{scalar}_{mark}", own, form.sql_type, draws=draws))
         overloads.append((f"STRUCT({mark} INTEGER)", f"{scalar}_{mark}({', '.join(arguments)}{further})"))
-    # Without its first branch a mechanism that is NULL, from a subquery without a row, would give NULL for every value.
+    # Without the first branch of _LISTED, a mechanism that is NULL (a subquery without a row) would give NULL for every value.
     overloads.append(("", _LISTED.format(drawn=f"{scalar}({', '.join(arguments)}{further})")))
     return [*scalars, overloaded(macro, [((*arguments, f"reports {kind}"), body) for kind, body in overloads])]
 
@@ -59,7 +59,7 @@ def _drawing(name: str, function: Callable[..., Any], returns: str, *, draws: bo
 
 
 def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
-    """Return draws as positions in the list of reports that SQL has, counted from 1 as SQL lists are."""
+    """Return draws as positions in SQL's list of the reports, counted from 1."""
     if isinstance(mechanism.reports, NumberedReports):
         drawn = mechanism.reports.told_apart(drawn)
     return pa.array(drawn + np.int32(1))
@@ -73,12 +73,12 @@ def counted_by_form() -> Macros:
 
 
 def shown_by_form() -> Macros:
-    """Return ``ldp._shown(cell, reports)``: the report of a cell of a channel, text unless the reports are listed."""
+    """Return ``ldp._shown(cell, reports)``: the report of a cell of a channel, as text unless the reports are listed."""
     marked = [(("cell", f"reports STRUCT({mark} INTEGER)"), "cell.report_text") for mark in FORMS]
     return overloaded("_shown", [*marked, (("cell", "reports"), "reports[cell.report]")])
 
 
 def overloaded(macro: str, overloads: list[tuple[tuple[str, ...], str]]) -> Macros:
-    """Return a macro of several overloads, each its parameters and its body; the last one takes what no other does."""
+    """Return a macro of several overloads, each a pair of parameters and body; the last one takes what no other does."""
     bodies = [f"\n    ({', '.join(map(str.strip, parameters))}) AS {body}" for parameters, body in overloads]
     return Macros(f"CREATE OR REPLACE MACRO ldp.{macro}{','.join(bodies)};")

@@ -15,7 +15,7 @@ from ldpsql.errors import Interrupted, LdpError, PluginError, UnknownName
 from ldpsql.errors.boundary import internal
 from ldpsql.quoting import quoted, text_literal
 
-MARK = "_ldpsql_made_this"  # a macro that tells our catalog from a database of the user's
+MARK = "_ldpsql_made_this"  # a macro that distinguishes our catalog from a database of the user's
 R = TypeVar("R")
 _SCALAR = re.compile(r"\b__ldp_")
 _CATALOG = re.compile(r"\bldp\.")
@@ -29,11 +29,11 @@ _ONLY_MACROS = re.compile(
 
 @dataclass(frozen=True)
 class Scalar:
-    """A module-level Arrow function: one Arrow column an argument, of any type, to one column of type ``returns``.
+    """A module-level Arrow function: takes one Arrow column of any type per argument, returns one column of type ``returns``.
 
-    ``draws=True`` says that every call draws a new report; lint and dbt then know that SQL which calls the function perturbs.
-    ``volatile=True`` lets DuckDB call a function for every row, and never fold or merge two calls. A function that draws is
-    volatile, and a volatile one draws unless ``draws=False`` says otherwise.
+    ``draws=True`` declares that every call draws a new report; lint and dbt then know that SQL with such a call perturbs.
+    ``volatile=True`` makes DuckDB call the function for every row, without folding or merging calls. A function that draws is
+    volatile, and a volatile function is taken to draw unless it declares ``draws=False``.
     """
 
     name: str
@@ -43,19 +43,19 @@ class Scalar:
     draws: bool | None = None
 
     def __post_init__(self) -> None:
-        """Settle what was left open, to the side on which nothing that draws is missed."""
+        """Set the defaults of ``draws`` and ``volatile`` so that nothing that draws is missed."""
         object.__setattr__(self, "draws", self.volatile if self.draws is None else self.draws)
         object.__setattr__(self, "volatile", bool(self.volatile or self.draws))
 
     def names(self) -> list[str]:
-        """Return the one name it takes."""
+        """Return the one name that the function takes, as a list."""
         return [self.name]
 
     def check(self) -> None:
-        """Refuse a name that is not a plain one.
+        """Refuse a name that is not a plain identifier.
 
         Raises:
-            PluginError: if it is not.
+            PluginError: if the name has other characters than letters, digits and _.
 
         """
         if type(self.name) is not str or not self.name.isidentifier():
@@ -64,13 +64,13 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Macros:
-    """SQL text that creates macros in the catalog ``ldp``; `attach` puts in the name it was given."""
+    """SQL text that creates macros in the catalog ``ldp``; `attach` replaces that by the catalog's real name."""
 
     text: str
 
     @classmethod
     def beside(cls, module_file: str) -> Macros:
-        """Read the ``.sql`` file beside a module."""
+        """Return the macros in the ``.sql`` file next to a module."""
         return cls(Path(module_file).with_suffix(".sql").read_text(encoding="utf-8"))
 
     def names(self) -> list[str]:
@@ -81,7 +81,7 @@ class Macros:
         """Refuse text that does more than create macros and comment on them, or whose names begin with _.
 
         Raises:
-            PluginError: if it does. Those with _ are ldpsql's own, such as the guard of a ledger.
+            PluginError: if it does. Names with _ are ldpsql's own, such as the guard of a ledger.
 
         """
         if type(self.text) is not str or not all(_ONLY_MACROS.match(statement) for statement in _statements(self.text)):
@@ -91,13 +91,13 @@ class Macros:
 
     def statements(self, catalog: str) -> str:
         """Return the text for a catalog of this name."""
-        # Python functions live in system.main; unqualified, a macro of the user's of that name would take their place.
+        # Python functions live in system.main; without the qualifier, a macro of the user's with the same name would hide them.
         return _SCALAR.sub("system.main.__ldp_", _CATALOG.sub(lambda _: f"{quoted(catalog)}.", self.text))
 
 
 def _statements(text: str) -> list[str]:
-    """Return the statements of a text as DuckDB tells them apart; a text that it cannot read is refused when it is run."""
-    import duckdb  # noqa: PLC0415  # only where a third party offers macros
+    """Return the statements of a text as DuckDB separates them; a text that it cannot read is refused when it is run."""
+    import duckdb  # noqa: PLC0415  # needed only if a third party offers macros
 
     try:
         return [statement.query for statement in duckdb.extract_statements(text)]
@@ -108,7 +108,7 @@ def _statements(text: str) -> list[str]:
 def guarded(function: Callable[..., R]) -> Callable[..., R]:
     """Let only ldpsql's own errors out of a function, with nothing attached: any other may hold a raw value.
 
-    The wrapper takes any number of arguments of any type, as DuckDB then does too.
+    The wrapper takes any number of arguments of any type, and so does the function in DuckDB.
     """
 
     def call(*columns: Any) -> R:
@@ -118,7 +118,7 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
             refusal = error
         except KeyboardInterrupt:
             refusal = Interrupted()
-        except Exception as error:  # noqa: BLE001  # whatever it was, its text stays here
+        except Exception as error:  # noqa: BLE001  # the text of any other error stays here
             refusal = internal(error, function.__name__)
         del columns
         # Raised outside of the handlers, so that no other exception and no frame with a column comes along.
@@ -131,7 +131,7 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
 
 @contextmanager
 def names_withheld() -> Iterator[None]:
-    """Leave the name out of a complaint about an unknown one: in SQL it may come from a column."""
+    """Leave the name out of an error about an unknown name: in SQL it may come from a column."""
     try:
         yield
     except UnknownName as error:
@@ -143,12 +143,12 @@ _ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "b
 
 
 def arrow_fields(result: type) -> list[pa.Field]:
-    """Return names and Arrow types of the plain fields of a dataclass."""
+    """Return the plain fields of a dataclass as Arrow fields."""
     return [pa.field(f.name, _ARROW_TYPES[str(f.type)]) for f in fields(result)]
 
 
 def struct_fields(result: type) -> str:
-    """Return names and SQL types of the plain fields of a dataclass."""
+    """Return the plain fields of a dataclass as names and types of a SQL STRUCT."""
     return ", ".join(f'"{f.name}" {_SQL_TYPES[str(f.type)]}' for f in fields(result))
 
 

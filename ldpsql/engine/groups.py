@@ -1,4 +1,4 @@
-"""From SQL columns of counts, maps from report to number, to estimates, and back to SQL columns."""
+"""SQL columns of counts (maps from report to number) to estimates, and estimates to SQL columns."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def refuse_pairs(source: Mechanism | ReportSource) -> None:
 def estimated(
     source: Mechanism | ReportSource, counts: Counts, estimator: Estimator
 ) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
-    """Yield the estimates of all groups, each with the groups that it holds; the estimator's deadline is that of all."""
+    """Yield the estimates of all groups in parts, each with the groups in it; the estimator's deadline is for all together."""
     refuse_pairs(source)
     end, parts = soonest(estimator.deadline), likelihoods(source, counts)
     while True:
-        with until(end):  # operators are built on the way
+        with until(end):  # building the operators counts, too
             part = next(parts, None)
             if part is None:
                 return
@@ -48,7 +48,7 @@ def estimated(
 
 
 def counts_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator[tuple[int, Counts]]:
-    """Yield each handle with the counts of its rows, which are the groups; NULL and empty maps are left out.
+    """Yield each handle with the counts of its rows; each row is a group. NULL and empty maps are left out.
 
     Raises:
         BadCounts: if the column does not hold maps, or their numbers are not counts.
@@ -65,7 +65,10 @@ def counts_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator
 
 
 def once_a_run(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[pa.ChunkedArray, pa.ChunkedArray], pa.Array]:
-    """Return a function of (maps, handles) that computes a run of equal rows once: a window repeats the map of a partition."""
+    """Return a function of (maps, handles) that computes a run of equal rows once.
+
+    A window function repeats the map of a partition in each of its rows.
+    """
 
     @wraps(function)
     @one_thread

@@ -1,4 +1,4 @@
-"""Stopping what runs: a statement of DuckDB, and the solves inside its aggregates, to which DuckDB shows no interrupt."""
+"""Interrupts: they stop a statement of DuckDB, and the solves inside its aggregates, which DuckDB itself does not interrupt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class _Block:
-    """A with block that stops with a connection: what works in it, and whether it was stopped."""
+    """A ``with`` block that an interrupt of ``con`` stops; ``working`` is the connection that runs its statements."""
 
     con: DuckDBPyConnection
     working: DuckDBPyConnection
@@ -33,10 +33,10 @@ class _Block:
     closed: bool = False
 
     def stop(self) -> None:
-        """Stop what runs, and every solve that it begins before the block ends."""
+        """Stop the running statement, and every solve that it begins before the block ends."""
         self.stopped = True
         Limits.refuse(self)
-        if self.closed:  # meanwhile, by its own thread
+        if self.closed:  # its own thread may have closed it in the meantime
             Limits.allow(self)
         self.working.interrupt()
 
@@ -50,9 +50,9 @@ _BLOCKS: list[_Block] = []
 
 
 def interrupt(con: DuckDBPyConnection) -> None:
-    """Stop the statement that runs in a connection, and every solve that runs in this process; to be called by another thread.
+    """Stop the statement that runs in a connection, and every solve that runs in this process; call it from another thread.
 
-    What is stopped fails and writes nothing: a solve with `Interrupted`, a statement with that or with DuckDB's own error.
+    A solve that is stopped raises `Interrupted`, a statement raises that or DuckDB's own error, and neither writes anything.
     A statement within `interruptible` begins no other solve; outside of it, a solve that begins after the interrupt goes on.
     """
     Limits.interrupt()
@@ -63,7 +63,7 @@ def interrupt(con: DuckDBPyConnection) -> None:
 
 @contextmanager
 def stopped_with(con: DuckDBPyConnection, working: DuckDBPyConnection) -> Iterator[_Block]:
-    """Let an interrupt of one connection stop another that works for it, such as a cursor, within a ``with`` block."""
+    """Within a ``with`` block, let an interrupt of one connection also stop another that works for it, such as a cursor."""
     with _open(_Block(con, working)) as block:
         yield block
 
@@ -79,10 +79,10 @@ def _open(block: _Block) -> Iterator[_Block]:
 
 
 def until_stopped(con: DuckDBPyConnection, batches: Iterable[T]) -> Iterator[T]:
-    """Give what there is until the connection is interrupted: for work in which no statement runs that DuckDB could stop.
+    """Yield batches until the connection is interrupted: for work without a running statement that DuckDB could stop.
 
     Raises:
-        Interrupted: once it is.
+        Interrupted: if the connection is interrupted.
 
     """
     with stopped_with(con, con) as block:
@@ -93,9 +93,9 @@ def until_stopped(con: DuckDBPyConnection, batches: Iterable[T]) -> Iterator[T]:
 
 
 def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
-    """Return a cursor on which names mean what they mean on its connection: DuckDB's own forgets USE.
+    """Return a cursor with the search path of its connection: a plain cursor of DuckDB forgets USE.
 
-    While a result of the connection is open DuckDB does not tell; then names are looked for where a new connection does.
+    If a result of the connection is open, its search path cannot be read; the cursor then has that of a new connection.
     """
     cursor = con.cursor()
     try:
@@ -109,7 +109,7 @@ def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
 
 @contextmanager
 def cursor_of(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
-    """Give a cursor like the connection, which an interrupt of it stops, within a ``with`` block."""
+    """Open a cursor as `cursor_like` does, for a ``with`` block; an interrupt of the connection stops it."""
     with cursor_like(con) as cursor, stopped_with(con, cursor):
         yield cursor
 
@@ -117,7 +117,8 @@ def cursor_of(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
 class _ControlC:
     """The handler of Ctrl-C within a block: it interrupts a connection, then calls the handler that was there before.
 
-    While the block is entered or left it only remembers: an exception at that moment would leave it installed.
+    While the block is entered or left, the handler only remembers the signal: an exception at that moment would leave it
+    installed.
     """
 
     def __init__(self, con: DuckDBPyConnection) -> None:
@@ -125,7 +126,7 @@ class _ControlC:
         self.pressed = self._inside = self._waiting = False
 
     def hear(self) -> None:
-        """Interrupt the connection; called by another thread too, because the main thread may be inside DuckDB."""
+        """Interrupt the connection; another thread calls this, too, because the main thread may be inside DuckDB."""
         self.pressed = True
         interrupt(self._con)
 
@@ -136,7 +137,7 @@ class _ControlC:
             self.hand_on(frame)
 
     def hand_on(self, frame: FrameType | None = None) -> None:
-        """Call the handler that was there before, if it was not called since the last Ctrl-C."""
+        """Call the handler that was there before, unless it was called since the last Ctrl-C."""
         if self._waiting:
             self._waiting = False
             self._before(signal.SIGINT, frame)  # type: ignore[misc, operator]  # installed only if it can be called
@@ -168,14 +169,14 @@ class _ControlC:
 def interruptible(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
     """Let Ctrl-C `interrupt` a connection, within a ``with`` block in the main thread.
 
-    DuckDB 2.0 alone sees the signal too, but then waits for its other threads, which are not told: for a solve always, and in
-    about five of a hundred runs for plain SQL to end. If the block still runs two seconds after a first Ctrl-C, a second one
-    ends the process with exit code 130: nothing half-written is left under its final name. Another handler than Python's own is
-    called after the interrupt, and the process is not ended.
+    DuckDB 2.0 sees the signal by itself, but then waits for its other threads, which do not learn of it: always until a solve
+    ends, and in about five of a hundred runs until plain SQL ends. If the block still runs two seconds after a first Ctrl-C, a
+    second one ends the process with exit code 130; nothing half-written is left under its final name. If the program has
+    installed a handler of its own, that handler is called after the interrupt, and the process is not ended.
 
     Raises:
-        KeyboardInterrupt: in the place of whatever error Arrow or DuckDB make of Ctrl-C.
-        Interrupted: in the place of theirs where another thread called `interrupt`.
+        KeyboardInterrupt: after Ctrl-C, instead of the error that Arrow or DuckDB make of it.
+        Interrupted: after `interrupt` by another thread, instead of their error.
 
     """
     control_c, block = _ControlC(con), _Block(con, con)
@@ -189,13 +190,15 @@ def interruptible(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
         control_c.hand_on()
         return
     control_c.hand_on()
-    raise KeyboardInterrupt if control_c.pressed else Interrupted  # outside of the handler: no message of theirs comes along
+    raise (
+        KeyboardInterrupt if control_c.pressed else Interrupted
+    )  # outside of the handler, so that no other error is attached
 
 
 def stops_with_connection(
     function: Callable[Concatenate[DuckDBPyConnection, P], R],
 ) -> Callable[Concatenate[DuckDBPyConnection, P], R]:
-    """Make a function `interruptible` by its first argument, a connection of DuckDB or one that wraps it."""
+    """Make a function `interruptible` through its first argument, a connection of DuckDB or one that wraps it."""
 
     @wraps(function)
     def call(con: DuckDBPyConnection, /, *args: P.args, **options: P.kwargs) -> R:

@@ -1,6 +1,6 @@
-"""Mechanisms written as text, as the STRUCT that their SQL constructors make: its values as JSON, and its type.
+"""A mechanism written as text becomes the STRUCT that its SQL constructor makes: its values as JSON, and its type.
 
-A macro hands both to DuckDB's from_json, which reads the type while it binds a statement. So reports keep the type of the
+A macro passes both to DuckDB's from_json, which reads the type while it binds a statement. So reports keep the type of the
 domain.
 """
 
@@ -43,7 +43,7 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
     """Return the values and the type of a mechanism's STRUCT, both as from_json reads them.
 
     Raises:
-        InvalidSpec: if SQL has no such type of values.
+        InvalidSpec: if SQL has no type for the values of the domain.
 
     """
     parameters = {name: _parameter(getattr(mechanism, name), value) for name, value in mechanism.given().items()}
@@ -58,7 +58,7 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
 
 
 def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
-    """Return the value and the type of a parameter; anything but a domain travels as text, as from a constructor."""
+    """Return the value and the type of a parameter; anything but a domain is passed as text, as a constructor does."""
     if isinstance(own, Domain):
         return _column(own.values)
     if isinstance(plain, list | tuple):
@@ -68,7 +68,7 @@ def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
 
 
 def _reports(alphabet: Alphabet) -> tuple[Any, Any]:
-    """Return the reports, or the mark of reports that are too many to be listed."""
+    """Return the value and the type of the field ``reports``: a list, or a mark if there are too many reports for one."""
     if isinstance(alphabet, Domain):
         return _column(alphabet.values)
     if isinstance(alphabet, MarkedReports):
@@ -77,7 +77,7 @@ def _reports(alphabet: Alphabet) -> tuple[Any, Any]:
 
 
 def _column(values: pa.Array) -> tuple[Any, Any]:
-    """Return values as text, and the type of their list."""
+    """Return a list of values as text, and the type of the list."""
     if not pa.types.is_struct(values.type):
         return values.cast(pa.string()).to_pylist(), [_sql_type(values.type)]
     names = values.type.names

@@ -1,7 +1,7 @@
-"""One handle for a whole statement: DuckDB calls a function on 2,048 rows at a time, and this remembers what came before.
+"""Checks that a whole statement uses one mechanism, across all calls of a function, which each get 2,048 rows.
 
 A mechanism that changes from row to row may be made from the value itself, such as ``ldp.krr(0.1, [city, 'none'])``. In a
-sorted table one call of a function sees a single value, so what one call sees does not tell; all calls together do.
+sorted table, one call of a function may see a single value only, so the handles of all calls must be compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Statements:
         """Check a handle against the one that the expression had first in this transaction.
 
         Raises:
-            NotPrivate: if it is another one.
+            NotPrivate: if they differ.
 
         """
         with self._lock:
@@ -45,7 +45,7 @@ class Statements:
 
 
 def changing() -> NotPrivate:
-    """Return the refusal of a mechanism that is not the same for the whole statement."""
+    """Return the error for a mechanism that is not the same in the whole statement."""
     return NotPrivate(
         "the mechanism changes from row to row",
         "declare one mechanism, without a column in it; for users with an epsilon of their own there is "

@@ -1,7 +1,7 @@
-"""One thread of linear algebra at a time while we estimate.
+"""Limits linear algebra to one thread during an estimate.
 
-DuckDB calls us from threads of its own. Where those and the threads of BLAS are more than the processors, small products wait
-for each other: on two busy processors an estimate of 384 values took thirty times as long.
+DuckDB calls us from threads of its own. If these and the threads of BLAS are more than the processors, small products wait for
+each other: on two busy processors an estimate of 384 values took thirty times as long.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def _libraries(scipy: bool) -> ThreadpoolController:  # noqa: ARG001  # SciPy br
 
 
 class _OneThread(ContextDecorator):
-    """Limits the BLAS of the process while anybody is inside, and restores it when the last one leaves.
+    """Limits the BLAS of the process while any thread is inside, and restores it when the last one leaves.
 
-    OpenBLAS lets the thread that first set a limit change it, and no other; here any thread may be the first or the last.
+    OpenBLAS lets only the thread that first set a limit change it; here any thread may be the first or the last.
     """
 
     def __init__(self) -> None:

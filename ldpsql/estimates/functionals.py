@@ -136,7 +136,7 @@ class Quantile(Functional):
 
     def __post_init__(self) -> None:
         if not 0 < self.q < 1:
-            raise InvalidParameter("a quantile must be asked for a share between 0 and 1", "for example 0.5 for the median")
+            raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return positions in the domain, and the error in the unit of the values, for every group."""

@@ -17,8 +17,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
-import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ldpsql.channels import KeepOrSpread
 from ldpsql.domains.domain import Domain
@@ -70,7 +70,7 @@ def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
     if pa.types.is_decimal(value.values.type):
         texts = pa.array([format(Decimal(text).normalize(), "f") for text in texts.to_pylist()])  # 1.50 is 1.5
     if unordered:
-        texts = pl.Series(texts).sort().to_arrow()  # by bytes of UTF-8, which is the order of Python's strings
+        texts = texts.take(pc.sort_indices(texts))  # by bytes of UTF-8, which is the order of Python's strings
     for start in range(0, len(texts), _PART):
         listed = json.dumps(texts[start : start + _PART].to_pylist())[1:-1]
         yield f"{', ' if start else '['}{listed}"

@@ -10,7 +10,6 @@ has the path of the ledger (LDPSQL_LEDGER), the key of permanent reports (LDPSQL
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +17,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from ldpsql.errors import BadSettings
-
 FILE = "ldpsql.toml"
-DEFAULTS = ("format", "estimator")
-_KEYS: dict[str, tuple[str, ...] | None] = {"plugins": ("allow",), "mechanisms": None, "defaults": DEFAULTS, "ledger": None}
-_EXAMPLE = 'for example [plugins] and below it allow = ["name"]'
 
 
 @dataclass(frozen=True)
@@ -46,13 +40,18 @@ def load() -> Settings:
 
     """
     project, user = project_file(), user_file()
-    own, shared = (_read(path) if path is not None and path.is_file() else {} for path in (user, project))
-    merged: dict[str, dict[str, Any]] = {name: {} for name in _KEYS}
-    for layer in (own, shared):
-        for section, entries in layer.items():
-            merged[section] |= entries
+    own, shared = _sections(user), _sections(project)
     allowed = _consented(own.get("plugins", {}).get("allow"), shared.get("plugins", {}).get("allow"))
-    return Settings(project, user, allowed, merged["mechanisms"], merged["defaults"], merged["ledger"])
+    merged = {name: own.get(name, {}) | shared.get(name, {}) for name in ("mechanisms", "defaults", "ledger")}
+    return Settings(project, user, allowed, **merged)
+
+
+def _sections(path: Path | None) -> dict[str, dict[str, Any]]:
+    if path is None or not path.is_file():
+        return {}
+    from ldpsql.settings.sections import read  # noqa: PLC0415  # pydantic is slow to import
+
+    return read(path)
 
 
 def _consented(own: list[str] | None, shared: list[str] | None) -> frozenset[str] | None:
@@ -83,30 +82,3 @@ def user_file() -> Path:
     import typer  # noqa: PLC0415  # slow to import
 
     return Path(typer.get_app_dir("ldpsql")) / FILE
-
-
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise BadSettings(f"{path.name} cannot be read: {error}", _EXAMPLE) from None
-    for section, entries in settings.items():
-        keys = _KEYS.get(section, ())
-        if section not in _KEYS or not isinstance(entries, dict) or (keys and entries.keys() - set(keys)):
-            raise BadSettings(f"{path.name} contains an unknown section or key", f"known sections: {', '.join(_KEYS)}")
-    allow = settings.get("plugins", {}).get("allow", [])
-    if not isinstance(allow, list) or not all(isinstance(name, str) for name in allow):
-        raise BadSettings(f"allow in {path.name} must be a list of names", _EXAMPLE)
-    if not all(isinstance(value, str) for value in settings.get("defaults", {}).values()):
-        raise BadSettings(f"the defaults in {path.name} must be strings", 'for example format = "json"')
-    if not all(isinstance(value, str | dict) for value in settings.get("mechanisms", {}).values()):
-        raise BadSettings(
-            f"the mechanisms in {path.name} must be strings", "for example city = \"krr(epsilon=1, domain=['a', 'b'])\""
-        )
-    ledger = settings.get("ledger", {})
-    for name in ("path", "key"):
-        if not isinstance(ledger.get(name, ""), str):
-            raise BadSettings(f"{name} of the ledger in {path.name} must be a string", 'for example path = "budget.ledger"')
-        if name in ledger:  # relative to the file that contains it
-            ledger[name] = str(path.parent / ledger[name])
-    return settings

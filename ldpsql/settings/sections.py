@@ -1,0 +1,100 @@
+"""What one settings file may contain, as models of pydantic.
+
+This module is imported only when there is a file to read: pydantic takes longer to import than ``ldpsql --help`` takes to run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
+
+from ldpsql.errors import BadSettings
+
+
+def _beside_the_file(path: str, info: ValidationInfo) -> str:
+    return str(Path(info.context or "", path))
+
+
+_FilePath = Annotated[str, AfterValidator(_beside_the_file)]  # relative to the folder of the settings file
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Plugins(_Section):
+    allow: list[str] | None = None
+
+
+class _Defaults(_Section):
+    format: str | None = None
+    estimator: str | None = None
+
+
+class _Ledger(_Section, extra="allow"):  # the policy checks its own keys
+    path: _FilePath | None = None
+    key: _FilePath | None = None
+
+
+class _File(_Section):
+    plugins: _Plugins = Field(_Plugins(), examples=['[plugins] and below it allow = ["name"]'])
+    mechanisms: dict[str, str | dict[str, Any]] = Field({}, examples=["city = \"krr(epsilon=1, domain=['a', 'b'])\""])
+    defaults: _Defaults = Field(_Defaults(), examples=['format = "json"'])
+    ledger: _Ledger = Field(_Ledger(), examples=['path = "budget.ledger"'])
+
+
+_KINDS = {"string_type": "a string", "list_type": "a list of names", "model_type": "a section", "dict_type": "a section"}
+
+
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the sections of a settings file, each with the keys that the file sets.
+
+    Raises:
+        BadSettings: if the file cannot be read, or contains an unknown section or key, or a value of another type.
+
+    """
+    try:
+        return _File.model_validate(_parsed(path), context=path.parent).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        refusal = _reworded(error, path)
+    raise refusal  # outside of the handler: pydantic's error holds the content of the file
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    except tomllib.TOMLDecodeError as error:
+        reason = str(error)  # names a place and perhaps a key
+    except (ValueError, RecursionError):
+        reason = "it is not TOML in UTF-8"
+    raise BadSettings(f"{path} cannot be read: {reason}", f"for example {_example('plugins')}")
+
+
+def _reworded(error: ValidationError, path: Path) -> BadSettings:
+    """Return the first error of pydantic with the key and the file, but without any value."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    section, *keys = map(str, first["loc"])
+    if first["type"] == "extra_forbidden":
+        return _unknown(section, keys, path)
+    place = f"{keys[0]} in the section [{section}]" if keys else f"[{section}]"
+    kind = _KINDS.get("list_type" if isinstance(first["loc"][-1], int) else first["type"], "written as the hint shows")
+    return BadSettings(f"{place} of {path} must be {kind}", f"for example {_example(section)}")
+
+
+def _unknown(section: str, keys: list[str], path: Path) -> BadSettings:
+    model = _File.model_fields[section].annotation if keys else _File
+    name, known = [section, *keys][-1], list(model.model_fields)  # type: ignore[union-attr]  # only a model forbids keys
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+    place = f"key '{name}' in the section [{section}]" if keys else f"section [{section}]"
+    return BadSettings(f"{path} contains the unknown {place}", hint)
+
+
+def _example(section: str) -> str:
+    return str((_File.model_fields[section].examples or [""])[0])
