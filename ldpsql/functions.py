@@ -40,6 +40,7 @@ from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_sy
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted
+from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, numbers, read_estimator, read_mechanism
 from ldpsql.registry.registry import Registry, registry
@@ -47,6 +48,7 @@ from ldpsql.reports import octets, type_of
 
 __all__ = [
     "API_VERSION",
+    "DECLARATIONS",
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",

@@ -175,8 +175,10 @@ def _check_shape(mechanism: Mechanism, size: int, values: Domain, response: Chan
 def _parts(mechanism: Mechanism) -> tuple[Claim, AnyChannel, Domain | PairSets, Alphabet, tuple[int, ...]]:
     """Return copies of claim, channel, values, alphabet and layout."""
     try:
-        values = own_values(mechanism.values())  # first: a domain that is too large is refused before its channel is computed
-        claim, channel, reports = own_claim(mechanism.claim()), copied(mechanism.channel()), own_alphabet(mechanism.alphabet())
+        theirs = mechanism.values()
+        values = own_values(theirs)  # first: a domain that is too large is refused before its channel is computed
+        claim, channel, alphabet = own_claim(mechanism.claim()), copied(mechanism.channel()), mechanism.alphabet()
+        reports = values if isinstance(values, Domain) and alphabet is theirs else own_alphabet(alphabet)
         return claim, channel, values, reports, own_layout(mechanism.layout(), len(values.listed))
     except LdpError:
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -159,9 +159,10 @@ class Spec(BaseModel):
         """Return the first sentence of the documentation."""
         return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ").rstrip(".")
 
-    def given(self) -> dict[str, Any]:
-        """Return the parameters that differ from their defaults, as plain JSON values."""
-        return {key: value for key, value in self.model_dump(mode="python", exclude_defaults=True).items() if value is not None}
+    def given(self, without: Collection[str] = ()) -> dict[str, Any]:
+        """Return the parameters that differ from their defaults, as plain JSON values; those in ``without`` are left out."""
+        plain = self.model_dump(mode="python", exclude_defaults=True, exclude=set(without))
+        return {key: value for key, value in plain.items() if value is not None}
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON: its name under its kind, and its parameters."""

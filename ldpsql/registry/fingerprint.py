@@ -43,14 +43,24 @@ def fingerprint(mechanism: Mechanism) -> str:
 
 def _fingerprint(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
+    text = _text(mechanism, _SHORT)
+    return f"ldpsql:{_digits(certified)} {text if text and text.isprintable() else mechanism.name}"
+
+
+def _text(mechanism: Mechanism, most: int) -> str | None:
+    """Return a mechanism as text, None if that has more characters; a long domain is not written."""
+    parameters = (getattr(mechanism, name) for name in type(mechanism).model_fields)
+    if any(isinstance(value, Domain) and len(value) > most for value in parameters):
+        return None
     text = str(mechanism)
-    return f"ldpsql:{_digits(certified)} {text if len(text) <= _SHORT and text.isprintable() else mechanism.name}"
+    return text if len(text) <= most else None
 
 
 def _digits(certified: CertifiedMechanism) -> str:
     """Return the digest of the name and the parameters that decide what is drawn."""
     mechanism = certified.mechanism
-    names = [name for name in mechanism.given() if name not in ("nulls", "outside")]
+    domains = {name for name in type(mechanism).model_fields if isinstance(getattr(mechanism, name), Domain)}
+    names = {*mechanism.given(without=domains), *domains} - {"nulls", "outside"}
     unordered = isinstance(certified.channel, KeepOrSpread) and certified.named is not None  # all other values are alike
     digest = blake2b(f"[{json.dumps(mechanism.name)}, {{".encode(), digest_size=16)
     for place, name in enumerate(sorted(names)):
@@ -122,7 +132,7 @@ def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
     raise OtherMechanism(
         f"{_spoken(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
-        "estimate with the mechanism that drew them",
+        "estimate with the mechanism that drew them; with another version of its domain it is another mechanism",
     )
 
 
@@ -151,8 +161,7 @@ def _spoken(line: str) -> str:
 
 
 def _short(mechanism: Mechanism) -> str:
-    text = str(mechanism)
-    return text if len(text) <= _SAID else f"{mechanism.name} with other parameters or another domain"
+    return _text(mechanism, _SAID) or f"{mechanism.name} with other parameters or another domain"
 
 
 @lru_cache(maxsize=1)
