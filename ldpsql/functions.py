@@ -24,6 +24,7 @@ from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
 from ldpsql.inference.counts import Counts
@@ -42,7 +43,7 @@ from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, numbers, read_estimator, read_mechanism
+from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, TOPS, numbers, read_estimator, read_mechanism
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
 
@@ -58,6 +59,7 @@ __all__ = [
     "PLANS",
     "ROW",
     "STATEMENTS",
+    "TOPS",
     "Aggregate",
     "AnalyticAudit",
     "BadCounts",
@@ -88,6 +90,7 @@ __all__ = [
     "Step",
     "Summary",
     "ToColumn",
+    "Top",
     "Variance",
     "WrongType",
     "aggregates",
@@ -98,6 +101,7 @@ __all__ = [
     "bound_of",
     "changing",
     "check_ordered",
+    "checked_count",
     "compare_comments",
     "counted_by_form",
     "counts_of",
@@ -135,6 +139,7 @@ __all__ = [
     "struct_fields",
     "struct_text",
     "struct_type",
+    "tops",
     "type_of",
     "without_impossible",
 ]

@@ -426,7 +426,7 @@ def test_a_resumed_run_draws_only_what_is_missing_and_is_charged_once(
 
 
 def test_a_large_file_is_resumed_by_its_row_groups(db: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpsql.bulk.sources.PART_ROWS", 20_000)
+    monkeypatch.setattr("ldpsql.bulk.files.PART_ROWS", 20_000)
     db.execute("COPY (SELECT *, [day] AS days FROM people) TO 'in.parquet' (ROW_GROUP_SIZE 10_240)")
     for keep in ("day", "days"):  # a list is read by DuckDB, not by Arrow
         with pytest.raises(KeyboardInterrupt):

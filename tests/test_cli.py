@@ -201,6 +201,15 @@ def test_estimate_reads_a_file_and_a_table_and_keeps_the_order_of_the_domain(pro
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["value", "Lima", "Oslo", "Rome"]
 
 
+def test_estimate_shows_the_most_frequent_values_of_each_group(project: Path) -> None:
+    options = ("-c", "city", "-m", "city", "--by", "re'gion", "--top", "2", "--format", "json")
+    done = run("estimate", "reports.parquet", *options, cwd=project)
+    rows = json.loads(done.stdout)
+    assert [row["rank"] for row in rows] == [1, 2, 1, 2]
+    assert [round(row["estimate"]) for row in rows] == [1, 0, 1, 0]
+    assert run("estimate", "reports.parquet", "-c", "city", "-m", "city", "--top", "0", cwd=project).returncode == 2
+
+
 def test_estimate_reads_what_perturb_writes_for_arrow(project: Path) -> None:
     mechanism = "krr(20, ['Lima', 'Oslo', 'Rome'])"
     options = ["-c", "city", "-m", mechanism]

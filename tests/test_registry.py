@@ -16,7 +16,7 @@ import typer
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
 from ldpsql.engine.functions import Macros, Scalar
-from ldpsql.errors import BadSettings, InvalidSpec, PluginError, UnknownName
+from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, PluginError, UnknownName
 from ldpsql.inference.solver.mle import uniform
 from ldpsql.registry.registry import Plugin, Registry, registry
 from ldpsql.testing import check_mechanism, examples
@@ -334,3 +334,12 @@ for _ in range(5):
 def test_a_function_that_a_hook_makes_anew_lives_as_long_as_duckdb_may_call_it() -> None:
     done = subprocess.run([sys.executable, "-c", CLOSURE], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("text", ["ibu(intervals='canary')", "ibu(misfit='canary')", "pool(neighbours='canary')"])
+def test_a_choice_that_does_not_exist_is_refused_with_those_that_do(text: str) -> None:
+    name = text.split("(")[1].split("=", maxsplit=1)[0]
+    with pytest.raises(InvalidParameter, match=rf"{name} of \w+: input should be '\w+' or '\w+'") as caught:
+        registry().estimator(text)
+    assert "canary" not in str(caught.value)
+    assert {p.type for p in registry().estimators["ibu"].parameters() if p.name == name} <= {"str"}

@@ -31,7 +31,7 @@ from ldpsql.channels import (
 from ldpsql.channels.bits import bits_of, coins, words_of
 from ldpsql.channels.exact import exp_below
 from ldpsql.channels.galois import Field, prime_power
-from ldpsql.channels.hashed import hashed, mixed
+from ldpsql.channels.hashed import hashed, splitmix
 from ldpsql.channels.plane import clamped_plane
 from ldpsql.channels.randomness import random_words
 from ldpsql.domains.distinct import _hashes, distinct, taken
@@ -298,7 +298,7 @@ def test_all_pairs_of_values_collide_equally_often_under_orthogonal_seeds(size: 
 
 def test_the_hash_has_fixed_vectors() -> None:
     """A report holds only a seed: another hash would make all stored reports meaningless."""
-    assert mixed(np.array([0], dtype=np.uint64))[0] == 0xE220A8397B1DCDAF  # first output of SplitMix64 seeded with 0
+    assert splitmix(np.array([0], dtype=np.uint64))[0] == 0xE220A8397B1DCDAF  # first output of SplitMix64 seeded with 0
     seeds = np.array([0, 1, 2**63, 2**64 - 1], dtype=np.uint64)
     assert hashed(seeds, np.array([0, 1, 2, 1000], dtype=np.int32), 17).tolist() == HASHED_17
     assert hashed(seeds, np.array([0, 1, 2, 1000], dtype=np.int32), 2).tolist() == HASHED_2

@@ -40,16 +40,16 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
         MissingValue, OutsideDomain, WrongType: while reading, if a value cannot be perturbed.
 
     """
-    plan = Plan.of(columns, keep)
-    reader = stream(batches, plan.columns)
-    schema = plan.schema(reader.schema)
-    return pa.RecordBatchReader.from_batches(schema, _drawn(reader, plan, schema))
+    projection = Projection.of(columns, keep)
+    reader = stream(batches, projection.columns)
+    schema = projection.schema(reader.schema)
+    return pa.RecordBatchReader.from_batches(schema, _drawn(reader, projection, schema))
 
 
 @withheld_stream
-def _drawn(reader: pa.RecordBatchReader, plan: Plan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _drawn(reader: pa.RecordBatchReader, projection: Projection, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches_of(reader):
-        yield plan.perturb(batch, schema)
+        yield projection.perturb(batch, schema)
 
 
 def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -68,7 +68,7 @@ def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         raise SourceRefused("the stream could not be read to its end", hint) from None
 
 
-class Plan:
+class Projection:
     """What happens to the columns of a stream: the certified mechanism of each perturbed column, and the kept columns."""
 
     def __init__(self, mechanisms: Mapping[str, CertifiedMechanism], keep: tuple[str, ...]) -> None:
@@ -76,8 +76,8 @@ class Plan:
         self.keep = keep
 
     @classmethod
-    def of(cls, columns: Mapping[str, Mechanism | str], keep: Iterable[str]) -> Plan:
-        """Return the plan for the mechanism of each column, and for the columns to keep.
+    def of(cls, columns: Mapping[str, Mechanism | str], keep: Iterable[str]) -> Projection:
+        """Return the projection for the mechanism of each column, and for the columns to keep.
 
         Raises:
             InvalidParameter: if no column is to be perturbed, or a column is to be both perturbed and kept.
@@ -101,7 +101,7 @@ class Plan:
         return {name: certified.mechanism for name, certified in self.mechanisms.items()}
 
     def among(self, names: Sequence[str]) -> list[str]:
-        """Return the columns of the plan, in the order in which ``names`` has them.
+        """Return the columns of the projection, in the order in which ``names`` has them.
 
         Raises:
             UnknownName, SourceRefused: if one is missing, or occurs twice.

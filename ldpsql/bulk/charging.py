@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Plan
-from ldpsql.bulk.sources import Source
+from ldpsql.bulk.batches import Projection
+from ldpsql.bulk.parts import Source
 from ldpsql.bulk.tables import written_tokens
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationExists, NotReleased, UnfinishedRun
@@ -53,7 +53,7 @@ def charged(
     con: DuckDBPyConnection,
     charge: Charge | None,
     source: Source,
-    plan: Plan,
+    projection: Projection,
     destination: str,
     *,
     again: bool,
@@ -68,7 +68,7 @@ def charged(
     if charge is None:
         return ""
     users = source.users.pop() if source.users else None
-    data, columns = _dataset(con, charge), plan.uncertified
+    data, columns = _dataset(con, charge), projection.uncertified
     release = charge.ledger.charge(data, columns, destination, users=users, part=charge.part, again=again, resume=resume)
     if release.stored:
         raise DestinationExists(
@@ -77,13 +77,15 @@ def charged(
     return release.token
 
 
-def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, plan: Plan, destination: str) -> str:
+def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str) -> str:
     """Return the token of a run that was killed after writing its table and before publishing it, or an empty string."""
     tokens = written_tokens(con)
     if not tokens:
         return ""
     users = source.users[0] if source.users else None
-    release = charge.ledger.unfinished(_dataset(con, charge), plan.uncertified, destination, users=users, part=charge.part)
+    release = charge.ledger.unfinished(
+        _dataset(con, charge), projection.uncertified, destination, users=users, part=charge.part
+    )
     return release.token if release is not None and release.token in tokens else ""
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldpsql.bulk.batches import Plan
+from ldpsql.bulk.batches import Projection
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import guarded
@@ -16,16 +16,16 @@ from ldpsql.reports import WordReports, type_of
 _FEW = 4096  # most values of a dictionary, which is read with every batch
 
 
-class CompactPlan(Plan):
-    """A plan whose batches hold positions, which `decoded` turns into reports, and kept columns without dictionaries.
+class CompactProjection(Projection):
+    """A projection whose batches hold positions, which `decoded` turns into reports, and kept columns without dictionaries.
 
     The dictionaries of batches may differ, but a file of Arrow batches has only one.
     """
 
     @classmethod
-    def like(cls, plan: Plan) -> CompactPlan:
-        """Return a compact plan with the same mechanisms and kept columns."""
-        return cls(plan.mechanisms, plan.keep)
+    def like(cls, projection: Projection) -> CompactProjection:
+        """Return a compact projection with the same mechanisms and kept columns."""
+        return cls(projection.mechanisms, projection.keep)
 
     def schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of the compact batches."""

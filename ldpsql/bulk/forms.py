@@ -11,8 +11,9 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.files import format_of
 from ldpsql.bulk.fingerprints import copy_options
-from ldpsql.bulk.sources import format_of
+from ldpsql.bulk.parts import FileFormat
 from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.errors import DestinationRefused
 from ldpsql.quoting import quoted, text_literal
@@ -27,7 +28,7 @@ _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}  # of text; Parquet has its own
 class Form:
     """A format, the suffix of its files, and the columns that become folders; ``folder`` means many files, ``tabs`` TSV."""
 
-    kind: str
+    kind: FileFormat
     suffix: str
     folder: bool
     partition_by: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.bulk.batches import Plan
-from ldpsql.bulk.sources import Part
+from ldpsql.bulk.batches import Projection
+from ldpsql.bulk.parts import Part
 from ldpsql.errors import DestinationRefused, LdpError, SourceRefused
 
 Progress: TypeAlias = Callable[[int, int | None], None]  # rows done; rows in all, None if unknown
@@ -33,16 +33,16 @@ class Meter:
         if self._progress:
             self._progress(self._skipped + self.drawn, self._total)
 
-    def reports(self, part: Part, plan: Plan, names: list[str]) -> pa.RecordBatchReader:
+    def reports(self, part: Part, projection: Projection, names: list[str]) -> pa.RecordBatchReader:
         """Return the reports of a part as a stream that counts its rows."""
         with self._reading(part):
-            reader = part.read(plan.among(names), plan.mechanisms.keys(), plan.keep)
-        schema = plan.schema(reader.schema)
+            reader = part.read(projection.among(names), projection.mechanisms.keys(), projection.keep)
+        schema = projection.schema(reader.schema)
 
         def batches() -> Iterator[pa.RecordBatch]:
             with self._reading(part):
                 for batch in reader:
-                    yield plan.perturb(batch, schema)
+                    yield projection.perturb(batch, schema)
                     self.drawn += batch.num_rows
                     self._report_progress()
 

@@ -17,12 +17,12 @@ from typing import IO, Literal, TypeAlias, get_args
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Plan
-from ldpsql.bulk.compact import CompactPlan
+from ldpsql.bulk.batches import Projection
+from ldpsql.bulk.compact import CompactProjection
 from ldpsql.bulk.forms import Form, file_name, write_table
 from ldpsql.bulk.meter import Meter
+from ldpsql.bulk.parts import Part, Source
 from ldpsql.bulk.shuffling import Scattered, buckets_for, scatter, schema_of
-from ldpsql.bulk.sources import Part, Source
 from ldpsql.bulk.staging import Staging
 from ldpsql.bulk.tables import scratch_folder
 from ldpsql.engine.interrupting import until_stopped
@@ -48,10 +48,10 @@ def check_order(order: str) -> None:
 class Drawing:
     """One run of drawing: each row of the source once, in the order that was asked for."""
 
-    def __init__(self, con: DuckDBPyConnection, source: Source, plan: Plan, meter: Meter) -> None:
+    def __init__(self, con: DuckDBPyConnection, source: Source, projection: Projection, meter: Meter) -> None:
         self.parts = self.resumed = 0
-        self._con, self._source, self._plan, self._meter = con, source, plan, meter
-        self._compact = CompactPlan.like(plan)
+        self._con, self._source, self._projection, self._meter = con, source, projection, meter
+        self._compact = CompactProjection.like(projection)
         self.buckets = buckets_for(source.rows)
 
     @property
@@ -92,7 +92,7 @@ class Drawing:
             self.parts += 1
 
     def _reports(self, part: Part) -> pa.RecordBatchReader:
-        return self._meter.reports(part, self._plan, self._source.names)
+        return self._meter.reports(part, self._projection, self._source.names)
 
     def _scatter_into(self, staging: Staging, part: Part, at: Path) -> None:
         with at.open("xb") as file:

@@ -18,6 +18,7 @@ from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Release
 from ldpsql.ledger.datasets import dataset_of
 from ldpsql.ledger.guard import GIVE_LEDGER, guard_of, occupied
+from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.witness import others
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import MECHANISM_HANDLE
@@ -106,7 +107,7 @@ def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str) -> Mechanism:
 def people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa.ChunkedArray | None]:
     """Return the number of rows, and the user ids if they are the unit of privacy."""
     source = f"query_table({text_literal(dataset)})"
-    if unit == "row":
+    if unit == ROW:
         ((rows,),) = cursor.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  # quoted
         return rows, None
     ids = f"SELECT {quoted(unit)} FROM {source}"  # noqa: S608  # quoted

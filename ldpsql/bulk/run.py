@@ -15,13 +15,14 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Plan
+from ldpsql.bulk.batches import Projection
 from ldpsql.bulk.charging import Charge, charged, check_ledger, is_published, mark_drawn, publish, written_release
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.orders import Drawing, Order, check_order
-from ldpsql.bulk.sources import Source, source_of
+from ldpsql.bulk.parts import Source
+from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.bulk.unchanged import witnessed
@@ -88,17 +89,17 @@ def perturb_copy(
     """
     check_order(order)
     target = Path(destination).absolute()
-    plan, form = Plan.of(_named(con, columns), keep), Form.of(target, tuple(partition_by))
-    _check_partition(form, plan)
-    opened = _opened(con, source, plan, charge, split=form.folder)
-    _check_destination(target, form, plan, opened)
+    projection, form = Projection.of(_named(con, columns), keep), Form.of(target, tuple(partition_by))
+    _check_partition(form, projection)
+    opened = _opened(con, source, projection, charge, split=form.folder)
+    _check_destination(target, form, projection, opened)
     check_ledger(con, charge)
-    drawing = Drawing(con, opened, plan, Meter(opened.rows, progress))
-    task = _task(opened, plan, form, order=order, buckets=drawing.buckets)
+    drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
+    task = _task(opened, projection, form, order=order, buckets=drawing.buckets)
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
-            token = charged(con, charge, opened, plan, str(target), again=replace, resume=resume)
+            token = charged(con, charge, opened, projection, str(target), again=replace, resume=resume)
             staging.write_state({"task": task, "release": token, "replace": replace})
         elif is_published(charge, token):  # killed while it tidied up
             staging.remove()
@@ -151,14 +152,14 @@ def perturb_table(
 
     """
     check_order(order)
-    plan, name = Plan.of(_named(con, columns), keep), table_name(into)
+    projection, name = Projection.of(_named(con, columns), keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
     there, place = is_there(con, name), f"{database_of(con)} {into}"
     if there and not (replace or append or resume):
         raise DestinationExists(*exists(into))
-    opened = _opened(con, source, plan, charge)
-    if resume and charge and (token := written_release(con, charge, opened, plan, place)):
+    opened = _opened(con, source, projection, charge)
+    if resume and charge and (token := written_release(con, charge, opened, projection, place)):
         publish(charge, token)
         return Run(0, 0, 1, token)
     if there and not (replace or append):
@@ -166,19 +167,21 @@ def perturb_table(
     if there and opened.kind == "table" and read_from(con, source) & read_from(con, name):
         raise DestinationRefused("the destination is the source itself", "write the reports into another table")
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
-    check_writable(con, verb, plan.columns)
+    check_writable(con, verb, projection.columns)
     check_ledger(con, charge)
-    marking = Marking(con, name, plan.uncertified)
+    marking = Marking(con, name, projection.uncertified)
     if append:
         marking.check()
-    token = charged(con, charge, opened, plan, place, again=replace, resume=resume)
-    drawing = Drawing(con, opened, plan, Meter(opened.rows, progress))
+    token = charged(con, charge, opened, projection, place, again=replace, resume=resume)
+    drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
     drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, charge=charge))
     publish(charge, token)
     return Run(drawing.rows, 1, 0, token)
 
 
-def _opened(con: DuckDBPyConnection, source: Any, plan: Plan, charge: Charge | None, *, split: bool = False) -> Source:
+def _opened(
+    con: DuckDBPyConnection, source: Any, projection: Projection, charge: Charge | None, *, split: bool = False
+) -> Source:
     """Return the source of a run, with its user ids if the ledger charges by user.
 
     Raises:
@@ -186,24 +189,24 @@ def _opened(con: DuckDBPyConnection, source: Any, plan: Plan, charge: Charge | N
 
     """
     opened = source_of(con, source, split=split)
-    opened.check(plan.columns)
-    opened.check_folders(plan.mechanisms)
-    return witnessed(opened, charge.user if charge else None, plan.keep)
+    opened.check(projection.columns)
+    opened.check_folders(projection.mechanisms)
+    return witnessed(opened, charge.user if charge else None, projection.keep)
 
 
-def _check_partition(form: Form, plan: Plan) -> None:
-    if set(form.partition_by) - set(plan.columns):
+def _check_partition(form: Form, projection: Projection) -> None:
+    if set(form.partition_by) - set(projection.columns):
         raise InvalidParameter(
             "the reports can only be partitioned by columns that are written",
             "keep the column too: --keep, in Python keep=[...]",
         )
-    if not set(plan.columns) - set(form.partition_by):
+    if not set(projection.columns) - set(form.partition_by):
         raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
 
 
-def _check_destination(target: Path, form: Form, plan: Plan, source: Source) -> None:
+def _check_destination(target: Path, form: Form, projection: Projection, source: Source) -> None:
     """Refuse a text file for nested reports, and a destination that is or holds a file of the source."""
-    nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in plan.mechanisms.values())
+    nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in projection.mechanisms.values())
     if nested and form.kind in ("csv", "json"):
         raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
     files = [Path(name).resolve() for name in source.files]
@@ -211,12 +214,12 @@ def _check_destination(target: Path, form: Form, plan: Plan, source: Source) -> 
         raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
 
 
-def _task(source: Source, plan: Plan, form: Form, *, order: Order, buckets: int) -> dict[str, Any]:
+def _task(source: Source, projection: Projection, form: Form, *, order: Order, buckets: int) -> dict[str, Any]:
     """Return all that a run that resumes must have in common with the run that was killed."""
     return {
         "inputs": [part.identity for part in source.parts],
-        "columns": {name: str(mechanism) for name, mechanism in plan.uncertified.items()},
-        "keep": plan.keep,
+        "columns": {name: str(mechanism) for name, mechanism in projection.uncertified.items()},
+        "keep": projection.keep,
         "partition_by": form.partition_by,
         "order": order,
         "buckets": buckets,

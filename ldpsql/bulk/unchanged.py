@@ -9,15 +9,13 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
+from ldpsql.bulk.parts import Part, Source
 from ldpsql.errors import SourceRefused
 from ldpsql.ledger.witness import Digest, digest, together
-
-if TYPE_CHECKING:
-    from ldpsql.bulk.sources import Part, Source
 
 Read: TypeAlias = Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
 

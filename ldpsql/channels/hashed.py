@@ -18,7 +18,7 @@ from ldpsql.errors import InvalidParameter
 _BLOCK = 1 << 22  # cells of a support table at a time
 
 
-def mixed(words: Weights) -> Weights:
+def splitmix(words: Weights) -> Weights:
     """Return a 64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
     z = words + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -32,7 +32,7 @@ def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
     >>> hashed(np.arange(4, dtype=np.uint64), np.arange(4, dtype=np.int32), 1000).tolist()
     [652, 914, 587, 736]
     """
-    word = mixed(mixed(seeds) ^ values.astype(np.uint64))
+    word = splitmix(splitmix(seeds) ^ values.astype(np.uint64))
     return ((word >> np.uint64(32)) * np.uint64(symbols) >> np.uint64(32)).astype(np.int32)
 
 
@@ -127,7 +127,7 @@ class OrthogonalHash(HashChannel):
     def points(self) -> Codes:
         """The coordinates of every value, shape (size, dimension), in a fixed shuffled order, so that no pattern remains."""
         count = self.response.size**self.dimension
-        order = np.argsort(mixed(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
+        order = np.argsort(splitmix(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
         return _digits(order, self.response.size, self.dimension)
 
     @cached_property

@@ -83,6 +83,17 @@ def estimating(
     return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
 
 
+def estimating_top(
+    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator, most: int
+) -> str:
+    """Return the query for the most frequent values of a column of reports, by group."""
+    from ldpsql.quoting import quoted, text_literal
+    from ldpsql.sql.named import sql_call
+
+    call = f"ldp.top({quoted(column)}, {sql_call(mechanism, con)}, {most}, estimator := {text_literal(str(estimator))})"
+    return f"{_by_group(call, table, keys)}\nORDER BY ALL"  # the keys, then the rank
+
+
 def estimating_keys(
     con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:
@@ -90,7 +101,15 @@ def estimating_keys(
     from ldpsql.quoting import quoted, text_literal
     from ldpsql.sql.named import sql_call
 
-    groups = ", ".join(map(quoted, keys))
     call = f"ldp.key_value({quoted(column)}, {sql_call(mechanism, con)}, estimator := {text_literal(str(estimator))})"
+    order = ", ".join(map(quoted, keys))
+    return _by_group(call, table, keys) + (f"\nORDER BY {order}" if keys else "")
+
+
+def _by_group(call: str, table: str, keys: list[str]) -> str:
+    """Return the query for the rows of an aggregate, in each group of the keys if there are any."""
+    from ldpsql.quoting import quoted
+
+    groups = ", ".join(map(quoted, keys))
     listed = f"SELECT {groups + ', ' if groups else ''}unnest({call}, recursive := true)\nFROM query_table({table})"
-    return f"{listed}\nGROUP BY {groups}\nORDER BY {groups}" if groups else listed
+    return f"{listed}\nGROUP BY {groups}" if groups else listed

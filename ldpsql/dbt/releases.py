@@ -21,6 +21,7 @@ from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import dataset_of
 from ldpsql.ledger.guard import Guard
+from ldpsql.ledger.policy import ROW
 from ldpsql.registry.registry import registry
 
 _LOG = logging.getLogger("ldpsql")
@@ -54,7 +55,7 @@ class Releases:
                 return
             release = ldp_meta(model)
             columns = {column: registry().mechanism(self._mechanisms.get(m, m)) for column, m in release["columns"].items()}
-            by_row = self._ledger.policy.privacy_unit == "row"
+            by_row = self._ledger.policy.privacy_unit == ROW
             unit = self._ledger.policy.privacy_unit
             with con.cursor() as cursor:
                 rows, users = people(cursor, dataset, unit)

@@ -6,14 +6,17 @@ Everything that reads a column of values or reports reads it through `plain`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_FAMILIES = {
+Family: TypeAlias = Literal["text", "number", "boolean", "date", "timestamp", "timestamp with time zone"]
+_FAMILIES: dict[Family, Callable[[pa.DataType], bool]] = {
     "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
     "number": lambda t: pa.types.is_integer(t) or pa.types.is_decimal(t) or pa.types.is_float32(t) or pa.types.is_float64(t),
     "boolean": pa.types.is_boolean,
@@ -31,8 +34,8 @@ _PLAIN_TYPES = {
 _ALREADY_PLAIN = frozenset(t.id for t in _PLAIN_TYPES.values())
 
 
-def family(arrow_type: pa.DataType) -> str | None:
-    """Return the family of values that a type can be compared with: text, number, boolean, date, ...; else None."""
+def family(arrow_type: pa.DataType) -> Family | None:
+    """Return the family of values that a type can be compared with; None if it can be compared with none."""
     return next((name for name, holds in _FAMILIES.items() if holds(arrow_type)), None)
 
 

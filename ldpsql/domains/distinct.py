@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Weights
-from ldpsql.channels.hashed import mixed
+from ldpsql.channels.hashed import splitmix
 from ldpsql.domains.columns import plain
 
 _CELLS = 1 << 16  # words at a time, so that what is mixed stays in the cache
@@ -68,10 +68,10 @@ def _rows(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _hashes(keys: Weights) -> Weights:
     """Return a hash of each row: the sum of the hashes of its words, each with its position."""
     out, step = np.empty(len(keys), dtype=np.uint64), max(1, _CELLS // max(1, keys.shape[1]))
-    places = mixed(np.arange(keys.shape[1], dtype=np.uint64))
+    places = splitmix(np.arange(keys.shape[1], dtype=np.uint64))
     for start in range(0, len(keys), step):
         part = slice(start, start + step)
-        out[part] = mixed(keys[part] + places).sum(axis=1)
+        out[part] = splitmix(keys[part] + places).sum(axis=1)
     return out
 
 

@@ -150,6 +150,20 @@ class Estimate:
         columns = [self.estimate, self.std_error, self.low, self.high]
         return pa.table([self.values.values, *columns], ["value", "estimate", "std_error", "low", "high"])
 
+    def top(self, count: int = 10) -> pa.Table:
+        """Return the most frequent values: rank, value, estimate, std_error, low, high, best_rank, worst_rank.
+
+        The intervals hold for all values of the domain together with the probability `confidence`, so they also hold for the
+        values that the reports chose; so do the ranks, of which ``best_rank`` and ``worst_rank`` are the ends.
+
+        Raises:
+            InvalidParameter: unless the count is a whole number from 1.
+
+        """
+        from ldpsql.estimates.top import top_table  # noqa: PLC0415  # that module reads estimates
+
+        return top_table(self, count)
+
     def __repr__(self) -> str:
         diagnosis = self.diagnosis
         head = f"{self.of.estimator.name} of {diagnosis.reports} reports under {self.of.source.name}: {diagnosis.status}"

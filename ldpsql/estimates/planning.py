@@ -99,14 +99,14 @@ def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanis
         InvalidEpsilon: if a string is not an epsilon.
 
     """
-    plans: list[Expected] = []
+    comparison: list[Expected] = []
     refusals: list[str] = []
     for epsilon in [Epsilon.parse(text) for text in epsilons]:
-        plans += sorted(_at(mechanisms, epsilon, reports, refusals), key=_by_error)
-    if not plans:
+        comparison += sorted(_at(mechanisms, epsilon, reports, refusals), key=_by_error)
+    if not comparison:
         hint = next(iter(refusals), "name a mechanism")
         raise InvalidParameter("none of these mechanisms exists at any of these epsilons", hint)
-    return plans
+    return comparison
 
 
 def over_declared_values(classes: Mapping[str, type[Mechanism]], values: int, only: Sequence[str] = ()) -> list[Mechanism]:
@@ -150,5 +150,5 @@ def _at(mechanisms: Sequence[Mechanism], epsilon: Epsilon, reports: int, refusal
             refusals.append(f"{mechanism.name} at epsilon {epsilon}: {refusal.message}")
 
 
-def _by_error(plan: Expected) -> float:
-    return inf if plan.std_error is None else plan.std_error
+def _by_error(expected: Expected) -> float:
+    return inf if expected.std_error is None else expected.std_error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,10 +33,10 @@ class Estimator(Spec):
     distribution: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
-    intervals: Annotated[str, Field(pattern="^(each|simultaneous)$")] = Field(
+    intervals: Literal["each", "simultaneous"] = Field(
         "each", description="what `confidence` refers to: 'each' interval, or all of a group together ('simultaneous')"
     )
-    misfit: Annotated[str, Field(pattern="^(refuse|allow)$")] = Field(
+    misfit: Literal["refuse", "allow"] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
     )
     deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")

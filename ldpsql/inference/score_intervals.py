@@ -67,3 +67,21 @@ def cut(low: Floats, high: Floats, reach: Floats, least: float = 0.0, most: floa
     """
     kept = np.maximum(high - low, 2 * np.where(np.isfinite(reach), reach, 0.0)) / 4
     return np.clip(np.minimum(low, most - kept), least, most), np.clip(np.maximum(high, least + kept), least, most)
+
+
+def exact_ends(v: Floats, n: float, votes: tuple[float, float], confidence: float) -> tuple[Floats, Floats]:
+    """Return the ends of the exact intervals of shares v computed from the votes of n reports, shape (values,).
+
+    The number of votes for a value is binomial, with a chance between the two ``votes``. Equal numbers are computed once.
+    Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", Biometrika
+    1934.
+    """
+    from scipy.special import betaincinv  # noqa: PLC0415  # slow to import
+
+    chance, lift = votes[0], votes[1] - votes[0]
+    seen, back = np.unique(np.clip(np.rint((chance + lift * v) * n), 0.0, n), return_inverse=True)
+    tail = (1.0 - confidence) / 2.0
+    least = np.where(seen > 0, betaincinv(np.maximum(seen, 1.0), n - seen + 1.0, tail), 0.0)
+    most = np.where(seen < n, betaincinv(seen + 1.0, np.maximum(n - seen, 1.0), 1.0 - tail), 1.0)
+    low, high = np.sort([(least - chance) / lift, (most - chance) / lift], axis=0)
+    return low[back], high[back]

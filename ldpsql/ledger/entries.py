@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy
-from ldpsql.ledger.seals import check_entries, check_release, damaged, enter
+from ldpsql.ledger.seals import State, check_entries, check_release, damaged, enter
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.privacy.owned import of_core
 
@@ -39,7 +39,7 @@ class Release:
     dataset: str
     part: str
     destination: str
-    state: str
+    state: State
 
     @property
     def stored(self) -> bool:

@@ -24,6 +24,7 @@ _SECONDS = {"hour": 3600, "day": 86400, "week": 7 * 86400}
 
 EPSILON, PER_DISTANCE = "epsilon", "epsilon per unit of distance"
 REST = "all"  # the group of the columns that no group names
+ROW = "row"  # the unit of privacy if each row is one person
 
 
 def _budget(argument: Any) -> Fraction:
@@ -87,7 +88,7 @@ class Policy(Spec):
     epsilon_budget: BudgetField = Field(description="the epsilon of one person in one group of columns")
     budget_window: WindowField | None = Field(None, description="'30 days': the budget is new so long after its first charge")
     max_epsilon_per_report: EpsilonField | None = Field(None, description="the largest epsilon of one report")
-    privacy_unit: str = Field("row", min_length=1, description="'row': each row is one person; else the column of user ids")
+    privacy_unit: str = Field(ROW, min_length=1, description="'row': each row is one person; else the column of user ids")
     delta_budget: DeltaField = Field(Fraction(0), description="the delta of one person in one group of columns")
     distance_budget: BudgetField | None = Field(None, description="the budget of claims per unit of distance; else refused")
     column_groups: Mapping[str, tuple[str, ...]] = Field({}, description="columns that share one budget, under its name")

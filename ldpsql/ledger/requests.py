@@ -13,7 +13,7 @@ from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.entries import ReleaseName, identity_of, policy_of
 from ldpsql.ledger.file import snapshot
 from ldpsql.ledger.people import People
-from ldpsql.ledger.policy import Policy
+from ldpsql.ledger.policy import ROW, Policy
 from ldpsql.mechanisms.base import Mechanism
 
 
@@ -35,7 +35,7 @@ class Request:
             InvalidParameter: if the policy charges by user, and the request has no user ids.
 
         """
-        if self.users is None and self.policy.privacy_unit != "row":
+        if self.users is None and self.policy.privacy_unit != ROW:
             raise _other_unit(self.policy, "pass the user id of each row (--user COLUMN)")
         return self.users or People.each_row()
 
@@ -58,7 +58,7 @@ def request_of(
     data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
     with snapshot(db):
         policy, salt = policy_of(db)
-    if users is not None and policy.privacy_unit == "row":
+    if users is not None and policy.privacy_unit == ROW:
         raise _other_unit(policy, "pass no user ids (--user)")
     people = None if users is None else _people_of(users, salt)
     name = ReleaseName(data.name, part, destination)

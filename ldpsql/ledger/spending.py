@@ -15,7 +15,7 @@ from ldpsql.ledger.accounts import PERSON, load, store
 from ldpsql.ledger.datasets import alike
 from ldpsql.ledger.entries import is_ahead
 from ldpsql.ledger.people import People
-from ldpsql.ledger.policy import Cost, Policy, delta_text, epsilon_text
+from ldpsql.ledger.policy import ROW, Cost, Policy, delta_text, epsilon_text
 from ldpsql.ledger.statements import time_text
 
 
@@ -114,7 +114,7 @@ def _most(refused: NDArray[np.void], reports: NDArray[np.int64]) -> Refused:
 
 def _exceeded(refused: Refused, allowed: Cost, cost: Cost, policy: Policy) -> BudgetExceeded:
     """Return an error with the cost of the release, the limit, and what is left."""
-    who = "each row" if policy.privacy_unit == "row" else f"{refused.people} of the users"
+    who = "each row" if policy.privacy_unit == ROW else f"{refused.people} of the users"
     what, asked, limit, used = cost.currency, cost.epsilon * refused.reports, allowed.epsilon, refused.epsilon
     show: Callable[[int], str] = epsilon_text
     if used + asked <= limit:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ldpsql.ledger.accounts import load
 from ldpsql.ledger.entries import STATE, now_of, policy_of
-from ldpsql.ledger.policy import Policy, delta_text, epsilon_text
+from ldpsql.ledger.policy import ROW, Policy, delta_text, epsilon_text
 from ldpsql.ledger.seals import check_entries, damaged
 
 _HISTORY = (
@@ -50,7 +50,7 @@ def _balance(people: NDArray[np.void], opened: int, policy: Policy, names: list[
     now = people[people["since"] > opened]
     epsilon, delta = (int(now[name].max(initial=0)) for name in ("epsilon", "delta"))
     left = max(policy.allowance(currency).epsilon - epsilon, 0)
-    number = None if unit == "row" else len(people)
+    number = None if unit == ROW else len(people)
     spent = (epsilon_text(epsilon), epsilon_text(left), delta_text(delta))
     return Balance(unit, dataset, part, group, currency, number, *spent)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from ldpsql.privacy.claims import PureLdp
 from ldpsql.reports import Alphabet
 
 MAX_SYMBOLS = 1 << 22
-DropRule = Annotated[str, Field(pattern="^drop$")]
+DropRule: TypeAlias = Literal["drop"]
 
 
 class KeyValueMechanism(Mechanism):

@@ -17,7 +17,7 @@ from io import StringIO
 from math import isfinite
 from tokenize import TokenError, generate_tokens, untokenize
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -184,9 +184,11 @@ def _parameter(name: str, field: FieldInfo) -> Parameter:
 
 
 def _leaves(annotation: Any) -> list[Any]:
-    """Return the types of a union, else the type itself, without their annotations."""
+    """Return the types of a union, else the type itself, without their annotations; choices are the type of their values."""
     if get_origin(annotation) in (Union, UnionType):
         return [leaf for member in get_args(annotation) for leaf in _leaves(member)]
+    if get_origin(annotation) is Literal:
+        return [type(get_args(annotation)[0])]
     return _leaves(get_args(annotation)[0]) if get_origin(annotation) is Annotated else [annotation]
 
 

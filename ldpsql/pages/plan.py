@@ -10,7 +10,7 @@ from ldpsql.estimates.planning import Expected
 from ldpsql.pages.axes import Axis
 from ldpsql.pages.document import Fact, document
 from ldpsql.pages.markup import Markup, joined, tag
-from ldpsql.pages.plots import COLOURS, Line, figure, legend, lines
+from ldpsql.pages.plots import COLOURS, Series, figure, legend, lines
 from ldpsql.pages.tables import Cell, Column, table
 from ldpsql.pages.wording import counted, margin, number, percent
 
@@ -65,16 +65,16 @@ def curves(expected: Sequence[Expected], marked: str = "") -> Markup:
     if not finite:
         return tag("p", "The reports do not determine the shares at any of these epsilons.")
     names = sorted({one.mechanism for one in finite}, key=lambda name: (name != marked, name))
-    drawn = [_line(name, i, marked, [one for one in finite if one.mechanism == name]) for i, name in enumerate(names)]
+    drawn = [_series(name, i, marked, [one for one in finite if one.mechanism == name]) for i, name in enumerate(names)]
     plot = lines(drawn[::-1], *_axes(finite), "expected error by epsilon and mechanism")
     return figure("Standard error, in percentage points", plot, "epsilon", legend([(line.kind, line.name) for line in drawn]))
 
 
-def _line(name: str, at: int, marked: str, points: Sequence[Expected]) -> Line:
+def _series(name: str, at: int, marked: str, points: Sequence[Expected]) -> Series:
     points = sorted(points, key=lambda one: one.epsilon)
     kind = f"line l{at % COLOURS}" + (" dashed" if at >= COLOURS else "") + (" marked" if name == marked else "")
     tips = [f"{name} at epsilon {number(one.epsilon)}: {margin(_error(one))} points" for one in points]
-    return Line(name, np.array([one.epsilon for one in points]), np.array([_error(one) for one in points]), tips, kind)
+    return Series(name, np.array([one.epsilon for one in points]), np.array([_error(one) for one in points]), tips, kind)
 
 
 def _axes(finite: Sequence[Expected]) -> tuple[Axis, Axis]:

@@ -19,7 +19,7 @@ COLOURS = 8  # kinds of lines that page.css distinguishes
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     """Points joined by a line: its name, and a sentence for each point."""
 
     name: str
@@ -54,11 +54,9 @@ def legend(names: Sequence[tuple[str, str]]) -> Markup:
     return tag("ul", *entries, class_="legend")
 
 
-def lines(drawn: Sequence[Line], x: Axis, y: Axis, label: str) -> Markup:
+def lines(drawn: Sequence[Series], x: Axis, y: Axis, label: str) -> Markup:
     """Return lines with a mark at each point."""
-    return _plot(
-        label, x, y, [_path(line.kind, x, y, (line.x, line.y)) for line in drawn], [_marks(x, y, line) for line in drawn]
-    )
+    return _plot(label, x, y, [_path(one.kind, x, y, (one.x, one.y)) for one in drawn], [_marks(x, y, one) for one in drawn])
 
 
 def bars(drawn: Histogram, x: Axis, y: Axis, label: str) -> Markup:
@@ -104,11 +102,11 @@ def _steps(edges: Floats, height: Floats) -> Points:
     return np.repeat(edges, 2)[1:-1], np.repeat(height, 2)
 
 
-def _marks(x: Axis, y: Axis, line: Line) -> Markup:
+def _marks(x: Axis, y: Axis, series: Series) -> Markup:
     return joined(
         *(
-            tag("circle", tag("title", tip), class_=line.kind, cx=f"{x.at(a):.5g}%", cy=f"{100 - y.at(b):.5g}%", r=4)
-            for a, b, tip in zip(line.x, line.y, line.tips, strict=True)
+            tag("circle", tag("title", tip), class_=series.kind, cx=f"{x.at(a):.5g}%", cy=f"{100 - y.at(b):.5g}%", r=4)
+            for a, b, tip in zip(series.x, series.y, series.tips, strict=True)
         )
     )
 

@@ -24,7 +24,7 @@ from ldpsql.pages.maps import Heat, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.numbers import Numbers, axis_names, ordered
 from ldpsql.pages.plan import curves
-from ldpsql.pages.plots import Line, figure, lines
+from ldpsql.pages.plots import Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
 from ldpsql.pages.tracing import trace
 from ldpsql.pages.wording import counted, margin, number, percent, points
@@ -190,7 +190,7 @@ def _steps(group: Group) -> Markup:
 def _trace(title: str, steps: pl.DataFrame, name: str) -> Markup:
     x, y = (steps[column].cast(pl.Float64).to_numpy() for column in ("step", name))
     tips = [f"step {i:.0f}: {value:.3g}" for i, value in zip(x, y, strict=True)]
-    line = Line(title, x, y, tips, "line fine")
+    line = Series(title, x, y, tips, "line fine")
     up = Axis(float(y.min()), float(y.max()), _power, log=True)
     return figure(title, lines([line], Axis(0.0, float(x.max())), up, title), "step")
 

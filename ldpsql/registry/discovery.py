@@ -13,11 +13,15 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import Literal, TypeAlias
 
 from ldpsql.settings import Settings, short_name
 
 _BUILT_IN = ("ldpsql.plugins", "ldpsql.udfs")
 PATIENCE = 30.0  # seconds for the import of somebody's plugin
+
+
+Status: TypeAlias = Literal["ok", "broken", "not enabled", "not installed"]
 
 
 @dataclass
@@ -27,7 +31,7 @@ class Plugin:
     name: str
     package: str
     version: str
-    status: str  # "ok", "broken", "not enabled" or "not installed"
+    status: Status
     reason: str = ""
     offers: list[str] = field(default_factory=list)
 

@@ -53,11 +53,12 @@ class Handles(Generic[H]):
         return self._things[number]
 
 
-Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]
+Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]  # what an estimate needs apart from the counts
 MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 PLANS: Handles[Plan] = Handles()
+TOPS: Handles[tuple[Plan, int]] = Handles()
 GRIDS: Handles[Region] = Handles()
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ldpsql.bulk.batches import Plan
+from ldpsql.bulk.batches import Projection
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
 from ldpsql.bulk.orders import Order, check_order
@@ -68,10 +68,10 @@ def perturb(
     check_order(order)
     session = frame.sparkSession
     _refuse_speculation(session)
-    plan = Plan.of(columns, keep)
-    selected = frame.select(*plan.among(frame.columns))
+    projection = Projection.of(columns, keep)
+    selected = frame.select(*projection.among(frame.columns))
     key = None if order == "keep" else _unlike(selected.columns)
-    drawn, destination = _drawn(selected, plan, key), Destination(session, into)
+    drawn, destination = _drawn(selected, projection, key), Destination(session, into)
     destination.check(frame, replace=replace)
     mode = "overwrite" if replace else "errorifexists"
     if key is None:
@@ -88,14 +88,14 @@ def _unlike(names: Iterable[str]) -> str:
     return max((name.lower() for name in names), key=len) + "_key"
 
 
-def _drawn(selected: DataFrame, plan: Plan, key: str | None = None) -> DataFrame:
+def _drawn(selected: DataFrame, projection: Projection, key: str | None = None) -> DataFrame:
     """Return the lazy frame that draws, if a key is named with a column of random bits."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
 
-    types = {name: _type(certified) for name, certified in plan.mechanisms.items()}
+    types = {name: _type(certified) for name, certified in projection.mechanisms.items()}
     fields = [pa.field(f.name, types.get(f.name, f.type)) for f in to_arrow_schema(selected.schema)]
     schema = pa.schema([*fields, pa.field(key, pa.binary())] if key else fields)
-    mechanisms = {name: certified.mechanism for name, certified in plan.mechanisms.items()}
+    mechanisms = {name: certified.mechanism for name, certified in projection.mechanisms.items()}
     drawn = selected.mapInArrow(lambda batches: _perturbed(batches, mechanisms, schema, key), from_arrow_schema(schema))
     for name, mechanism in mechanisms.items():
         drawn = drawn.withMetadata(name, {_KEY: fingerprint(mechanism)})
@@ -106,9 +106,9 @@ def _drawn(selected: DataFrame, plan: Plan, key: str | None = None) -> DataFrame
 def _perturbed(
     batches: Iterable[pa.RecordBatch], mechanisms: Mapping[str, Mechanism], schema: pa.Schema, key: str | None
 ) -> Iterator[pa.RecordBatch]:
-    plan = Plan.of(mechanisms, [name for name in schema.names if name not in mechanisms and name != key])
+    projection = Projection.of(mechanisms, [name for name in schema.names if name not in mechanisms and name != key])
     for batch in batches:
-        reports = plan.perturb(batch, plan.schema(batch.schema))
+        reports = projection.perturb(batch, projection.schema(batch.schema))
         columns = [*reports.columns, *([_random_bits(batch.num_rows)] if key else [])]
         yield pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
@@ -145,9 +145,9 @@ def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> 
 
 def _drawing(mechanism: Mechanism, kind: pa.DataType) -> object:
     def draw(column: pa.Array) -> pa.Array:
-        plan = Plan.of({"values": mechanism}, ())
+        projection = Projection.of({"values": mechanism}, ())
         batch = pa.record_batch([column], ["values"])
-        return plan.perturb(batch, plan.schema(batch.schema)).column(0).cast(kind)
+        return projection.perturb(batch, projection.schema(batch.schema)).column(0).cast(kind)
 
     draw.__annotations__ = {"column": pa.Array, "return": pa.Array}  # Spark reads them, and does not accept strings
     return draw

@@ -27,7 +27,7 @@ from ldpsql.quoting import text_literal
 from ldpsql.reports import SetReports
 from ldpsql.sql.named import list_literal
 
-MAX_CELLS = 1 << 16
+MAX_PROBABILITIES = 1 << 16
 STORAGE_VERSION = "v1.2.0"  # which DuckDB 1.5 opens as well
 Body: TypeAlias = tuple[str, str, str]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}", re.ASCII)
@@ -85,8 +85,9 @@ def _bodies(known: CertifiedValues, name: str) -> Iterator[Body]:
     if isinstance(channel, KeepOrSpread) and channel.keep > channel.spread and isinstance(reports, Domain):
         return _keep_or_spread(channel, _literal(known.values), _literal(reports), name)
     if isinstance(channel, TableChannel) and isinstance(reports, Domain):
-        if channel.inputs * channel.outputs > MAX_CELLS:
-            raise InvalidParameter(f"a channel of more than {MAX_CELLS} cells is too large for SQL text", "use ldpsql itself")
+        if channel.inputs * channel.outputs > MAX_PROBABILITIES:
+            size = f"{MAX_PROBABILITIES} probabilities"
+            raise InvalidParameter(f"a channel of more than {size} is too large for SQL text", "use ldpsql itself")
         invertible = operator_of(known.mechanism).condition <= MAX_CONDITION
         return _listed(channel, _literal(known.values), _literal(reports), name, invertible=invertible)
     raise InvalidParameter(

@@ -4,7 +4,7 @@ Murakami, Hino, Sakuma, "Toward distribution estimation under local differential
 algorithm 2 and appendix B; the bias of maximum likelihood is Rilstone, Srivastava, Ullah's, J. Econometrics 1996.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -31,7 +31,7 @@ class CorrectedEm(Estimator):
 
     name = "corrected_em"
     ridge: Annotated[float, Field(gt=0, le=10)] = Field(1e-3, description="lambda, added to the information of a report")
-    simulate: Annotated[str, Field(pattern="^(maximum|observed)$")] = Field(
+    simulate: Literal["maximum", "observed"] = Field(
         "maximum", description="distribution from which reports are simulated to find alpha: 'maximum' or 'observed'"
     )
 

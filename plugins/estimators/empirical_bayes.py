@@ -4,7 +4,7 @@ Robbins, "An empirical Bayes approach to statistics", 1956; Mitchell, Beauchamp,
 regression" (a spike at zero and a slab), JASA 1988; Efron, "Large-scale inference", 2010, chapter 1.
 """
 
-from typing import Annotated, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class EmpiricalBayes(Estimator):
     """
 
     name = "empirical_bayes"
-    loss: Annotated[str, Field(pattern="^(squared|absolute|both)$")] = Field(
+    loss: Literal["squared", "absolute", "both"] = Field(
         "squared", description="the error to keep small: 'squared', 'absolute' or 'both'"
     )
 

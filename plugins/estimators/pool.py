@@ -4,7 +4,7 @@ It follows the mixture reduction of Ye, Wang, Zhang, Feng, NDSS 2025, with exact
 thresholding of Haar wavelets (Donoho, Johnstone, "Ideal spatial adaptation by wavelet shrinkage", Biometrika 1994).
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class Pool(Estimator):
 
     name = "pool"
     cut: Annotated[float, Field(ge=0, le=100)] = Field(2.0, description="threshold, in standard deviations")
-    neighbours: Annotated[str, Field(pattern="^(use|ignore)$")] = Field(
+    neighbours: Literal["use", "ignore"] = Field(
         "use", description="'use': pool neighbours if there are any; 'ignore': pool small values"
     )
 

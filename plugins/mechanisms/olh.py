@@ -5,7 +5,7 @@ orthogonal seeds it is related to projective geometry response (Feldman, Nelson,
 hashing.
 """
 
-from typing import Annotated
+from typing import Literal
 
 from pydantic import Field
 
@@ -37,9 +37,7 @@ class Olh(CategoricalMechanism):
 
     name = "olh"
     sql_reports = HashReports.marker
-    seeds: Annotated[str, Field(pattern="^(orthogonal|private)$")] = Field(
-        "orthogonal", description="'orthogonal' or 'private'"
-    )
+    seeds: Literal["orthogonal", "private"] = Field("orthogonal", description="'orthogonal' or 'private'")
 
     def symbols(self) -> int:
         """Return g: near e^epsilon + 1; a power of a prime for orthogonal seeds."""

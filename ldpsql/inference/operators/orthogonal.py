@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
-from ldpsql.channels.hashed import mixed
+from ldpsql.channels.hashed import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.supports import CELLS, Octets, SetOperator, packed
@@ -88,7 +88,7 @@ class CharacterOperator(ListedOperator):
         if not self.isotropic:
             return super().rough_curvature(w, among)
         seen = np.flatnonzero(w)
-        chosen = seen[np.argsort(mixed(seen.astype(np.uint64)))[: max(5_000, 4 * len(np.arange(self.inputs)[among]))]]
+        chosen = seen[np.argsort(splitmix(seen.astype(np.uint64)))[: max(5_000, 4 * len(np.arange(self.inputs)[among]))]]
         roots = np.sqrt(w[chosen] * (w.sum() / w[chosen].sum())).astype(np.float32)
         return self._lifted(float(w.sum()), self._pairs(roots, among, chosen))
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, SetChannel
-from ldpsql.channels.hashed import mixed
+from ldpsql.channels.hashed import splitmix
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
@@ -162,7 +162,7 @@ class SetOperator(Operator):
     @cached_property
     def _sample(self) -> NDArray[np.int64]:
         """Positions of max(30,000, 50 inputs) reports: always the same, and unrelated to the order of the reports."""
-        order = np.argsort(mixed(np.arange(self.outputs, dtype=np.uint64)))
+        order = np.argsort(splitmix(np.arange(self.outputs, dtype=np.uint64)))
         return np.sort(order[: max(30_000, 50 * self.inputs)])
 
     def matrix(self) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.hashed import mixed
+from ldpsql.channels.hashed import splitmix
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.objective import Point
@@ -80,7 +80,7 @@ def _backtracked(point: Point, move: Floats) -> Point:
 def thinned(point: Point, limits: Limits) -> Point:
     """Return a point with shares for some of very many values, chosen without a pattern; Newton steps add others they need."""
     size = len(point.theta)
-    chosen = np.argsort(mixed(np.arange(size, dtype=np.uint64)))[:FIRST_VALUES]
+    chosen = np.argsort(splitmix(np.arange(size, dtype=np.uint64)))[:FIRST_VALUES]
     theta = np.zeros(size)
     theta[chosen] = point.theta[chosen]
     point = point.at(theta)

@@ -1,0 +1,122 @@
+"""Files as sources: their formats, and the parts into which they are cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+from ldpsql.bulk.parquet import plain_batches, rows_of
+from ldpsql.bulk.parts import FileFormat, Part, Source
+from ldpsql.bulk.relations import selected
+from ldpsql.bulk.unchanged import unchanged
+from ldpsql.engine.interrupting import cursor_of
+from ldpsql.errors import SourceRefused
+
+PART_ROWS = 8_000_000  # per part of a file that is cut at its row groups
+EXPECTED = "give a Parquet, CSV, JSON or Arrow file, a folder, a pattern with *, or a table (--database)"
+_FORMATS: dict[str, FileFormat] = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
+    ".ndjson": "json", ".arrow": "arrow", ".feather": "arrow"
+}  # fmt: skip
+
+
+def format_of(path: Path) -> FileFormat | None:
+    """Return the format of a file by its suffix, None if the suffix is unknown."""
+    return _FORMATS.get(next((s for s in reversed(path.suffixes) if s not in (".gz", ".zst")), ""))
+
+
+def stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
+    """Return the files that a path, a folder or a pattern stands for, cut into parts if ``split``."""
+    kind, files = _files(path)
+    if not split:
+        return replace(_joined(con, kind, files), files=tuple(files), kind=kind)
+    parts = [part for file in files for part in _parts_of(con, kind, file)]
+    return Source(_joined(con, kind, files[:1]).names, parts, files=tuple(files), kind=kind)
+
+
+def _files(path: Path) -> tuple[FileFormat, list[str]]:
+    """Return the format and the sorted files; a folder stands for the Parquet files below it."""
+    pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
+    files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))
+    if not files:
+        raise SourceRefused(f"there is no table or file named '{path}'", EXPECTED)
+    kind = format_of(Path(files[0]))
+    other = next((file for file in files if kind is None or format_of(Path(file)) != kind), None)
+    if kind is None or other is not None:
+        raise SourceRefused(
+            f"files must be Parquet, CSV, JSON or Arrow, all of one kind, and '{Path(other or files[0]).name}' is not",
+            "named .parquet, .csv, .json or .arrow",
+        )
+    return kind, [os.path.abspath(file) for file in files]
+
+
+_READERS = {
+    "parquet": "FROM read_parquet($1, hive_partitioning := true)",
+    "csv": "FROM read_csv($1)",
+    "json": "FROM read_json($1)",
+}
+_ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
+           WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by row numbers
+
+
+def _joined(con: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> Source:
+    """Return files as one part."""
+    if kind == "arrow":
+        return _arrow(files)
+    with cursor_of(con) as cursor:
+        names = cursor.sql(_READERS[kind], params=[files]).columns
+
+    def read(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
+        direct = plain_batches(files, wanted, encoded) if kind == "parquet" else None
+        return direct or selected(con, wanted, kept, lambda at: at.sql(_READERS[kind], params=[files]))
+
+    rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" else None
+    return Source(names, [Part(("files", *map(_stamp, files)), rows, unchanged(files, read), files=tuple(files))])
+
+
+def _parts_of(con: DuckDBPyConnection, kind: FileFormat, file: str) -> list[Part]:
+    """Return the parts of one file: ranges of row groups if it is Parquet, otherwise all of it."""
+    if kind != "parquet":
+        return _joined(con, kind, [file]).parts
+    sizes, parts, first = rows_of(file), [], 0
+    for last in range(1, len(sizes) + 1):
+        if sum(sizes[first:last]) >= PART_ROWS or last == len(sizes):
+            parts.append(_row_groups(con, file, sizes, range(first, last)))
+            first = last
+    return parts or _joined(con, kind, [file]).parts
+
+
+def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: range) -> Part:
+    before, rows = sum(sizes[: groups.start]), sum(sizes[groups.start : groups.stop])
+
+    def read(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
+        query = partial(DuckDBPyConnection.sql, query=_ROWS, params=[[file], before, before + rows])
+        return plain_batches([file], wanted, encoded, groups) or selected(con, wanted, kept, query)
+
+    return Part(("row groups", _stamp(file), groups.start, groups.stop), rows, unchanged([file], read), files=(file,))
+
+
+def _arrow(files: list[str]) -> Source:
+    if len(files) > 1:
+        raise SourceRefused("only one Arrow file can be read at a time", "use Parquet for many")
+
+    def read(*_: Collection[str]) -> pa.RecordBatchReader:
+        reader = pa.ipc.open_file(pa.memory_map(files[0]))
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return pa.RecordBatchReader.from_batches(reader.schema, batches)
+
+    return Source(read().schema.names, [Part(("files", _stamp(files[0])), None, unchanged(files, read), files=(files[0],))])
+
+
+def _stamp(file: str) -> list[Any]:
+    """Return the name, the size and the time of a file, which change if its content does."""
+    status = os.stat(file)
+    return [file, status.st_size, status.st_mtime_ns]

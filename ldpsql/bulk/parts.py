@@ -1,0 +1,82 @@
+"""What a run reads: a source and its parts. A part is read, perturbed and published as one: a file, or some row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from ldpsql.bulk.batches import check_columns
+from ldpsql.errors import SourceRefused
+
+FileFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
+Kind: TypeAlias = FileFormat | Literal["table"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a source: its identity, its number of rows (None if unknown), and how it is read.
+
+    ``read`` takes three lists of columns: all that are wanted; those of which only the domain's positions matter, which may
+    come encoded by a dictionary; and those that are kept, which come in types that hold all of their values.
+    A stream of files that changed meanwhile ends in `SourceRefused`. ``snapshot``, if possible, returns the part as it is now,
+    whatever is written later.
+    """
+
+    identity: tuple[Any, ...]
+    rows: int | None
+    read: Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
+    snapshot: Callable[[], Part] | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What a message calls it: its file, without folders, whose names may hold values; else the source."""
+        return f"the file '{Path(self.files[0]).name}'" if len(self.files) == 1 else "the source"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The names of the columns, the parts, the files and their format; a stream can be read only ``once``.
+
+    ``users`` holds the user ids that were read from the source, until they are charged.
+    """
+
+    names: list[str]
+    parts: list[Part]
+    once: bool = False
+    files: tuple[str, ...] = ()
+    kind: Kind | None = None
+    users: list[Any] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows, None if it is not known beforehand."""
+        sizes = [part.rows for part in self.parts]
+        return None if None in sizes else sum(rows or 0 for rows in sizes)
+
+    def check(self, columns: Iterable[str]) -> None:
+        """Check that each column exists exactly once.
+
+        Raises:
+            UnknownName, SourceRefused: if a column is missing, or occurs twice.
+
+        """
+        check_columns(columns, self.names, hint_names=self.kind not in ("csv", "json"))
+
+    def check_folders(self, columns: Iterable[str]) -> None:
+        """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row.
+
+        Raises:
+            SourceRefused: if a column is.
+
+        """
+        folders = {name.split("=")[0] for file in self.files for name in Path(file).parent.parts if "=" in name}
+        if self.kind != "arrow" and (named := sorted(folders & set(columns))):
+            raise SourceRefused(
+                f"the column '{named[0]}' is the name of the source's folders, which are named after its values",
+                "read them into a table first: CREATE TABLE people AS FROM 'folder/**/*.parquet'",
+            )

@@ -1,0 +1,160 @@
+"""The most frequent values, with intervals and ranks that hold although the reports chose the values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.estimate import estimate_column, estimate_counts
+from ldpsql.estimates.top import Top, largest, tops
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.score_intervals import deviations, exact_ends
+from ldpsql.registry.registry import registry
+from tests import seeds
+
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
+SIZE, REPEATS = 40, 300
+TRUTH = 0.8 ** np.arange(SIZE) / (0.8 ** np.arange(SIZE)).sum()
+MOST_MISSES = 37  # of 300 trials that each miss with chance .05, more than 37 miss with chance 3e-7
+DOMAIN = str(list(range(SIZE)))
+VOTES = [f"krr(1, {DOMAIN})", f"krr(5, {DOMAIN})", f"olh(1, {DOMAIN})", f"olh(4, {DOMAIN})"]
+OTHERS = [f"truncated_geometric(1.0, 0, {SIZE - 1})", "planar_geometric(2, 8, 5)"]  # their intervals are for many reports
+
+
+def misses(one: Top) -> tuple[bool, bool]:
+    """Return whether an interval misses a share, and whether a rank is wrong."""
+    columns, truth = one.columns, TRUTH[one.places]
+    ranks = one.places + 1  # the shares fall
+    in_interval = (columns["low"] <= truth) & (truth <= columns["high"])
+    in_ranks = (columns["best_rank"] <= ranks) & (ranks <= columns["worst_rank"])
+    return not in_interval.all(), not in_ranks.all()
+
+
+def simulated(text: str, estimator: str, people: int) -> list[Top]:
+    mechanism = registry().mechanism(text)
+    law = operator_of(mechanism).forward(TRUTH)
+    counts = RNG.multinomial(people, law / law.sum(), REPEATS).astype(np.float64)
+    return tops(estimate_counts(mechanism, counts, registry().estimator(estimator)), 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "people"), [(text, people) for text in VOTES for people in (200, 20_000)] + [(text, 20_000) for text in OTHERS]
+)
+def test_intervals_and_ranks_of_chosen_values_hold_together(text: str, people: int) -> None:
+    missed = np.array([misses(one) for one in simulated(text, "inv(misfit='allow')", people)])
+    assert missed.sum(axis=0).max() <= MOST_MISSES
+
+
+def test_ordinary_intervals_of_chosen_values_miss_more_often_than_they_state() -> None:
+    """This is why the intervals of the top are wider: at the top the noise is high."""
+    flat = np.full(SIZE, 1 / SIZE)
+    mechanism = registry().mechanism(VOTES[0])
+    law = operator_of(mechanism).forward(flat)
+    counts = RNG.multinomial(20_000, law / law.sum(), REPEATS).astype(np.float64)
+    estimates = estimate_counts(mechanism, counts, registry().estimator("inv"))
+    first = estimates.fit.theta.argmax(axis=1)
+    trial = np.arange(REPEATS)
+    assert (estimates.intervals.low[trial, first] > 1 / SIZE).mean() > 0.4
+    assert np.mean([one.columns["low"][0] > 1 / SIZE for one in tops(estimates, 1)]) < MOST_MISSES / REPEATS
+
+
+@pytest.mark.parametrize("text", [f"oue(2, {DOMAIN})", f"olh(2, {DOMAIN}, seeds='private')", f"subset_selection(2, {DOMAIN})"])
+def test_intervals_of_chosen_values_hold_for_reports_that_are_not_listed(text: str) -> None:
+    """Of 40 trials that miss with chance .05 each, more than 12 miss with chance 1e-7."""
+    mechanism, missed = registry().mechanism(text), 0
+    for _ in range(40):
+        reports = ldpsql.perturb(RNG.choice(SIZE, 300, p=TRUTH).tolist(), mechanism)
+        (one,) = tops(estimate_column(reports, mechanism, registry().estimator("inv")).of, 5)
+        missed += any(misses(one))
+    assert missed <= 12
+
+
+def test_exact_ends_are_the_values_at_which_the_votes_become_improbable() -> None:
+    from scipy.stats import binom  # noqa: PLC0415
+
+    votes, n, confidence = (0.2, 0.7), 50.0, 0.9
+    v = (np.array([0.0, 10.0, 33.0, 50.0]) / n - votes[0]) / (votes[1] - votes[0])
+    low, high = exact_ends(v, n, votes, confidence)
+    for seen, least, most in zip((0, 10, 33, 50), low, high, strict=True):
+        chances = votes[0] + (votes[1] - votes[0]) * np.array([least, most])
+        if seen > 0:
+            assert binom.sf(seen - 1, n, chances[0]) == pytest.approx(0.05)
+        if seen < n:
+            assert binom.cdf(seen, n, chances[1]) == pytest.approx(0.05)
+    assert deviations(1 - 0.05 / 1_048_576) == pytest.approx(5.46, abs=0.01)
+
+
+def test_ties_are_resolved_by_votes_and_then_by_place() -> None:
+    theta, votes = np.array([0.0, 0.5, 0.0, 0.5, 0.0]), np.array([0.0, 0.1, 0.3, 0.2, 0.0])
+    assert largest(theta, votes, 4).tolist() == [3, 1, 2, 0]
+    assert largest(theta, votes, 9).tolist() == [3, 1, 2, 0, 4]
+
+
+def test_a_share_that_stands_out_has_a_certain_rank() -> None:
+    mechanism = registry().mechanism(VOTES[1])
+    shares = np.array([0.5, 0.3, 0.1, *[0.1 / (SIZE - 3)] * (SIZE - 3)])
+    counts = np.rint(operator_of(mechanism).forward(shares) * 100_000)
+    (one,) = tops(estimate_counts(mechanism, counts[None], registry().estimator("ibu")), 4)
+    assert one.columns["rank"].tolist() == [1, 2, 3, 4]
+    assert one.columns["best_rank"].tolist() == [1, 2, 3, 4]
+    assert one.columns["worst_rank"].tolist() == [1, 2, 3, SIZE]
+
+
+def test_python_and_sql_return_the_same_top(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE r AS SELECT ldp.perturb(least(i % 7, 3), ldp.olh(2, range(5))) AS y FROM range(900) t(i)")
+    reports = con.sql("SELECT y FROM r").to_arrow_table().column("y")
+    table = estimate_column(reports, registry().mechanism("olh(2, [0, 1, 2, 3, 4])"), registry().estimator("ibu")).top(3)
+    query = "SELECT unnest(ldp.top(y, ldp.olh(2, range(5)), 3), recursive := true) FROM r"
+    rows = con.sql(query).to_arrow_table()
+    assert rows.column_names == table.column_names
+    assert rows.to_pylist() == table.to_pylist()
+
+
+def test_groups_counts_kept_rows_and_empty_groups(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO m() AS ldp.krr(9, ['a', 'b', 'c'])")
+    con.execute(
+        "CREATE TABLE r AS SELECT i % 3 AS g, ldp.perturb(['a', 'b', 'c'][1 + i % 3], m()) AS y FROM range(300) t(i) "
+        "UNION ALL SELECT 3, NULL"
+    )
+    firsts = "SELECT g, ldp.top(y, m(), 2)[1].value, len(ldp.top(y, m(), 2)) FROM r GROUP BY g ORDER BY g"
+    assert con.execute(firsts).fetchall() == [(0, "a", 2), (1, "b", 2), (2, "c", 2), (3, None, None)]
+    counted = "SELECT ldp.top_counts(ldp.counts(y), m(), 9) = ldp.top(y, m(), 3) FROM r"
+    assert con.execute(counted).fetchall() == [(True,)]
+    kept = "SELECT ldp.top(y, m(), 1, keep := g = 1)[1].value, ldp.top(y, m(), 1, keep := g = 3) FROM r"
+    assert con.execute(kept).fetchall() == [("b", None)]
+
+
+def test_a_domain_in_a_subquery_keeps_its_type(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE days AS SELECT DATE '2024-01-01' + i::INTEGER AS day FROM range(6) t(i)")
+    con.execute("SET VARIABLE m = ldp.krr(9, (SELECT list(day) FROM days))")
+    con.execute("CREATE TABLE r AS SELECT ldp.perturb(DATE '2024-01-03', getvariable('m')) AS y FROM range(200)")
+    (value,) = con.execute("SELECT ldp.top(y, getvariable('m'), 1)[1].value::VARCHAR FROM r").fetchall()[0]
+    assert value == "2024-01-03"
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "NULL", "'canary'", "2.5", "true"])
+def test_a_number_of_values_that_is_none_is_refused(con: DuckDBPyConnection, count: str) -> None:
+    with pytest.raises(Exception, match=r"LDP103.*whole number from 1") as refused:
+        con.execute(f"SELECT ldp.top('a', ldp.krr(1, ['a', 'b']), {count})").fetchall()
+    assert "canary" not in str(refused.value)
+
+
+def test_python_refuses_a_number_of_values_that_is_none() -> None:
+    one = estimate_counts(registry().mechanism(VOTES[0]), np.ones((1, SIZE)), registry().estimator("inv"))[0]
+    with pytest.raises(InvalidParameter, match="whole number"):
+        one.top(0)
+
+
+def test_the_top_of_a_large_domain_makes_few_rows(con: DuckDBPyConnection) -> None:
+    con.execute("SET VARIABLE m = ldp.olh(4, (SELECT list('item ' || i) FROM range(100000) t(i)))")
+    drawn = "ldp.perturb('item ' || (i % 3), getvariable('m'))"
+    con.execute(f"CREATE TABLE r AS SELECT i % 2 AS g, {drawn} AS y FROM range(3000) t(i)")
+    rows = con.execute(
+        "SELECT g, unnest(ldp.top(y, getvariable('m'), 3), recursive := true) FROM r GROUP BY g ORDER BY ALL"
+    ).fetchall()
+    assert [(row[0], row[1]) for row in rows] == [(g, rank) for g in (0, 1) for rank in (1, 2, 3)]
+    assert {row[2] for row in rows} == {"item 0", "item 1", "item 2"}
+    assert all(row[8] <= 3 for row in rows)  # certainly among the first three
