@@ -19,7 +19,7 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import certify
 
-_ROW = "STRUCT(\"name\" VARCHAR, mechanism VARCHAR, \"values\" BIGINT, realised_epsilon DOUBLE, fingerprint VARCHAR)[]"
+_ROW = 'STRUCT("name" VARCHAR, mechanism VARCHAR, "values" BIGINT, realised_epsilon DOUBLE, fingerprint VARCHAR)[]'
 
 
 @guarded

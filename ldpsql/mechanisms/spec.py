@@ -43,6 +43,13 @@ def number(value: Any) -> Fraction:
     return Fraction(text)
 
 
+def _double(value: Any) -> float:
+    try:
+        return float(number(value))
+    except OverflowError:
+        raise ValueError("must be a number below 1e308") from None
+
+
 def _whole(value: Any) -> int:
     whole = number(value)
     if whole.denominator != 1 or abs(whole) >= 2**62:
@@ -71,7 +78,7 @@ def decimal_text(number: Fraction) -> str:
 
 EXACT = PlainSerializer(decimal_text)
 WholeField = Annotated[int, BeforeValidator(_whole)]
-NumberField = Annotated[float, BeforeValidator(lambda value: float(number(value)))]
+NumberField = Annotated[float, BeforeValidator(_double)]
 ShareField = Annotated[Fraction, BeforeValidator(_share), EXACT]
 LengthField = Annotated[Fraction, BeforeValidator(_length), EXACT]
 EpsilonField = Annotated[Epsilon, BeforeValidator(Epsilon.parse), PlainSerializer(str)]

@@ -77,7 +77,7 @@ def _read(cursor: DuckDBPyConnection, reference: Mapping[str, str]) -> pa.Array:
         elif not Path(reference["file"]).is_file():
             raise SourceRefused(f"there is no file {reference['file']}", "give its path, relative to ldpsql.toml")
         else:
-            source = cursor.sql(f"FROM {text_literal(reference['file'])}")  # noqa: S608  # a literal
+            source = cursor.sql(f"FROM {text_literal(reference['file'])}")  # a literal
         table = source.project(", ".join(f"{quoted(name)} AS c{place}" for place, name in enumerate(names))).to_arrow_table()
     except LdpError as error:
         refusal = error
@@ -97,4 +97,6 @@ def _domain(column: pa.Array) -> Domain:
     try:
         return Domain.of(column)
     except InvalidDomain as error:
-        raise InvalidDomain(error.message, _REPAIR if "NULL" in error.message or "twice" in error.message else error.hint) from None
+        raise InvalidDomain(
+            error.message, _REPAIR if "NULL" in error.message or "twice" in error.message else error.hint
+        ) from None
