@@ -1,10 +1,10 @@
 """``python -m benchmarks [--quick] [NAME ...]``: run the benchmarks, print their figures, write ``benchmarks/results.json``.
 
-Figures of other benchmarks on the same machine stay in that file. ``--record`` also writes those of which something is asked
-into ``README.md``.
+Figures of other benchmarks on the same machine stay in that file. ``--record`` also writes the figures that have a bound into
+``README.md``.
 
-A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; nothing else names it.
-Linear algebra runs in one thread: more of them gain nothing on small matrices and meet whatever else runs.
+A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; it is not listed anywhere.
+Linear algebra runs in one thread: more threads gain nothing on small matrices, and compete with other work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 
 def run(name: str, *, quick: bool) -> list[Figure]:
-    """Return the figures of one module; none where a package that it compares with is not installed."""
+    """Return the figures of one module; an empty list if a package that it compares with is not installed."""
     try:
         module = import_module(f"benchmarks.{name}")
     except ModuleNotFoundError as error:
@@ -49,13 +49,13 @@ def run(name: str, *, quick: bool) -> list[Figure]:
 
 def machine() -> dict[str, object]:
     """Return what the figures depend on: versions, processor, cores."""
-    found: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
+    versions: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = None
-    return found
+            versions[package] = None
+    return versions
 
 
 def earlier(out: Path, *, quick: bool) -> dict[str, list[Figure]]:
@@ -77,10 +77,10 @@ def write(out: Path, rows: dict[str, list[Figure]], *, quick: bool) -> None:
 
 
 def record(rows: dict[str, list[Figure]]) -> None:
-    """Write the figures of which something is asked into the README of this folder, in the place of older ones."""
-    found = machine()
-    versions = ", ".join(f"{package} {found[package]}" for package in PACKAGES if found[package])
-    lines = [f"Measured on {found['cores']} cores with Python {found['python']}, {versions}."]
+    """Write the figures that have a bound into the README of this folder, in the place of older ones."""
+    measured_on = machine()
+    versions = ", ".join(f"{package} {measured_on[package]}" for package in PACKAGES if measured_on[package])
+    lines = [f"Measured on {measured_on['cores']} cores with Python {measured_on['python']}, {versions}."]
     for name in sorted(rows):
         asked = [figure for figure in rows[name] if figure.met is not None]
         if not asked:
@@ -101,27 +101,27 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", help=f"of: {', '.join(names())}")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows: for a look, not for the record")
-    parser.add_argument("--record", action="store_true", help="write what is asked, and what it was, into README.md")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows: for a first impression, not for the record")
+    parser.add_argument("--record", action="store_true", help="write the figures that have a bound into README.md")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
-    given = parser.parse_args()
-    unknown = set(given.names) - set(names())
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(names())
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before NumPy is imported
-    rows = earlier(given.out, quick=given.quick)
-    for name in given.names or names():
+    rows = earlier(arguments.out, quick=arguments.quick)
+    for name in arguments.names or names():
         start = perf_counter()
-        if found := run(name, quick=given.quick):
-            rows[name] = found
+        if measured := run(name, quick=arguments.quick):
+            rows[name] = measured
             took = (perf_counter() - start) / 60
-            print(f"\n{name}, {took:.1f} minutes\n{table([(name, figure) for figure in found])}", flush=True)
-            write(given.out, rows, quick=given.quick)
-    if given.record:
+            print(f"\n{name}, {took:.1f} minutes\n{table([(name, figure) for figure in measured])}", flush=True)
+            write(arguments.out, rows, quick=arguments.quick)
+    if arguments.record:
         record(rows)
-    missed = [figure.what for found in rows.values() for figure in found if figure.met is False]
-    print(f"\nwrote {given.out.name}" + "".join(f"\nmissed: {what}" for what in missed))
+    missed = [figure.what for measured in rows.values() for figure in measured if figure.met is False]
+    print(f"\nwrote {arguments.out.name}" + "".join(f"\nmissed: {what}" for what in missed))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Accuracy of the estimators on fixed workloads: mean absolute errors of the shares, on the same reports for every estimator.
 
-``best`` is held against the most accurate published estimator of each workload, whichever that is: NormSub (``inv_p``),
-BaseCut, IIW, corrected EM, and, stopped by the rule of the papers, |change of log-likelihood| < 1e-3 e^epsilon, EM, EMS and
-mixture reduction. Beside it stands what is out of reach without knowing which value is which: the posterior medians of one
-who knows all true shares, but not whose they are. Where values have no neighbours the slow estimators see the first of the
-samples only, and are compared on these. Workloads whose file, see `SOURCES`, is absent are left out. Reports are drawn from
-the channels by NumPy with a fixed seed: what is measured is estimation.
+``best`` is compared with the most accurate published estimator of each workload, among NormSub (``inv_p``), BaseCut, IIW,
+corrected EM, and, stopped by the rule of the papers, |change of log-likelihood| < 1e-3 e^epsilon, EM, EMS and mixture
+reduction. The figures of an oracle show what is out of reach: it knows all true shares, but not which value has which, and
+takes their posterior medians. If values have no neighbours, the slow estimators get only the first samples, and are compared
+on these. Workloads whose file (see `SOURCES`) is absent are left out. NumPy draws the reports from the channels with a fixed
+seed, because only estimation is measured.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SOURCES = {
 PUBLISHED = ("inv_p", "base_cut", "iiw")
 SLOW = ("corrected_em", "ibu(stop='paper', tolerance={})", "ems(stop='paper', tolerance={})", "em_mr(tolerance={})")
 OURS = ("ibu", "empirical_bayes")
-REPEATS, FEW = 30, 2  # samples of each workload, and those that `SLOW` see of values without neighbours
-WORST, MEAN = 1.03, 0.8  # asked of best
+REPEATS, FEW = 30, 2  # samples of each workload, and those that `SLOW` get of values without neighbours
+WORST, MEAN = 1.03, 0.8  # bounds of best
 ORACLE = "all shares known, but not whose"
 DRAW = np.random.default_rng(20130101)
 
@@ -50,27 +50,27 @@ class Workload:
     epsilon: float
 
     def likelihood(self, repeats: int) -> Likelihood:
-        """Draw sets of reports, one a group."""
+        """Draw sets of reports, one for each group."""
         mechanism = registry().mechanism(self.mechanism)
-        op, known = operator_of(mechanism), certify(mechanism)
+        op, certified = operator_of(mechanism), certify(mechanism)
         counts = DRAW.multinomial(self.n, op.forward(self.truth), repeats).astype(np.float64)
-        return Likelihood(op, counts, known.layout, known.named)
+        return Likelihood(op, counts, certified.layout, certified.named)
 
     def errors(self, repeats: int) -> dict[str, Floats]:
         """Return the mean absolute errors of each estimator that applies, one for each set of reports that it saw."""
         likelihood, tolerance = self.likelihood(repeats), f"{1e-3 * np.exp(self.epsilon):.6f}"
         first = likelihood if likelihood.layout else likelihood.with_counts(likelihood.counts[:FEW])
-        found = {}
+        errors = {}
         for text in (*PUBLISHED, *SLOW, *OURS, "best"):
             estimator = registry().estimator(text.format(tolerance))
             try:
                 theta = estimator.fit(first if text in SLOW else likelihood).theta
             except LdpError:
                 continue
-            found[text] = self.error(theta)
+            errors[text] = self.error(theta)
         if likelihood.operator.votes:
-            found[ORACLE] = self.error(unlabelled(likelihood, self.truth))
-        return found
+            errors[ORACLE] = self.error(unlabelled(likelihood, self.truth))
+        return errors
 
     def error(self, theta: Floats) -> Floats:
         """Return the mean absolute error of every group."""
@@ -82,13 +82,13 @@ def unlabelled(likelihood: Likelihood, truth: Floats) -> Floats:
     low, high = likelihood.operator.votes or (0.0, 1.0)
     shares, times = np.unique(truth, return_counts=True)
     chance = np.clip(low + (high - low) * shares, 1e-15, 1.0 - 1e-15)[:, None]
-    found = []
+    quantiles = []
     for v, n in zip(likelihood.operator.invert(likelihood.shares), likelihood.n, strict=True):
         seen = np.clip(low + (high - low) * v, 0.0, 1.0)
         logs = n * (seen * np.log(chance) + (1.0 - seen) * np.log1p(-chance))
         weights = times[:, None] * np.exp(logs - logs.max(axis=0))
-        found.append(level_quantiles(shares, weights / weights.sum(axis=0)))
-    return np.stack(found)
+        quantiles.append(level_quantiles(shares, weights / weights.sum(axis=0)))
+    return np.stack(quantiles)
 
 
 def level_quantiles(shares: Floats, weights: Floats) -> Floats:
@@ -117,7 +117,7 @@ def normalised(weights: Floats) -> Floats:
 
 
 def categorical(name: str, truth: Floats, sizes: tuple[int, ...], epsilons: tuple[float, ...]) -> Iterator[Workload]:
-    """Yield workloads of k-RR, and of OLH with public seeds where that is the better one."""
+    """Yield workloads of k-RR, and of OLH with public seeds if it is better than k-RR."""
     domain = [f"v{i}" for i in range(len(truth))]
     for n in sizes:
         for epsilon in epsilons:
@@ -141,7 +141,7 @@ def synthetic() -> Iterator[Workload]:
 
 
 def real() -> Iterator[Workload]:
-    """Yield the workloads of the files that are there."""
+    """Yield the workloads of the files that exist."""
     if file := public_file("adult_census_income.parquet"):
         table = pq.read_table(file)
         for columns in (["education", "occupation"], ["native_country"]):
@@ -189,14 +189,14 @@ def _small_sample(truth: Floats, users: dict[float, int], repeats: int) -> dict[
     parts = [KeepOrSpreadOperator(size, float(np.exp(e) * q), float(q)) for e, q in zip(users, spreads, strict=True)]
     table = np.hstack([n / total * part.matrix() for n, part in zip(users.values(), parts, strict=True)])
     stacked, named = DenseOperator(table), np.tile(np.arange(size), len(parts))
-    found: dict[str, list[float]] = {}
+    errors: dict[str, list[float]] = {}
     for _ in range(repeats):
         drawn = [DRAW.multinomial(n, part.forward(truth)) for n, part in zip(users.values(), parts, strict=True)]
         few = Likelihood(stacked, np.concatenate(drawn)[None].astype(np.float64), named=named)
         for name in ("ibu", "corrected_em", "uniform"):
             theta = registry().estimator(name).fit(few).theta[0]
-            found.setdefault(name, []).append(float(((theta - truth) ** 2).sum()))
-    means = {name: float(np.mean(errors)) for name, errors in found.items()}
+            errors.setdefault(name, []).append(float(((theta - truth) ** 2).sum()))
+    means = {name: float(np.mean(squares)) for name, squares in errors.items()}
     return {name: mean / means["ibu"] for name, mean in means.items() if name != "ibu"}
 
 
@@ -205,18 +205,18 @@ def figures(quick: bool) -> list[Figure]:
     repeats = 1 if quick else REPEATS
     synthetics = [workload for workload in synthetic() if not quick or (workload.n < 100_000 and workload.epsilon > 1)]
     rows = {workload.name: workload.errors(repeats) for workload in synthetics}
-    found = [at_most(f"K=300, {len(rows)} workloads, best / best published: mean", mean_ratio(rows, "best"), MEAN)]
-    found += [Figure(f"K=300, {name} / best published: mean", mean_ratio(rows, name)) for name in (*OURS, ORACLE)]
+    out = [at_most(f"K=300, {len(rows)} workloads, best / best published: mean", mean_ratio(rows, "best"), MEAN)]
+    out += [Figure(f"K=300, {name} / best published: mean", mean_ratio(rows, name)) for name in (*OURS, ORACLE)]
     rows |= {workload.name: workload.errors(repeats) for workload in real()}
     for name in dict.fromkeys(name for row in rows.values() for name in row):
         held = {what: row for what, row in rows.items() if name in row}
-        shown = name.replace(", tolerance={}", "").replace("(tolerance={})", "")
-        found.append(Figure(f"{shown} / best published: mean of {len(held)} workloads", mean_ratio(held, name)))
+        label = name.replace(", tolerance={}", "").replace("(tolerance={})", "")
+        out.append(Figure(f"{label} / best published: mean of {len(held)} workloads", mean_ratio(held, name)))
     for what, row in rows.items():
-        found.append(at_most(f"best / best published: {what}", ratio(row, "best"), WORST))
+        out.append(at_most(f"best / best published: {what}", ratio(row, "best"), WORST))
         if ORACLE in row:
-            found.append(Figure(f"{ORACLE} / best published: {what}", ratio(row, ORACLE)))
-    return found + small_samples(repeats)
+            out.append(Figure(f"{ORACLE} / best published: {what}", ratio(row, ORACLE)))
+    return out + small_samples(repeats)
 
 
 def mean_ratio(rows: dict[str, dict[str, Floats]], name: str) -> float:

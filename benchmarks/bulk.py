@@ -1,4 +1,4 @@
-"""Whole files: perturbing against a plain copy, counting, memory, and estimates whose cost does not depend on the rows."""
+"""Whole files: perturbing next to a plain copy, counting, memory, and estimates whose cost does not depend on the rows."""
 
 from __future__ import annotations
 

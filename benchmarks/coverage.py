@@ -1,9 +1,9 @@
 """How often 95 % intervals hold the truth: mechanisms x numbers of reports x estimators, for shares and for numbers about them.
 
 The numbers are mean, variance, median, 90 % quantile and the share of the ten most frequent values. With 20,000 reports a
-figure is missed where fewer than .93 of the intervals hold the truth, or, for shares above two standard errors, more than
-.975. With 200 reports it is missed beyond what chance explains once in a million runs; there shares near zero are held to .90:
-Wilson's interval itself is there.
+figure is missed if fewer than .93 of the intervals hold the truth or, for shares above two standard errors, more than .975.
+With 200 reports it is missed if chance explains it less than once in a million runs; the bound for shares near zero is then
+.90, which is what Wilson's interval itself reaches there.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DRAW = np.random.default_rng(1927)
 
 
 def samples(mechanism: Mechanism, n: int, repeats: int) -> Iterator[Likelihood]:
-    """Yield the likelihoods of all samples: of all at once where the reports can be listed."""
+    """Yield the likelihoods of all samples: one likelihood for all if the reports can be listed."""
     if mechanism in map(registry().mechanism, LISTED):
         op = operator_of(mechanism)
         yield Likelihood(op, DRAW.multinomial(n, op.forward(TRUTH), repeats).astype(np.float64))
@@ -64,34 +64,34 @@ def samples(mechanism: Mechanism, n: int, repeats: int) -> Iterator[Likelihood]:
         yield column_likelihood(reports, mechanism)
 
 
-def held(found: Estimates) -> tuple[Floats, dict[str, float]]:
-    """Return how many groups' intervals hold each share, and each of `NUMBERS`."""
-    told = found.intervals
-    shares = ((told.low <= TRUTH + 1e-12) & (told.high >= TRUTH - 1e-12)).sum(axis=0)
+def held(estimates: Estimates) -> tuple[Floats, dict[str, float]]:
+    """Return in how many groups the intervals hold each share, and each of `NUMBERS`."""
+    intervals = estimates.intervals
+    shares = ((intervals.low <= TRUTH + 1e-12) & (intervals.high >= TRUTH - 1e-12)).sum(axis=0)
     numbers = {}
     for name, (functional, truth) in NUMBERS.items():
-        measured = functional.measure(found)
+        measured = functional.measure(estimates)
         numbers[name] = float(((measured.low <= truth + 1e-12) & (measured.high >= truth - 1e-12)).sum())
     return shares.astype(np.float64), numbers
 
 
 def covered(mechanism: Mechanism, n: int, repeats: int, name: str, drawn: list[Likelihood]) -> list[Figure]:
-    """Return what one estimator's intervals of all samples hold, and what was asked of that."""
+    """Return the coverage of one estimator's intervals over all samples, with its bounds."""
     shares, error, numbers = np.zeros(len(TRUTH)), np.zeros(len(TRUTH)), dict.fromkeys(NUMBERS, 0.0)
     for likelihood in drawn:
-        found = estimate_likelihood(mechanism, likelihood, registry().estimator(f"{name}(misfit='allow')"))
-        held_shares, held_numbers = held(found)
-        shares, error = shares + held_shares, error + found.intervals.std_error.sum(axis=0) / repeats
+        estimates = estimate_likelihood(mechanism, likelihood, registry().estimator(f"{name}(misfit='allow')"))
+        held_shares, held_numbers = held(estimates)
+        shares, error = shares + held_shares, error + estimates.intervals.std_error.sum(axis=0) / repeats
         numbers = {what: number + held_numbers[what] for what, number in numbers.items()}
-    label = f"{shown(mechanism)}, n={n:,}, {name}"
+    label = f"{without_domain(mechanism)}, n={n:,}, {name}"
     out = [*judged_shares(label, shares / repeats, error, n, repeats, both_sided=name in BOTH_SIDED)]
-    if name == "ibu":  # the intervals of numbers are the same whatever the estimator is
+    if name == "ibu":  # the intervals of numbers do not depend on the estimator
         least = LEAST if n > SMALL else float(binom.ppf(CHANCE, repeats, LEAST)) / repeats
         out += [at_least(f"{label}: coverage of the {what}", number / repeats, least, "") for what, number in numbers.items()]
     return out
 
 
-def shown(mechanism: Mechanism) -> str:
+def without_domain(mechanism: Mechanism) -> str:
     """Return a mechanism without its domain."""
     return re.sub(r", domain=\[.*?\]", "", str(mechanism))
 
@@ -109,12 +109,12 @@ def judged_shares(label: str, held: Floats, error: Floats, n: int, repeats: int,
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Return the coverage of shares and of numbers; where reports are drawn one by one, for ``ibu`` only."""
-    repeats, found = 50 if quick else 1_000, []
+    """Return the coverage of shares and of numbers; for ``ibu`` only if reports are drawn one by one."""
+    repeats, out = 50 if quick else 1_000, []
     for text in (*LISTED, *DRAWN):
         mechanism = registry().mechanism(text)
         for n in SIZES:
             drawn = list(samples(mechanism, n, repeats))
             for name in ESTIMATORS if text in LISTED else ESTIMATORS[:1]:
-                found += covered(mechanism, n, repeats, name, drawn)
-    return found
+                out += covered(mechanism, n, repeats, name, drawn)
+    return out

@@ -1,7 +1,7 @@
-"""Speed of certified maximum likelihood, as ratios against plain IBU with the same kernels in the same run, one thread.
+"""Speed of certified maximum likelihood, as ratios to plain IBU with the same kernels in the same run, one thread.
 
-CPU seconds to a certified gap of 1e-9, next to what IBU would take to the same gap: its steps are timed and, from its gap after
-100 of them, extrapolated at the rate at which it converges in the end. That is 1 - min(l, 1 - g), with l the smallest
+The figures are CPU seconds to a certified gap of 1e-9, next to what IBU would take to the same gap: 100 steps of IBU are timed,
+and the rest is extrapolated at the rate at which it converges in the end. That is 1 - min(l, 1 - g), with l the smallest
 eigenvalue of D^1/2 H D^1/2, D = diag(theta) and H the curvature among the values with shares, and g the largest one of the
 others. Ten million reports of support sets over 1,000 values (3 GiB and a few minutes, most of them drawing) and 6,000 random
 problems are left out of a quick run.
@@ -51,7 +51,7 @@ def zipf(size: int, power: float = 1.3) -> Floats:
 
 
 def bumps(columns: int, rows: int) -> Floats:
-    """Return three places where people are on a grid."""
+    """Return the shares of the cells of a grid whose people are around three places."""
     column, row = np.arange(columns * rows) % columns / columns, np.arange(columns * rows) // columns / rows
     places = ((1, 0.3, 0.4, 0.005), (2, 0.7, 0.6, 0.01), (0.5, 0.2, 0.8, 0.002))
     shares = sum(a * np.exp(-((column - x) ** 2 + (row - y) ** 2) / s) for a, x, y, s in places)
@@ -59,7 +59,7 @@ def bumps(columns: int, rows: int) -> Floats:
 
 
 def listed(op: Operator, theta: Floats, n: int) -> Likelihood:
-    """Return the likelihood of n reports that can be listed."""
+    """Return the likelihood of n reports of a channel whose reports are listed."""
     chances = np.maximum(op.forward(theta), 0.0)
     return Likelihood(op, RNG.multinomial(n, chances / chances.sum())[None].astype(np.float64))
 
@@ -86,7 +86,7 @@ def several_epsilons(size: int, levels: int, n: int) -> Likelihood:
 
 
 def problems() -> Iterator[tuple[str, Callable[[], Likelihood], float]]:
-    """Yield what is solved, how it is made, and the seconds asked for."""
+    """Yield the name of each problem, a function that makes it, and the most seconds that it may take."""
     for epsilon in (0.75, 1, 2, 3):
         yield (
             f"OLH private seeds, eps {epsilon}, K=300, n=3e5",
@@ -120,7 +120,7 @@ def problems() -> Iterator[tuple[str, Callable[[], Likelihood], float]]:
 
 
 def steps_of_ibu(likelihood: Likelihood, best: Floats) -> tuple[float, float]:
-    """Return seconds a step, and how many more steps the gap would take from the 100th to 1e-9."""
+    """Return the seconds of a step, and how many more steps the gap would take from the 100th to 1e-9."""
     theta, start = uniform(likelihood), process_time()
     for _ in range(STEPS):
         theta = em_step(likelihood, theta)
@@ -137,7 +137,7 @@ def steps_of_ibu(likelihood: Likelihood, best: Floats) -> tuple[float, float]:
 
 
 def solved(likelihood: Likelihood) -> tuple[float, float, Fit]:
-    """Return CPU seconds, the median of three where that is quick, the gap and the fit."""
+    """Return CPU seconds (the median of three runs if they are quick), the gap and the fit."""
     times = []
     while len(times) < 3 and sum(times) < 5.0:
         start = process_time()
@@ -147,7 +147,7 @@ def solved(likelihood: Likelihood) -> tuple[float, float, Fit]:
 
 
 def clocked(work: Callable[[], T]) -> tuple[float, T]:
-    """Return the CPU seconds of some work, the median of three, and what came of it."""
+    """Return the CPU seconds of some work, the median of three runs, and its result."""
     times = []
     for _ in range(3):
         start = process_time()
@@ -206,14 +206,14 @@ def large() -> list[Figure]:
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Return seconds, gaps and ratios to plain IBU of every problem, then groups, then what is large."""
-    found = []
+    """Return seconds, gaps and ratios to plain IBU of every problem, then the figures of groups and of large problems."""
+    out = []
     for what, make, asked in problems():
         likelihood = make()
         took, gap, fit = solved(likelihood)
-        found += [at_most(what, took, asked, "s"), at_most(f"{what}: gap", gap, TOLERANCE, "")]
+        out += [at_most(what, took, asked, "s"), at_most(f"{what}: gap", gap, TOLERANCE, "")]
         each, needed = steps_of_ibu(likelihood, fit.theta)
         if np.isfinite(needed):
             against, name = each * needed / took, f"{what}: IBU against it"
-            found.append(at_least(name, against, AGAINST_IBU) if what.startswith("OLH") else Figure(name, against))
-    return found + groups() + ([] if quick else large())
+            out.append(at_least(name, against, AGAINST_IBU) if what.startswith("OLH") else Figure(name, against))
+    return out + groups() + ([] if quick else large())

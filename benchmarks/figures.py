@@ -1,4 +1,4 @@
-"""What a benchmark is made of: figures, measured in turns, with what was asked of them."""
+"""The parts of a benchmark: figures, the bounds that they must keep, and measurements in turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA = Path(os.environ.get("LDPSQL_BENCHMARK_DATA", Path(__file__).parents[2] / 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: most are ratios, because these travel between machines; ``asked`` is what it is held to, if anything."""
+    """One figure; most are ratios, which can be compared between machines. ``asked`` is the bound that it must keep, if any."""
 
     what: str
     value: float
@@ -29,29 +29,29 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether it is what was asked; None where nothing was."""
+        """Whether the figure keeps its bound; None if it has none."""
         if self.most is None and self.least is None:
             return None
         return bool((self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least))
 
 
 def at_most(what: str, value: float, most: float, unit: str = "x") -> Figure:
-    """Return a figure that is to be small."""
+    """Return a figure with an upper bound."""
     return Figure(what, value, unit, f"at most {most:g} {unit}", most=most)
 
 
 def at_least(what: str, value: float, least: float, unit: str = "x") -> Figure:
-    """Return a figure that is to be large."""
+    """Return a figure with a lower bound."""
     return Figure(what, value, unit, f"at least {least:g} {unit}", least=least)
 
 
 def near(what: str, ratio: float, within: float) -> Figure:
-    """Return a ratio that is to be one."""
+    """Return a ratio that should be close to one."""
     return Figure(what, ratio, "x", f"within {within:.1%} of 1", most=1 + within, least=1 - within)
 
 
 def public_file(name: str) -> Path | None:
-    """Return a file of the folder of public data; None, and a word about it, where it is absent."""
+    """Return a file of the folder of public data; if it is absent, print a note and return None."""
     if (file := DATA / name).is_file():
         return file
     print(f"{name} is not in the folder LDPSQL_BENCHMARK_DATA: figures left out", file=sys.stderr)
@@ -64,7 +64,7 @@ def cpu_clock() -> float:
 
 
 def in_turns(*works: Work, repeats: int = 5, clock: Callable[[], float] = perf_counter) -> list[float]:
-    """Return the median seconds of each work, run one after the other so that all meet the same disturbances."""
+    """Return the median seconds of each work; they run in turns, so that all suffer the same disturbances."""
 
     def taken(work: Work) -> float:
         start = clock()
@@ -76,9 +76,9 @@ def in_turns(*works: Work, repeats: int = 5, clock: Callable[[], float] = perf_c
 
 
 def peak_mebibytes(code: str, *arguments: str) -> tuple[float, float, float]:
-    """Run Python code in a process of its own; return its peak memory in MiB, the ``seconds`` it measured, and its CPU time."""
-    told = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_maxrss / 1024, seconds, u.ru_utime + u.ru_stime)"
-    whole = f"import sys, time\n{code}\n{told}"
+    """Run Python code in a new process; return its peak memory in MiB, the ``seconds`` that it measured, and its CPU time."""
+    report = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_maxrss / 1024, seconds, u.ru_utime + u.ru_stime)"
+    whole = f"import sys, time\n{code}\n{report}"
     done = subprocess.run([sys.executable, "-c", whole, *arguments], check=True, capture_output=True, text=True)
     peak, seconds, cpu = map(float, done.stdout.split()[-3:])
     return peak, seconds, cpu

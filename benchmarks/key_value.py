@@ -88,7 +88,7 @@ class Crowd:
         return cls(held, np.array(users), np.linspace(0.8, -0.8, keys))
 
     def symbols(self, channel: KeyValue, rounds: int) -> NDArray[np.int64]:
-        """Return of how many users each symbol was drawn, shape (rounds, symbols), with the chances of the channel."""
+        """Return for how many users each symbol was drawn, shape (rounds, symbols), with the chances of the channel."""
         rng = np.random.default_rng()
         out = np.zeros((rounds, channel.response.inputs), dtype=np.int64)
         for has, n in zip(self.held, self.users, strict=True):
@@ -98,7 +98,7 @@ class Crowd:
         return out
 
     def theory(self, seen: Shown, padding: int) -> tuple[Floats, Floats]:
-        """Variances of frequency and mean for these very users: every report shows a key with its own probability."""
+        """Return the variances of frequency and mean for these users: each report shows a key with its own probability."""
         weights, n, m = self.users / self.users.sum(), self.users.sum(), self.values
         drawn = self.held / np.maximum(self.held.sum(axis=1), padding)[:, None]
         p, score = seen.other + seen.lift * drawn, seen.apart * drawn * m
@@ -109,7 +109,7 @@ class Crowd:
 
 
 def responses(mechanism: KeyValueMechanism, channel: KeyValue) -> tuple[Operator, Floats]:
-    """Return the operator of all reports there are, and P(report | symbol), as the certified weights say."""
+    """Return the operator of all possible reports, and P(report | symbol) from the certified weights."""
     response = channel.response
     if not isinstance(response, SignedBits):
         operator = operator_of(mechanism)
@@ -122,7 +122,7 @@ def responses(mechanism: KeyValueMechanism, channel: KeyValue) -> tuple[Operator
 
 
 def papers(seen: Shown, drawn: Floats, n: int, padding: int) -> Floats:
-    """Theorem 3, the variance of a frequency, from the shares of the users of whom each key was drawn."""
+    """Return the variance of a frequency by theorem 3, from the shares of the users for whom each key was drawn."""
     own, other = seen.other + seen.lift, seen.other
     return padding**2 * (other * (1 - other) + drawn * (own - other) * (1 - own - other)) / n / (own - other) ** 2
 
@@ -150,15 +150,15 @@ def ratios(name: str, epsilon: float, padding: int, n: int, rounds: int) -> dict
 def accuracy(rounds: int) -> list[Figure]:
     """Return mean squared errors as ratios to variances.
 
-    The reports of each round are counts, drawn with the weights that were certified: so there are rounds enough to tell a tenth
-    from chance, and users enough for the means, which are quotients, to follow the delta method. The variance of the theory is
-    that around the truth. The paper's is that around the shares of the pairs that were drawn: which of a user's pairs is drawn
-    is chance too, and with padding and much privacy budget most of it.
+    The reports of each round are counts, drawn with the certified weights. So there can be enough rounds to distinguish a tenth
+    from chance, and enough users for the means, which are quotients, to follow the delta method. The variance of the theory is
+    around the truth. The paper's is around the shares of the drawn pairs: which of a user's pairs is drawn is chance, too, and
+    with padding and a large epsilon it is most of the chance.
     """
     out, errors = [], []
     for padding, epsilon, name in product((1, 3), (0.5, 1, 2, 4), ("pckv_grr", "pckv_ue")):
-        found = ratios(name, epsilon, padding, 4_800_000, rounds)
-        for what, (ratio, error) in found.items():
+        measured = ratios(name, epsilon, padding, 4_800_000, rounds)
+        for what, (ratio, error) in measured.items():
             text = f"{name}, padding {padding}, epsilon {epsilon}: mean squared error of {what}"
             if what == "frequencies / paper":
                 out.append(Figure(text, ratio))
@@ -175,14 +175,14 @@ def unary_against_randomised_response(rounds: int) -> list[Figure]:
     errors = []
     for name in ("pckv_ue", "pckv_grr"):
         mechanism, channel = made(name, 1, keys, padding)
-        found = [shown(mechanism, likelihood(mechanism, channel, sets)).drawn[0, :keys] * padding for _ in range(rounds)]
-        errors.append(float(np.abs(np.array(found) - held.mean(axis=0)).mean()))
+        frequencies = [shown(mechanism, likelihood(mechanism, channel, sets)).drawn[0, :keys] * padding for _ in range(rounds)]
+        errors.append(float(np.abs(np.array(frequencies) - held.mean(axis=0)).mean()))
     what = "pckv_grr / pckv_ue, 20 keys, padding 3, 400,000 users, epsilon 1: mean absolute error of frequencies"
     return [at_most(what, errors[1] / errors[0], 0.8)]
 
 
 def sparse(path: str, rounds: int) -> list[Figure]:
-    """Return what other estimators gain on many keys with few ratings each, the top 50 of which are looked at."""
+    """Return what other estimators gain on the 50 most frequent of many keys with few ratings each."""
     ratings = pl.read_parquet(path)
     users = ratings.select(pl.concat_list(pl.struct("key", value=pl.col("rating").cast(pl.Float64)))).to_series()
     top = ratings.group_by("key").agg(pl.len(), pl.col("rating").mean()).sort("len", descending=True).head(50)
@@ -195,9 +195,9 @@ def sparse(path: str, rounds: int) -> list[Figure]:
             reports = ldpsql.perturb(users, mechanism)
             for j, estimator in enumerate(estimators):
                 start = process_time()
-                found = ldpsql.key_value(reports, mechanism, estimator).to_arrow()
+                estimates = ldpsql.key_value(reports, mechanism, estimator).to_arrow()
                 slowest = max(slowest, process_time() - start)
-                rows = pl.DataFrame(found).join(top, on="key")
+                rows = pl.DataFrame(estimates).join(top, on="key")
                 apart = rows["frequency"] - rows["len"] / len(ratings), rows["mean"] - rows["rating"]
                 errors[i, j] = [np.mean(far.to_numpy() ** 2) for far in apart]
         where = f"{name}, {len(ratings):,} users, {len(keys):,} keys, epsilon 1"
@@ -214,7 +214,7 @@ def sparse(path: str, rounds: int) -> list[Figure]:
 def numpy_reference(
     rng: np.random.Generator, sets: Sets, keys: int, padding: int, epsilon: float
 ) -> tuple[NDArray[np.int64], Floats]:
-    """PCKV-GRR with floating-point chances and a generator that is no secret: what one would write without care."""
+    """Return PCKV-GRR with floating-point chances and a generator that is not secret, as a careless program would."""
     sizes = np.diff(sets.ends)
     lift, total = padding * (exp(epsilon) - 1), keys + padding
     slot = rng.integers(0, np.maximum(sizes, padding))
@@ -231,7 +231,7 @@ def numpy_reference(
 
 
 def numpy_unary(rng: np.random.Generator, sets: Sets, keys: int, padding: int, epsilon: float) -> NDArray[np.int8]:
-    """Return PCKV-UE of the same kind: one number in {-1, 0, 1} for each key and dummy."""
+    """Return PCKV-UE in the same way: one number in {-1, 0, 1} for each key and dummy."""
     key, sign = numpy_reference(rng, sets, keys, padding, 32.0)  # nearly always the pair that was drawn
     users, total, chance = np.arange(len(sets)), keys + padding, 2 / (exp(epsilon) + 3)
     drawn = rng.random((len(sets), total), dtype=np.float32)
@@ -254,7 +254,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def speed(n: int) -> list[Figure]:
-    """Return rows a second, beside plain NumPy on the same sets."""
+    """Return rows per second, and ratios to plain NumPy on the same sets."""
     keys, padding, out = 100, 3, []
     sets, _, _ = people(n, keys, padding)
     rng = np.random.default_rng()

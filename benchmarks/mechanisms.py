@@ -68,7 +68,7 @@ def peers(k: int, kind: str) -> dict[str, Callable[[int], object]]:
 
 
 def rate(work: Callable[[], object], rows: int) -> float:
-    """Return millions of rows a second of processor time, after one run to warm up."""
+    """Return millions of rows per second of processor time, after one run to warm up."""
     work()
     return rows / in_turns(work, repeats=3, clock=process_time)[0] / 1e6
 
@@ -85,8 +85,8 @@ def column(mechanism: str, values: np.ndarray) -> float:
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Return how many times as many rows a second ldpsql perturbs as the fastest peer."""
-    found = []
+    """Return the speed of ldpsql as a ratio to that of the fastest peer."""
+    out = []
     for name, k, kind, extra, asked in (
         ("k-RR", 100, "krr", "", 10),
         ("OUE", 100, "oue", "", 10),
@@ -97,13 +97,13 @@ def figures(quick: bool) -> list[Figure]:
         few = values[: 10_000 if quick else 50_000].tolist()
         fastest = max(one_by_one(perturb, few) for perturb in peers(k, kind).values())
         ours = column(f"{kind}(1, {list(range(k))}{extra})", values)
-        found.append(at_least(f"{name}, K={k}, against the fastest of {', '.join(PEERS)}", ours / fastest, asked))
-        found.append(Figure(f"{name}, K={k}", ours, "M rows/s"))
+        out.append(at_least(f"{name}, K={k}, against the fastest of {', '.join(PEERS)}", ours / fastest, asked))
+        out.append(Figure(f"{name}, K={k}", ours, "M rows/s"))
     numbers = np.random.default_rng(0).random(ROWS)
     exact = column("square_wave(1, 0, 1)", numbers)
     published, faster = (rate(partial(square_wave, numbers, masks=masks), ROWS) for masks in (True, False))
     return [
-        *found,
+        *out,
         at_least("square wave against NumPy with masks, as published", exact / published, 1.5),
         Figure("square wave against NumPy without masks", exact / faster),
     ]

@@ -1,4 +1,4 @@
-"""Speed of reports of several mechanisms and of numbers about distributions: CPU time, as ratios within one run.
+"""Speed of estimates from several mechanisms and of numbers about distributions: CPU time, as ratios within one run.
 
 Ten million rows, K = 100 values, three levels of epsilon; a quick run takes one million.
 """
@@ -76,16 +76,16 @@ def families() -> list[Figure]:
     stack = StackOperator([part.operator for part in parts], np.full(4, 0.25))
     whole = type(parts[0])(stack, np.concatenate([part.counts for part in parts], axis=1))
     source = Mixed(certify(registry().mechanism("krr(1, [1, 2, 3, 4])")).values, tuple(made))
-    found = estimate_likelihood(source, whole, registry().estimator("ibu"))
+    estimates = estimate_likelihood(source, whole, registry().estimator("ibu"))
     (took,) = cpu(lambda: registry().estimator("ibu").fit(whole))
     what = "OUE + OLH + k-RR + geometric, n=1.2e5, K=100"
-    gap = float(whole.gap(found.fit.theta)[0])
+    gap = float(whole.gap(estimates.fit.theta)[0])
     return [Figure(what, took, "s"), at_most(f"{what}: gap", gap, 1e-9, "")]
 
 
 def numbers() -> list[Figure]:
     """Measure the numbers of groups of 2,000 reports, K = 100."""
-    found = []
+    out = []
     for text in (f"krr(1, {list(range(100))})", "truncated_geometric(0.1, 0, 99)"):
         mechanism = registry().mechanism(text)
         truth = 0.9 ** np.arange(100)
@@ -96,8 +96,8 @@ def numbers() -> list[Figure]:
         took = cpu(estimate, partial(with_intervals, estimate), *calls)
         names = ("ibu", "ibu and intervals", "ibu and mean", "ibu and variance", "ibu and quantile")
         for name, seconds in zip(names, took, strict=True):
-            found.append(Figure(f"{mechanism.name}, K=100, {name}: a group", seconds / GROUPS * 1e3, "ms"))
-    return found
+            out.append(Figure(f"{mechanism.name}, K=100, {name}: a group", seconds / GROUPS * 1e3, "ms"))
+    return out
 
 
 def estimated(mechanism: Mechanism, counts: Floats) -> Estimates:

@@ -20,7 +20,7 @@ def figures(quick: bool) -> list[Figure]:
     con.execute("SET threads = 1")
     (alone,) = in_turns(perturb)
     con.execute("RESET threads")
-    found = [
+    out = [
         at_least("ldp.perturb, 10 M rows into a table", 10 / perturbed, 10, "M rows/s"),
         at_least("ldp.perturb, 10 M rows into a table, SET threads = 1", 10 / alone, 10, "M rows/s"),
         Figure("ldp.perturb against copying the column", perturbed / plain),
@@ -33,12 +33,12 @@ def figures(quick: bool) -> list[Figure]:
         partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT g, x, count(*) FROM r GROUP BY g, x"),
         partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT g, ldp.ibu(x, m()) FROM r GROUP BY g"),
     )
-    found.append(at_most(f"ldp.ibu, {millions} M reports, 100 groups, against GROUP BY", estimated / plain, 1.3))
+    out.append(at_most(f"ldp.ibu, {millions} M reports, 100 groups, against GROUP BY", estimated / plain, 1.3))
     plain, estimated = in_turns(
         partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT x, count(*) FROM r GROUP BY x"),
         partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.ibu(x, m()) FROM r"),
     )
-    found.append(Figure(f"ldp.ibu, {millions} M reports, one group, against GROUP BY", estimated / plain))
+    out.append(Figure(f"ldp.ibu, {millions} M reports, one group, against GROUP BY", estimated / plain))
     con.execute(
         "CREATE OR REPLACE TABLE r AS SELECT range % 100_000 AS g, ldp.perturb(range % 97, m()) AS x FROM range(10_000_000)"
     )
@@ -46,5 +46,5 @@ def figures(quick: bool) -> list[Figure]:
         partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT g, histogram(x) FROM r GROUP BY g"),
         partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT g, ldp.ibu(x, m()) FROM r GROUP BY g"),
     )
-    found.append(at_most("ldp.ibu, 100,000 groups, against histogram", estimated / plain, 2))
-    return found
+    out.append(at_most("ldp.ibu, 100,000 groups, against histogram", estimated / plain, 2))
+    return out

@@ -1,8 +1,8 @@
-"""Elastic privacy: Blahut-Arimoto hides an isolated place among distant crowds, planar Laplace leaves it in its desert.
+"""Elastic privacy: Blahut-Arimoto hides an isolated place among distant crowds, planar Laplace leaves it isolated.
 
 ``python examples/elastic.py [PAGE]`` (needs the extra ``report``). A made-up city of 16 x 10 cells has two crowds and a house
-in an empty corner. Both mechanisms keep the same epsilon per cell. The page shows where reports from the house go; printed are
-the shares that fall where nobody is, and on the house itself. After Biswas, Palamidessi, "PRIVIC", section 3.3.
+in an empty corner. Both mechanisms keep the same epsilon per cell. The page shows where reports from the house go; the program
+prints the share that falls where nobody is, and the share at the house. After Biswas, Palamidessi, "PRIVIC", section 3.3.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def city() -> np.ndarray:
 
 def reports(spec: dict[str, object]) -> tuple[np.ndarray, float]:
     """Return where reports from the house go, and the epsilon per cell that the mechanism keeps."""
-    known = certify(registry().mechanism(spec))
-    assert isinstance(known.channel, TableChannel)
-    return known.channel.probabilities()[HOUSE], known.certificate.epsilon
+    certified = certify(registry().mechanism(spec))
+    assert isinstance(certified.channel, TableChannel)
+    return certified.channel.probabilities()[HOUSE], certified.certificate.epsilon
 
 
 def main(page: str) -> None:
@@ -50,8 +50,8 @@ def main(page: str) -> None:
     rigid, _ = reports({"mechanism": "planar_laplace", "epsilon": round(epsilon, 6), "columns": COLUMNS, "rows": ROWS})
     deserted = people == 0
     for name, shares in (("Blahut-Arimoto", elastic), ("planar Laplace", rigid)):
-        told = f"{shares[deserted].sum():6.1%} where nobody is, {shares[HOUSE]:6.1%} at the house"
-        print(f"{name:<15} epsilon {epsilon:.3f} per cell: {told}")
+        line = f"{shares[deserted].sum():6.1%} where nobody is, {shares[HOUSE]:6.1%} at the house"
+        print(f"{name:<15} epsilon {epsilon:.3f} per cell: {line}")
     row, column = np.divmod(np.arange(COLUMNS * ROWS), COLUMNS)
     panels = [("people", people / people.sum()), ("Blahut-Arimoto", elastic), ("planar Laplace", rigid)]
     frame = pl.concat([pl.DataFrame({"row": row, "column": column, "share": s, "panel": [n] * len(s)}) for n, s in panels])

@@ -17,8 +17,8 @@ CREATE TABLE planes AS
     GROUP BY tailnum;
 """
 
-# The destinations are public. Nine planes in ten have at most 25 of them: a shorter padding would make every share too low.
-# Delays beyond the range count as its nearer end.
+# The destinations are public. Nine planes in ten have at most 25 of them; a shorter padding would make every share too low.
+# Delays beyond the range are moved to its nearer end.
 MECHANISM = """
 SET VARIABLE destinations = (SELECT list(DISTINCT dest ORDER BY dest) FROM flights);
 CREATE MACRO visits() AS

@@ -245,11 +245,11 @@ def test_a_failure_has_one_code_whatever_the_command(
         (["export-sql", "-m", "olh(1, ['a', 'b'])"], 2, "no pure SQL form"),
         (["plugins", "check", "no-such"], 2, "error[LDP201]"),
         (["plugins", "disable", "no-such"], 2, "ldpsql plugins list"),
-        (["demo", "--page", "missing/page.html"], 1, "error[LDP523]: there can be no file missing/page.html"),
+        (["demo", "--page", "missing/page.html"], 1, "error[LDP523]: the file missing/page.html cannot be written"),
         (["export-sql", "-m", "city", "-o", "missing/city.sql"], 1, "its folder must exist"),
         (["perturb", "reports.parquet", "reports.parquet", "-c", "city", "-m", "city", "--replace"], 1, "somewhere else"),
         (["plugins", "enable", "con"], 2, "did you mean 'coin'?"),
-        (["plugins", "new", "Bad-Name"], 2, "small letters"),
+        (["plugins", "new", "Bad-Name"], 2, "lowercase letters"),
     ],
 )
 def test_failures_say_what_is_wrong_and_what_to_do(arguments: list[str], code: int, said: str, project: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_wrong_profile_or_mechanism_is_one_line(project: Path) -> None:
     profile.write_text(told + "          config: {mechanisms: {town: 'kr(1, [1, 2])'}}\n")
     done = dbt(project, "run")
     assert (
-        "[LDP105] the mechanism 'town' of the settings: there is no mechanism named 'kr'. Hint: did you mean 'krr'?"
+        "[LDP105] the mechanism 'town' in the settings: there is no mechanism named 'kr'. Hint: did you mean 'krr'?"
         in done.stdout
     )
     profile.write_text(told + "          config: {mechanism: {}}\n")

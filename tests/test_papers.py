@@ -16,7 +16,7 @@ RARE = 4.9  # standard deviations that a normal figure exceeds once in 10^6
 
 
 def needs(name: str) -> pytest.MarkDecorator:
-    """Skip where a file that may not be shipped is not there."""
+    """Skip if a file that may not be shipped is missing."""
     return pytest.mark.skipif(not (DATA / name).is_file(), reason=f"{name} is not here")
 
 
@@ -63,7 +63,7 @@ def test_parts_whose_data_are_missing_say_so_and_are_left_out(
     for name, file in (("small_samples", "adult_census_income.parquet"), ("privic", "gowalla_sf_privic_grid.csv")):
         paper = script(name).reproduce(full=False)
         assert paper.findings == []
-        assert set(capsys.readouterr().out.splitlines()) == {f"  {file} is not there: this part is skipped"}
+        assert set(capsys.readouterr().out.splitlines()) == {f"  {file} is missing: this part is skipped"}
         assert paper.write(tmp_path).stat().st_size > 1000
 
 

@@ -231,7 +231,10 @@ def test_reports_of_another_cycle_are_refused(con: DuckDBPyConnection) -> None:
         (f"ldp.privic_step_counts([5], {START})", "LDP403"),
         ("ldp.privic_step_counts(MAP {0: 5}, ldp.krr(1, range(6)))", "not made for a prior"),
         ("ldp.privic_step_counts(MAP {0: 5}, ldp.oue(1, range(6)))", "not made for a prior"),
-        ("ldp.privic_step_counts(MAP {0: 5}, ldp.blahut_arimoto(1, range(3), [1, 1, 0], columns := 3))", "no chance"),
+        (
+            "ldp.privic_step_counts(MAP {0: 5}, ldp.blahut_arimoto(1, range(3), [1, 1, 0], columns := 3))",
+            "value is zero",
+        ),
     ],
 )
 def test_bad_input_is_a_clear_error(con: DuckDBPyConnection, query: str, told: str) -> None:

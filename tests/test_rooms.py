@@ -45,12 +45,10 @@ def constants(file: Path) -> set[str]:
     return {str(node.value) for node in texts if node not in docstrings}
 
 
-# The demonstration shows what a user would write; lists of what a module exports name functions, not plugins. PRIVIC is a
-# paper's method with a mechanism of its own.
+# The demonstration shows what a user would write; lists of what a module exports name functions, not plugins.
 MAY_NAME = {
     "names.py",
     "pages/demo.py",
-    "privic/run.py",
     "estimators/__init__.py",
     "estimators/base.py",
     "inference/operators/__init__.py",

@@ -1,9 +1,10 @@
 """Reports that arrive day by day: each day is perturbed once and counted once, and estimates come from the sum of the counts.
 
 ``python examples/daily/daily.py [FOLDER]``. Every day a file of raw values is perturbed into its partition
-``reports/day=N/``; then the model ``daily_counts.sql`` beside this file adds one row of counts, reading that day only (dbt
-would run it: here its two forms, first run and increment, are made by hand). The estimate over all days comes from
-``ldp.merge(counts)``, so its cost does not depend on the reports, and it is the same to the last bit as from all of them.
+``reports/day=N/``. Then the model ``daily_counts.sql`` next to this file reads that day only, and adds one row of counts. (dbt
+would run the model; here its two forms, first run and increment, are made by hand.) The estimate over all days comes from
+``ldp.merge(counts)``, so its cost does not depend on the number of reports, and it equals the estimate from all reports to
+the last bit.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def perturbed_day(con: DuckDBPyConnection, folder: Path, day: int) -> None:
 
 
 def add_counts(con: DuckDBPyConnection, folder: Path) -> None:
-    """Run the model: the first time as it is, later for the days after the last one."""
+    """Run the model: the first time in full, later for the days after the last one."""
     exists = con.execute("SELECT count(*) > 0 FROM duckdb_tables() WHERE table_name = 'daily_counts'").fetchall() == [(True,)]
     text = re.sub(r"\{\{ config.*?\}\}", "", MODEL.read_text(encoding="utf-8"))
     increment = re.compile(r"\{% if is_incremental\(\) %\}(.*?)\{% endif %\}", re.DOTALL)
@@ -51,7 +52,7 @@ def add_counts(con: DuckDBPyConnection, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Let the days pass, and compare."""
+    """Run all days, and compare the estimates."""
     con = ldpsql.connect()
     con.execute(f"CREATE MACRO city() AS ldp.krr(1, {CITIES})")
     for day in range(DAYS):

@@ -42,15 +42,15 @@ def package_data() -> Path:
 
 
 def main() -> None:
-    """Writes flights.parquet and checks its rows and its size."""
+    """Write flights.parquet, and check its rows and its size."""
     with tempfile.TemporaryDirectory() as scratch, duckdb.connect(config={"threads": 1}) as con:
         with zipfile.ZipFile(package_data() / "flights.csv.zip") as archive:
             csv = archive.extract("flights.csv", scratch)
         con.execute(COPY.format(out=str(OUT).replace("'", "''")), {"csv": csv})
-        found = con.execute("SELECT count(*) FROM read_parquet(?)", [str(OUT)]).fetchone()
+        count = con.execute("SELECT count(*) FROM read_parquet(?)", [str(OUT)]).fetchone()
     size = OUT.stat().st_size
-    if found != (ROWS,) or size > MOST_BYTES:
-        raise SystemExit(f"{OUT.name} should hold {ROWS} rows in at most {MOST_BYTES} bytes: {found}, {size}")
+    if count != (ROWS,) or size > MOST_BYTES:
+        raise SystemExit(f"{OUT.name} should hold {ROWS} rows in at most {MOST_BYTES} bytes: {count}, {size}")
     print(f"{OUT.name}: {ROWS} rows, {size} bytes")
 
 

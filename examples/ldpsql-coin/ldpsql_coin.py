@@ -58,7 +58,7 @@ def ldpsql_estimators() -> list[type[Estimator]]:
 
 @guarded
 def answers(epsilons: pa.ChunkedArray, errors: pa.ChunkedArray) -> pa.Array:
-    """Return how many answers through a coin bring the standard error of a share down to this; NULL for NULL."""
+    """Return how many answers through a coin give a share with this standard error; NULL for NULL."""
     epsilon, error = plain(epsilons), plain(errors)
     if pc.any(pc.or_(pc.less_equal(epsilon, 0), pc.less_equal(error, 0))).as_py():
         raise InvalidParameter("epsilon and the error must be above 0", "for example ldp.coin_answers(1, 0.01)")
@@ -77,7 +77,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [Scalar("__ldp_coin_answers", answers, "DOUBLE"), Macros(SQL)]
 
 
-def toss(answer: str, epsilon: Annotated[str, typer.Option(help="how much an answer may give away")] = "1") -> None:
+def toss(answer: str, epsilon: Annotated[str, typer.Option(help="how much an answer may reveal")] = "1") -> None:
     """Answer yes or no through the coin.
 
     Example: ldpsql toss yes --epsilon 0.5

@@ -1,7 +1,7 @@
 """Reproduce the tables and figures of the four papers: ``python examples/papers [--full] [--out FOLDER] [PAPER ...]``.
 
-The quick version takes minutes; ``--full`` repeats as often as the papers did. One page a paper, with pictures and a table that
-says figure by figure what agrees, what differs and why.
+The quick version takes minutes; ``--full`` repeats as often as the papers did. It writes one page for each paper, with pictures
+and a table that states for each figure whether it agrees and, if not, why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAPERS = ("iterative_bayesian_update", "small_samples", "privic", "mixture_reduc
 
 
 def main() -> None:
-    """Run the papers that were asked for."""
+    """Run the papers on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("papers", nargs="*", metavar="PAPER", help=", ".join(PAPERS))
     parser.add_argument("--full", action="store_true", help="repeat as often as the papers did")
@@ -26,15 +26,15 @@ def main() -> None:
     asked = parser.parse_args()
     if unknown := set(asked.papers) - set(PAPERS):
         parser.error(f"no paper named {', '.join(sorted(unknown))}; known: {', '.join(PAPERS)}")
-    simplefilter("ignore", PrivacyLeakWarning)  # the papers do go up to an epsilon that protects very little
+    simplefilter("ignore", PrivacyLeakWarning)  # the papers go up to an epsilon that protects very little
     asked.out.mkdir(parents=True, exist_ok=True)
     for name in asked.papers or PAPERS:
         print(name)
         start = perf_counter()
-        found = import_module(name).reproduce(asked.full)
-        for finding in found.findings:
+        reproduction = import_module(name).reproduce(asked.full)
+        for finding in reproduction.findings:
             print(f"  {finding.verdict:<16} {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
-        print(f"  {found.write(asked.out)} ({perf_counter() - start:.0f} s)")
+        print(f"  {reproduction.write(asked.out)} ({perf_counter() - start:.0f} s)")
 
 
 if __name__ == "__main__":

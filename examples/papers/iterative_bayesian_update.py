@@ -27,11 +27,11 @@ BEYOND = {
 }
 MEANT = {
     "ibu, held out": "the reports themselves choose where to stop",
-    "empirical Bayes": "it knows no neighbours: made for many values in no order",
+    "empirical Bayes": "it ignores neighbours: made for many values in no order",
     "best": "the mean of those that predict held-out reports best",
 }
 TV = "ldp.total_variation(p, q)"
-EMD = "ldp.emd(p, q, ldp.planar_geometric(1, 24, 16, side := 0.5))"  # k-RR itself knows no grid
+EMD = "ldp.emd(p, q, ldp.planar_geometric(1, 24, 16, side := 0.5))"  # k-RR itself has no grid
 
 
 def reproduce(full: bool) -> Reproduction:
@@ -45,7 +45,7 @@ def reproduce(full: bool) -> Reproduction:
     return run(paper, [counter_examples, linear, gowalla, levels, k_rr, rappor], full)
 
 
-# --- section III: what had been believed of the likelihood and is not so ---
+# --- section III: what had been believed about the likelihood, but is false ---
 
 FLAT = "ldp.matrix([1, 2, 3], [['1/2', '1/3', '1/6'], ['1/3', '1/3', '1/3'], ['1/6', '1/3', '1/2']])"
 PEAKED = "ldp.matrix([1, 2, 3], [['1/2', '1/4', '1/4'], ['1/4', '1/2', '1/4'], ['1/4', '1/4', '1/2']])"
@@ -54,12 +54,12 @@ PEAKED = "ldp.matrix([1, 2, 3], [['1/2', '1/4', '1/4'], ['1/4', '1/2', '1/4'], [
 def counter_examples(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:  # noqa: ARG001  # nothing to repeat
     """III.A-D: the maximum need not be unique, nor the truth, nor stationary, nor inside."""
     flat, peaked = [1, 2, 3], [1, 2, 2, 3]
-    told = frame(con, f"SELECT unnest(ldp.diagnose(r, {FLAT})) FROM (SELECT unnest({flat}) AS r)")
-    ranges = [(round(r["low"], 9), round(r["high"], 9)) for r in told["identified"][0]]
+    diagnosis = frame(con, f"SELECT unnest(ldp.diagnose(r, {FLAT})) FROM (SELECT unnest({flat}) AS r)")
+    ranges = [(round(r["low"], 9), round(r["high"], 9)) for r in diagnosis["identified"][0]]
     paper.findings.append(
         Finding.checked(
             "III.A, fig. 4", "infinitely many maxima, all with theta_1 = theta_3",
-            f"unique: {told['unique'][0]}; shares lie in {ranges}", not told["unique"][0] and ranges[1] == (0.0, 1.0),
+            f"unique: {diagnosis['unique'][0]}; shares lie in {ranges}", not diagnosis["unique"][0] and ranges[1] == (0.0, 1.0),
         )
     )  # fmt: skip
     starts = {"near (0, 1, 0)": [0.01, 0.98, 0.01], "near (1/2, 0, 1/2)": [0.49, 0.02, 0.49]}
@@ -72,13 +72,13 @@ def counter_examples(con: DuckDBPyConnection, paper: Reproduction, full: bool) -
     paper.findings.append(
         Finding.checked("III.B", "IBU stays wherever theta_1 = theta_3", "100 steps leave both starts where they are", stay)
     )
-    found = frame(con, f"SELECT unnest(ldp.ibu(r, {PEAKED}), recursive := true) FROM (SELECT unnest({peaked}) AS r)")
-    told = frame(con, f"SELECT unnest(ldp.diagnose(r, {PEAKED})) FROM (SELECT unnest({peaked}) AS r)")
-    theta = found["estimate"].round(6).to_list()
+    estimate = frame(con, f"SELECT unnest(ldp.ibu(r, {PEAKED}), recursive := true) FROM (SELECT unnest({peaked}) AS r)")
+    diagnosis = frame(con, f"SELECT unnest(ldp.diagnose(r, {PEAKED})) FROM (SELECT unnest({peaked}) AS r)")
+    theta = estimate["estimate"].round(6).to_list()
     paper.findings.append(
         Finding.checked(
             "III.C-D, fig. 5", "the only maximum is (0, 1, 0), on the border and not stationary",
-            f"{theta}, unique: {told['unique'][0]}, gap {told['gap'][0]:.1e}", theta == [0, 1, 0] and told["unique"][0],
+            f"{theta}, unique: {diagnosis['unique'][0]}, gap {diagnosis['gap'][0]:.1e}", theta == [0, 1, 0] and diagnosis["unique"][0],
         )
     )  # fmt: skip
     surfaces = pl.concat(
@@ -119,14 +119,14 @@ def surface(panel: str, rows: np.ndarray, reports: list[int]) -> pl.DataFrame:
 
 def distances(con: DuckDBPyConnection, estimators: dict[str, str], **measured: str) -> pl.DataFrame:
     """Return run, estimator and distances to the truth, from the table ``counted``."""
-    found = []
+    tables = []
     for name, call in estimators.items():
         con.execute(
             f"CREATE OR REPLACE TABLE estimates AS SELECT run, list_transform({call}, lambda e: e.estimate) AS q FROM counted"
         )
         columns = ", ".join(f"{distance} AS {column}" for column, distance in measured.items())
-        found.append(frame(con, f"SELECT run, '{name}' AS estimator, {columns} FROM estimates, truth"))
-    return pl.concat(found)
+        tables.append(frame(con, f"SELECT run, '{name}' AS estimator, {columns} FROM estimates, truth"))
+    return pl.concat(tables)
 
 
 def shares(con: DuckDBPyConnection, call: str, panel: str) -> pl.DataFrame:
@@ -141,13 +141,13 @@ def truth(con: DuckDBPyConnection) -> pl.DataFrame:
     return rows.with_columns(panel=pl.lit("original"))
 
 
-def means(found: pl.DataFrame, column: str) -> dict[str, float]:
+def means(rows: pl.DataFrame, column: str) -> dict[str, float]:
     """Return the mean distance of every estimator."""
-    return dict(found.group_by("estimator").agg(pl.col(column).mean()).iter_rows())
+    return dict(rows.group_by("estimator").agg(pl.col(column).mean()).iter_rows())
 
 
 def beyond(con: DuckDBPyConnection, paper: Reproduction, figure: str, ibu: float, stopped: str = "") -> None:
-    """Tell what the certificate shows on these reports, and how near the estimators come that the paper does not have."""
+    """Add what the certificate shows for these reports, and how close the estimators come that the paper does not have."""
     mean = means(distances(con, BEYOND, tv=TV), "tv")
     certificate(con, paper, f"{figure}, certified maximum", f"TV {mean['certified maximum']:.4f}; ")
     for name in ("ibu, held out", "empirical Bayes", "best"):
@@ -157,7 +157,7 @@ def beyond(con: DuckDBPyConnection, paper: Reproduction, figure: str, ibu: float
         )  # fmt: skip
 
 
-def told(values: dict[str, float]) -> str:
+def as_text(values: dict[str, float]) -> str:
     """Write means as text."""
     return ", ".join(f"{name} {value:.4f}" for name, value in values.items())
 
@@ -177,12 +177,12 @@ def linear(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         perturbed(con, "ldp.truncated_geometric(0.1, 0, 99)", 20 if full else 3)
         mean = means(distances(con, ESTIMATORS, tv=TV), "tv")
         paper.findings.append(
-            Finding.checked(f"fig. 2, {name}", "IBU is nearest to the original", told(mean),
+            Finding.checked(f"fig. 2, {name}", "IBU is nearest to the original", as_text(mean),
                             mean["ibu"] < min(mean["inv_n"], mean["inv_p"]))
         )  # fmt: skip
         beyond(con, paper, f"fig. 2, {name}", mean["ibu"])
-        shown = ESTIMATORS | {"ibu, held out": BEYOND["ibu, held out"]}
-        panels = [truth(con), *(shares(con, call, label) for label, call in shown.items())]
+        calls = ESTIMATORS | {"ibu, held out": BEYOND["ibu, held out"]}
+        panels = [truth(con), *(shares(con, call, label) for label, call in calls.items())]
         paper.picture(
             f"Figure 2: {name}", "Truncated geometric mechanism, epsilon 0.1, 100,000 people.", bars(pl.concat(panels))
         )
@@ -254,7 +254,7 @@ def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 
 
 def by_epsilon(rows: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Return one row an epsilon with the mean distance of every estimator."""
+    """Return one row for each epsilon, with the mean distance of every estimator."""
     means = rows.group_by("estimator", "epsilon").agg(pl.col(column).mean())
     return means.pivot(on="estimator", values=column).sort("epsilon")
 
@@ -273,12 +273,12 @@ def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     order, error = ["ibu", "inv_p", "inv_n"], {}
     for mechanism, label in figure.items():
         measured = {"tv": TV, "emd": EMD} if mechanism == "planar_geometric" else {"tv": TV}
-        found = []
+        tables = []
         for epsilon in epsilons:
             perturbed(con, grid(mechanism, epsilon), 100 if full else 3)
             rows = distances(con, {"ibu": STOPPED, **{n: ESTIMATORS[n] for n in ("inv_n", "inv_p")}}, **measured)
-            found.append(rows.with_columns(epsilon=pl.lit(float(epsilon))))
-        rows = pl.concat(found)
+            tables.append(rows.with_columns(epsilon=pl.lit(float(epsilon))))
+        rows = pl.concat(tables)
         for column in measured:
             mean = by_epsilon(rows, column)
             won = mean.filter(pl.col("ibu") < pl.min_horizontal("inv_n", "inv_p"))["epsilon"].to_list()
@@ -306,11 +306,11 @@ def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 def k_rr(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """IX.D, fig. 12: k-RR on the same data."""
     san_francisco(con, named=True)
-    found, order = [], ["ibu", "inv_p", "inv_n"]
+    tables, order = [], ["ibu", "inv_p", "inv_n"]
     for epsilon in [10, 8, 6, 4, 2, 1] if full else [10, 6, 4, 2]:
         perturbed(con, f"ldp.krr({epsilon}, {names(384)})", 100 if full else 3)
-        found.append(distances(con, ESTIMATORS, tv=TV, emd=EMD).with_columns(epsilon=pl.lit(float(epsilon))))
-    rows = pl.concat(found)
+        tables.append(distances(con, ESTIMATORS, tv=TV, emd=EMD).with_columns(epsilon=pl.lit(float(epsilon))))
+    rows = pl.concat(tables)
     tv = by_epsilon(rows, "tv")
     spread = (tv.select(pl.max_horizontal(order)) / tv.select(pl.min_horizontal(order))).to_series()
     paper.findings.append(
@@ -348,7 +348,7 @@ def rappor(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     }
     for name, counts in originals.items():
         people(con, counts.tolist())
-        found = []
+        tables = []
         for epsilon in [0.1, 0.5, 1, 2, 3] if full else [0.5, 2]:
             perturbed(con, f"ldp.rappor({epsilon}, range(10))", 100 if full else 6)
             if epsilon == 0.5:
@@ -356,8 +356,8 @@ def rappor(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
                 tv = means(distances(con, {"ibu": ESTIMATORS["ibu"]}, tv=TV), "tv")["ibu"]
                 paper.findings.append(Finding.checked(f"fig. 13, {name}", "IBU finds the original", f"TV {tv:.3f}", tv < 0.1))
                 paper.picture(f"Figure 13: {name}", "RAPPOR, epsilon 0.5, 100,000 people.", bars(pl.concat(panels)))
-            found.append(distances(con, ESTIMATORS, tv=TV).with_columns(epsilon=pl.lit(float(epsilon))))
-        rows = pl.concat(found)
+            tables.append(distances(con, ESTIMATORS, tv=TV).with_columns(epsilon=pl.lit(float(epsilon))))
+        rows = pl.concat(tables)
         mean = by_epsilon(rows, "tv")
         spread = float(
             (mean.select(pl.max_horizontal(*ESTIMATORS)) / mean.select(pl.min_horizontal(*ESTIMATORS))).to_series().max()

@@ -1,7 +1,7 @@
 """Ye, Wang, Zhang, Feng, "Revisiting EM-based estimation for locally differentially private protocols", NDSS 2025.
 
-The paper's San Francisco compensation file is not at hand: destinations of the shipped flights stand for its categories. Income
-is the IRS statistics of 2013 where that file is there; the cross of state and income class has 306 cells, about the paper's 300.
+The paper's San Francisco compensation file is not available: destinations of the shipped flights replace its categories. Income
+is the IRS statistics of 2013, if that file exists; the cross of state and income class has 306 cells, about the paper's 300.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CREATE TABLE reports AS SELECT run, ldp.perturb(value, m()) AS report FROM peopl
 
 SELECT run, ldp.em_mr(report, m()), ldp.ibu(report, m()), ldp.empirical_bayes(report, m()) FROM reports GROUP BY run;"""
 
-FULL, QUICK = 1024, 128  # bins of numbers; the paper's number, and a coarser one for a look
+FULL, QUICK = 1024, 128  # bins of numbers: the paper's number, and a smaller one for a quick run
 
 
 def reproduce(full: bool) -> Reproduction:
@@ -104,7 +104,7 @@ def stopped(calls: dict[str, str], epsilon: float) -> dict[str, str]:
 
 
 def estimated(con: DuckDBPyConnection, call: str) -> np.ndarray:
-    """Return the estimates, a row a run."""
+    """Return the estimates, one row for each run."""
     rows = frame(con, f"SELECT list_transform({call}, lambda e: e.estimate) AS q FROM counted ORDER BY run")
     return np.array(rows["q"].to_list())
 
@@ -113,17 +113,17 @@ def errors(con: DuckDBPyConnection, calls: dict[str, str], p: np.ndarray) -> pl.
     """Return method, run, mean absolute error of all shares and of the largest tenth, and the mean error of these and the rest."""
     top = np.argsort(-p)[: max(1, len(p) // 10)]
     rest = np.setdiff1d(np.arange(len(p)), top)
-    found = [
+    rows = [
         {"method": name, "run": run, "mae": np.abs(q - p).mean(), "top": np.abs(q - p)[top].mean(),
          "bias of the top": (q - p)[top].mean(), "bias of the rest": (q - p)[rest].mean()}
         for name, call in calls.items()
         for run, q in enumerate(estimated(con, call))
     ]  # fmt: skip
-    return pl.DataFrame(found)
+    return pl.DataFrame(rows)
 
 
 def frequency(con: DuckDBPyConnection, counts: list[int], mechanism: str, epsilon: float, full: bool) -> pl.DataFrame:
-    """Return the errors of all methods for one mechanism and epsilon; those the paper has not, quickly, for the first run only."""
+    """Return the errors of all methods for one mechanism and epsilon; in a quick run, those beyond the paper for one run only."""
     people(con, counts, named=True)
     perturbed(con, f"ldp.{mechanism}({epsilon}, {names(len(counts))})", 100 if full else 2)
     p = np.array(counts) / sum(counts)
@@ -134,12 +134,12 @@ def frequency(con: DuckDBPyConnection, counts: list[int], mechanism: str, epsilo
 
 
 def epsilons(mechanism: str, full: bool) -> tuple[float, ...]:
-    """Return the paper's epsilons, or some of them: steps of OLH take longest."""
+    """Return the paper's epsilons, or some of them for a quick run: steps of OLH take longest."""
     return (0.5, 1, 2) if full else (0.5, 1) if mechanism == "krr" else (1,)
 
 
 def judged(paper: Reproduction, figure: str, rows: pl.DataFrame) -> None:
-    """Compare MR with EM and with the unbiased estimate at each epsilon, then what came after."""
+    """Compare MR with EM and with the unbiased estimate at each epsilon, then with later methods."""
     mean = rows.group_by("method", "epsilon").agg(pl.col("mae").mean()).pivot(on="method", values="mae").sort("epsilon")
 
     def ratios(name: str, to: str) -> list[float]:
@@ -149,10 +149,10 @@ def judged(paper: Reproduction, figure: str, rows: pl.DataFrame) -> None:
         return ", ".join(f"epsilon {e:g}: {v:.2f}" for e, v in zip(mean["epsilon"], values, strict=True))
 
     def less(to: str, claim: str, most: float, why: str) -> None:
-        found = ratios("MR", to)
-        average = sum(found) / len(found)
+        values = ratios("MR", to)
+        average = sum(values) / len(values)
         paper.findings.append(
-            Finding.checked(f"{figure}: MR / {to}", claim, f"{text(found)}; on average {average:.2f}", average <= most, why)
+            Finding.checked(f"{figure}: MR / {to}", claim, f"{text(values)}; on average {average:.2f}", average <= most, why)
         )
 
     less("EM", "MAE falls by 10 to 30 %", 0.9, SAME_STOP)
@@ -187,16 +187,16 @@ def frequent(paper: Reproduction, figure: str, rows: pl.DataFrame) -> None:
         name: mean.filter((pl.col("method") == name) & (pl.col("epsilon") == 1)).row(0, named=True) for name in ("EM", "MR")
     }
     em, mr = biased["EM"], biased["MR"]
-    told = "; ".join(
+    text = "; ".join(
         f"{name} {1e4 * b['bias of the top']:+.1f} and {1e4 * b['bias of the rest']:+.1f}" for name, b in biased.items()
     )
     paper.findings.append(
         Finding.checked(f"{figure.replace('fig. 4', 'fig. 8')}, epsilon 1", "EM too low for frequent values, too high for rare ones",
-                        f"mean error of the frequent tenth and of the rest, in 10,000ths: {told}",
+                        f"mean error of the frequent tenth and of the rest, in 10,000ths: {text}",
                         em["bias of the top"] < 0 < em["bias of the rest"])
     )  # fmt: skip
     paper.findings.append(
-        Finding.checked(f"{figure.replace('fig. 4', 'fig. 8')}, epsilon 1", "MR has less of this bias", told,
+        Finding.checked(f"{figure.replace('fig. 4', 'fig. 8')}, epsilon 1", "MR has less of this bias", text,
                         abs(mr["bias of the top"]) < abs(em["bias of the top"]), "equal shares for what is merged leave more to the others")
     )  # fmt: skip
 
@@ -222,7 +222,7 @@ def frequencies(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> Non
 
 
 def uniform(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
-    """Figure 7: everybody alike, 50,000 people and 100 values."""
+    """Figure 7: all values equally frequent, 50,000 people and 100 values."""
     for mechanism in ("krr", "olh"):
         rows = pl.concat([frequency(con, [500] * 100, mechanism, e, full) for e in epsilons(mechanism, full)])
         judged(paper, f"fig. 7, uniform, {mechanism}", rows)
@@ -279,7 +279,7 @@ def mean(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     runs = 100 if full else 10
     for source, values in numeric(con).items():
         numbers(con, values, bins := FULL if full else QUICK)
-        found = []
+        tables = []
         for epsilon in (0.1, 0.5, 1, 1.5, 2, 3) if full else (0.5, 1.5):
             for mechanism in ("stochastic_rounding", "piecewise", "square_wave"):
                 perturbed(con, f"ldp.{mechanism}({epsilon}, -1, 1, bins := {bins})", runs)
@@ -288,8 +288,8 @@ def mean(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
                 ).items():
                     part = "WHERE run < 2" if method == "PM, best" and not full else ""
                     rows = frame(con, f"SELECT run, {call} - {values.mean()} AS error FROM counted {part}")
-                    found.append(rows.with_columns(method=pl.lit(method), epsilon=pl.lit(float(epsilon))))
-        rows = pl.concat(found)
+                    tables.append(rows.with_columns(method=pl.lit(method), epsilon=pl.lit(float(epsilon))))
+        rows = pl.concat(tables)
         by_mean(paper, source, rows)
         paper.picture(
             f"Figure 3: errors of the mean, {source}", "Estimate minus truth.", boxes(rows, "epsilon", "error", "method")
@@ -297,7 +297,7 @@ def mean(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 
 
 def by_mean(paper: Reproduction, source: str, rows: pl.DataFrame) -> None:
-    """Judge figure 2, the mean absolute error, and figure 3, bias and spread."""
+    """Check figure 2, the mean absolute error, and figure 3, bias and spread."""
     error = (
         rows.group_by("method", "epsilon").agg(pl.col("error").abs().mean()).pivot(on="method", values="error").sort("epsilon")
     )
@@ -319,16 +319,16 @@ def by_mean(paper: Reproduction, source: str, rows: pl.DataFrame) -> None:
     moved = rows.filter(pl.col("epsilon") == 1.5).group_by("method").agg(
         bias=pl.col("error").mean(), sd=pl.col("error").std(), n=pl.len())  # fmt: skip
     by = {r["method"]: r for r in moved.iter_rows(named=True)}
-    told = ", ".join(f"{name} {by[name]['bias']:+.4f} and {by[name]['sd']:.4f}" for name in PUBLISHED_MEANS)
+    spreads = ", ".join(f"{name} {by[name]['bias']:+.4f} and {by[name]['sd']:.4f}" for name in PUBLISHED_MEANS)
     sure = {name: abs(r["bias"]) / (r["sd"] / sqrt(r["n"])) for name, r in by.items()}
     paper.findings.append(
-        Finding.checked(f"fig. 3, {source}, epsilon 1.5", "SR and PM unbiased, PM-EM and SW-EMS biased", f"bias and spread: {told}",
+        Finding.checked(f"fig. 3, {source}, epsilon 1.5", "SR and PM unbiased, PM-EM and SW-EMS biased", f"bias and spread: {spreads}",
                         max(sure["SR"], sure["PM"]) < 4 < min(sure["PM-EM"], sure["SW-EMS"]),
                         "biased: more than four standard errors from zero. Stopped by this rule, EM has come to keep the mean; smoothing has not")
     )  # fmt: skip
     em, mr, plain = by["PM-EM"], by["PM-MR"], by["PM"]
     paper.findings.append(
-        Finding.checked(f"fig. 3, {source}, epsilon 1.5", "PM-MR less biased than PM-EM, less spread than PM", told,
+        Finding.checked(f"fig. 3, {source}, epsilon 1.5", "PM-MR less biased than PM-EM, less spread than PM", spreads,
                         abs(mr["bias"]) < abs(em["bias"]) and mr["sd"] < plain["sd"], NOT_ALGORITHM_3)
     )  # fmt: skip
 
@@ -344,13 +344,13 @@ DENSITIES = STOPPED | {
 def four_errors(p: np.ndarray, q: np.ndarray) -> dict[str, float]:
     """Return the errors of figure 5 on [-1, 1]: Wasserstein distance, variance, ranges of a fifth of the width, deciles."""
     at = (np.arange(len(p)) + 0.5) * 2 / len(p) - 1
-    below, found = p.cumsum(), q.cumsum()
+    true_cdf, estimated_cdf = p.cumsum(), q.cumsum()
     width = len(p) // 5
-    deciles = [np.interp(np.arange(0.1, 0.95, 0.1), cdf, at) for cdf in (below, found)]
+    deciles = [np.interp(np.arange(0.1, 0.95, 0.1), cdf, at) for cdf in (true_cdf, estimated_cdf)]
     return {
-        "Wasserstein": float(np.abs(below - found).mean() * 2),
+        "Wasserstein": float(np.abs(true_cdf - estimated_cdf).mean() * 2),
         "variance": abs(float(((at - p @ at) ** 2) @ p - ((at - q @ at) ** 2) @ q)),
-        "range": float(np.abs((below - found)[width:] - (below - found)[:-width]).mean()),
+        "range": float(np.abs((true_cdf - estimated_cdf)[width:] - (true_cdf - estimated_cdf)[:-width]).mean()),
         "quantile": float(np.abs(deciles[0] - deciles[1]).mean()),
     }
 
@@ -361,14 +361,14 @@ def densities(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     if (SHARED / "irs2013_agi_sample.parquet").is_file():
         sets["income"] = income(con)
     for mechanism in ("laplace", "piecewise", "square_wave"):
-        found = []
+        errors = []
         for source, values in sets.items():
             numbers(con, values, bins := FULL if full else QUICK)
             p = np.array(frame(con, "SELECT p FROM truth")["p"][0])
             perturbed(con, f"ldp.{mechanism}(1, -1, 1, bins := {bins})", 20 if full else 3)
             for name, call in stopped(DENSITIES, 1).items():
-                found += [four_errors(p, q) | {"data": source, "method": name} for q in estimated(con, call)]
-        rows = pl.DataFrame(found)
+                errors += [four_errors(p, q) | {"data": source, "method": name} for q in estimated(con, call)]
+        rows = pl.DataFrame(errors)
         by_density(paper, mechanism, rows, list(sets))
         paper.picture(
             f"Figures 5 and 9: {mechanism}", "Wasserstein distance, epsilon 1.", boxes(rows, "data", "Wasserstein", "method")
@@ -381,7 +381,7 @@ def densities(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 
 
 def by_density(paper: Reproduction, mechanism: str, rows: pl.DataFrame, order: list[str]) -> None:
-    """Judge the four errors of MR against those of EM, then what other estimators add."""
+    """Compare the four errors of MR with those of EM, then with those of other estimators."""
     mean = rows.group_by("data", "method").mean()
     by = {(r["data"], r["method"]): r for r in mean.iter_rows(named=True)}
     for error in ("Wasserstein", "variance", "range", "quantile"):
@@ -414,17 +414,17 @@ def convergence(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> Non
     people(con, counts, named=True)
     p = np.array(counts) / sum(counts)
     steps = [1, 10, 30, 100, 300, 1000, 3000, *([10_000, 20_000] if full else [])]
-    found = []
+    points = []
     for epsilon, settled in SETTLED.items():
         perturbed(con, f"ldp.olh({epsilon}, {names(306)})", 1)
         for step in steps:
-            told = frame(
+            diagnosis = frame(
                 con, f"SELECT ldp.diagnose_counts(counts, m(), estimator := 'ibu(stop={step})').gap AS gap FROM counted"
             )
             error = np.abs(estimated(con, f"ldp.ibu_counts(counts, m(), stop := {step})")[0] - p).mean()
-            found.append({"epsilon": f"epsilon {epsilon}", "steps": step, "gap": told["gap"][0], "mae": error})
+            points.append({"epsilon": f"epsilon {epsilon}", "steps": step, "gap": diagnosis["gap"][0], "mae": error})
         last = np.abs(estimated(con, "ldp.ibu_counts(counts, m())")[0] - p).mean()
-        here = [f for f in found if f["epsilon"] == f"epsilon {epsilon}"]
+        here = [f for f in points if f["epsilon"] == f"epsilon {epsilon}"]
         level = next((f["steps"] for f in here if abs(f["mae"] / last - 1) < 0.02), None)
         least = min(here, key=lambda f: f["mae"])
         paper.findings.append(
@@ -434,14 +434,14 @@ def convergence(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> Non
                             level is None if settled > steps[-1] else level is not None and settled / 10 <= level <= settled * 10,
                             note=f"the least MAE was at {least['steps']:,} steps, {last / least['mae']:.2f} times less than at the maximum")
         )  # fmt: skip
-        told = frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m())) FROM counted")
+        diagnosis = frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m())) FROM counted")
         paper.findings.append(
             Finding(f"fig. 6, epsilon {epsilon}, certificate", "a level line",
-                    f"gap {here[-1]['gap']:.1e} after {steps[-1]:,} steps; {told['iterations'][0]} Newton steps reach {told['gap'][0]:.1e}",
+                    f"gap {here[-1]['gap']:.1e} after {steps[-1]:,} steps; {diagnosis['iterations'][0]} Newton steps reach {diagnosis['gap'][0]:.1e}",
                     "beyond the paper", "a level line is not a maximum; the gap bounds what is missing")
         )  # fmt: skip
     for column, text in (("mae", "Mean absolute error"), ("gap", "Certified gap")):
-        chart = lines(pl.DataFrame(found), "steps", column, "epsilon", log=True)
+        chart = lines(pl.DataFrame(points), "steps", column, "epsilon", log=True)
         paper.picture(f"Figure 6: {text.lower()} of EM", f"{text} after so many steps, OLH, 306 values, 300,000 people.", chart)
 
 
@@ -457,11 +457,11 @@ def runtimes(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None: 
         for epsilon, (em, mr) in published.items():
             perturbed(con, f"ldp.{mechanism}({epsilon}, {names(306)}{SEEDS[mechanism]})", 1)
             start = process_time()
-            told = frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m())) FROM counted")
+            diagnosis = frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m())) FROM counted")
             seconds = process_time() - start
             paper.findings.append(
                 Finding(f"table II, income, {mechanism}, epsilon {epsilon}", f"EM {em:,} s, MR {mr:,} s",
-                        f"{seconds:.2f} CPU s, reading and errors included, gap {told['gap'][0]:.0e}", "beyond the paper",
+                        f"{seconds:.2f} CPU s, reading and errors included, gap {diagnosis['gap'][0]:.0e}", "beyond the paper",
                         "another machine, but the same likelihood: " + FASTER[mechanism])
             )  # fmt: skip
 
@@ -474,29 +474,29 @@ FASTER = {"krr": "for k-RR the maximum has a closed form", "olh": "bits, sampled
 
 
 def key_value(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
-    """Figure 10: the mean delay of carriers that few or many flights have, one pair a person."""
+    """Figure 10: the mean delay of carriers with few or many flights, one pair for each person."""
     rows = frame(con, f"SELECT carrier, least(120, greatest(-60, arr_delay))::INTEGER AS delay FROM read_parquet('{flights_file()}') "
                       "WHERE arr_delay IS NOT NULL USING SAMPLE 43000")  # fmt: skip
     con.register("sampled", rows)
-    known = frame(
+    true_rows = frame(
         con, "SELECT carrier, avg(delay) AS mean, count(*) / sum(count(*)) OVER () AS f FROM sampled GROUP BY carrier"
     )
-    truth = {carrier: (average, share) for carrier, average, share in known.iter_rows()}
-    found = []
+    truth = {carrier: (average, share) for carrier, average, share in true_rows.iter_rows()}
+    errors = []
     for mechanism, estimators in KEY_VALUE.items():
         for epsilon in (0.25, 0.5, 1, 2):
             con.execute(f"CREATE OR REPLACE MACRO kv() AS ldp.{mechanism}({epsilon}, {sorted(truth)}, low := -60, high := 120)")
             con.execute(f"CREATE OR REPLACE TABLE kv_reports AS SELECT run, ldp.perturb([{{'key': carrier, 'value': delay}}], kv()) AS report "
                         f"FROM sampled, range({20 if full else 3}) t(run)")  # fmt: skip
             for estimator in estimators:
-                told = frame(con, f"SELECT unnest(ldp.key_value(report, kv(), estimator := '{estimator}'), recursive := true) "
+                estimates = frame(con, f"SELECT unnest(ldp.key_value(report, kv(), estimator := '{estimator}'), recursive := true) "
                                   "FROM kv_reports GROUP BY run")  # fmt: skip
-                for r in told.iter_rows(named=True):
+                for r in estimates.iter_rows(named=True):
                     average, share = truth.get(r["key"], (None, 0.0))
                     if average is not None and share >= 0.02:
-                        found.append({"method": f"{mechanism}, {estimator}", "epsilon": epsilon, "f": share,
+                        errors.append({"method": f"{mechanism}, {estimator}", "epsilon": epsilon, "f": share,
                                       "squared error": ((min(120, max(-60, r["mean"])) - average) / 90) ** 2})  # fmt: skip
-    rows = pl.DataFrame(found)
+    rows = pl.DataFrame(errors)
     for label, part in (("rare, f below .07", pl.col("f") < 0.07), ("frequent, f above .1", pl.col("f") > 0.1)):
         chosen = rows.filter(part)
         paper.picture(f"Figure 10: key-value, {label}", "Squared error of the conditional mean, in units of half the range.",

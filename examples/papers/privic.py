@@ -1,6 +1,7 @@
 """Biswas, Palamidessi, "PRIVIC", PETS 2024: figures 2 and 3, table 3 and figures 7 to 10 for San Francisco.
 
-The tables for Paris need check-ins that are not at hand. Distances count sides of cells (half a kilometre), as the paper's code does.
+The tables for Paris need check-ins that are not available. Distances count sides of cells (half a kilometre), as in the paper's
+code.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TABLE_3 = {
     1: [0.36949, 0.29865, 0.26190, 0.23573, 0.21615, 0.19893, 0.18559],
     0.5: [0.80181, 0.65564, 0.57071, 0.51615, 0.48109, 0.45539, 0.43636],
 }
-WITHIN = 0.03  # for the mean of five rounds, as asked; a single round is allowed twice as much: it deviates by up to 1.2 %
+WITHIN = 0.03  # for the mean of five rounds; a single round may differ by twice as much: it deviates by up to 1.2 %
 
 
 def reproduce(full: bool) -> Reproduction:
@@ -93,7 +94,7 @@ def elastic(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 def against_laplace(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """Figure 3: the distance of the estimate to the truth, Blahut-Arimoto against planar Laplace at epsilon 2 beta."""
     san_francisco(con)
-    found = []
+    points = []
     for beta in (0.2, 0.4, 0.6, 0.8, 1, 1.4, 2, 3, 5) if full else (0.4, 2):
         sqls = {
             "Blahut-Arimoto": f"ldp.blahut_arimoto({beta}, range(384), (SELECT p FROM truth), columns := 24, iterations := 10)",
@@ -108,8 +109,8 @@ def against_laplace(con: DuckDBPyConnection, paper: Reproduction, full: bool) ->
                 for steps, stop in (("10 steps", "10"), ("100 steps", "100"), ("held out", "'held_out'")):
                     distance = frame(con, f"SELECT ldp.emd(list_transform(ldp.ibu(cell, getvariable('m'), stop := {stop}), "
                                           "lambda e: e.estimate), (SELECT p FROM truth), getvariable('m')) AS d FROM reports")["d"][0]  # fmt: skip
-                    found.append({"mechanism": f"{name}, {steps}", "beta": float(beta), "EMD": distance})
-    rows = pl.DataFrame(found)
+                    points.append({"mechanism": f"{name}, {steps}", "beta": float(beta), "EMD": distance})
+    rows = pl.DataFrame(points)
     paper.picture(
         "Figure 3: utility", "Earth mover's distance to the truth, in cells.", lines(rows, "beta", "EMD", "mechanism")
     )
@@ -160,7 +161,7 @@ def round_of(con: DuckDBPyConnection, beta: float, count: int) -> tuple[list[flo
 def cycles(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """Table 3 and figures 7 to 10: cycle by cycle."""
     san_francisco(con)
-    rounds, found, panels = 5 if full else 1, [], [frame(con, "SELECT generate_subscripts(p, 1)::BIGINT - 1 AS value, unnest(p) AS share, "
+    rounds, points, panels = 5 if full else 1, [], [frame(con, "SELECT generate_subscripts(p, 1)::BIGINT - 1 AS value, unnest(p) AS share, "
                                                               "'original' AS panel FROM truth")]  # fmt: skip
     for beta, published in TABLE_3.items():
         runs = [round_of(con, beta, len(published)) for _ in range(rounds)]
@@ -171,7 +172,7 @@ def cycles(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
                             worst <= (WITHIN if full else 2 * WITHIN), note=f"largest deviation {worst:.1%}, rounds: {rounds}")
         )  # fmt: skip
         for name, values in (("here", ours), ("paper", published)):
-            found += [{"cycle": i + 1, "EMD": d, "line": f"beta {beta}, {name}"} for i, d in enumerate(values)]
+            points += [{"cycle": i + 1, "EMD": d, "line": f"beta {beta}, {name}"} for i, d in enumerate(values)]
         after(con, paper, f"table 3, beta {beta}", ours[-1])
         last = runs[0][1].select(
             pl.col("value").cast(pl.Int64), share=pl.col("estimate"), panel=pl.lit(f"estimated, beta {beta}")
@@ -180,27 +181,27 @@ def cycles(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     paper.picture(
         "Figure 9: cycle by cycle",
         "Earth mover's distance to the truth.",
-        lines(pl.DataFrame(found), "cycle", "EMD", "line"),
+        lines(pl.DataFrame(points), "cycle", "EMD", "line"),
     )
     paper.picture("Figure 7: the last estimates", "Shares of the cells.", maps(pl.concat(panels), 24))
     for label in ("table 2", "fig. 7a, 7b and 8"):
-        paper.findings.append(Finding(label, "Paris", "", "not run", "the check-ins of Paris are not at hand"))
+        paper.findings.append(Finding(label, "Paris", "", "not run", "the check-ins of Paris are not available"))
 
 
 def after(con: DuckDBPyConnection, paper: Reproduction, figure: str, published: float) -> None:
-    """Estimate from the reports of the last cycle alone, which still are in the table ``reports``, by what the paper has not."""
+    """Estimate with methods beyond the paper from the reports of the last cycle alone, which are still in ``reports``."""
     for name in ("ibu", "ibu(stop='held_out')", "empirical_bayes", "best"):
         sql = ("SELECT ldp.emd(list_transform(e, lambda x: x.estimate), (SELECT p FROM truth), getvariable('drawn')) AS d FROM ("
                f"SELECT {CALLS[name]} AS e FROM reports)")  # fmt: skip
         refused = refusal(con, sql)
-        found = f"EMD {frame(con, sql)['d'][0]:.3f}" if refused == "not refused" else refused
+        outcome = f"EMD {frame(con, sql)['d'][0]:.3f}" if refused == "not refused" else refused
         paper.findings.append(
-            Finding(f"{figure}, {name}", "no such method", f"{found}; PRIVIC {published:.3f}", "beyond the paper",
+            Finding(f"{figure}, {name}", "no such method", f"{outcome}; PRIVIC {published:.3f}", "beyond the paper",
                     "from the last cycle's reports alone, from equal shares; PRIVIC starts from its last estimate")
         )  # fmt: skip
-    told = frame(con, "SELECT unnest(ldp.diagnose(cell, getvariable('drawn'))), count(*) AS n FROM reports")
+    diagnosis = frame(con, "SELECT unnest(ldp.diagnose(cell, getvariable('drawn'))), count(*) AS n FROM reports")
     paper.findings.append(
-        Finding(f"{figure}, certificate", "none", f"unique: {told['unique'][0]}, at most {told['gap'][0] * told['n'][0]:.1e} of "
+        Finding(f"{figure}, certificate", "none", f"unique: {diagnosis['unique'][0]}, at most {diagnosis['gap'][0] * diagnosis['n'][0]:.1e} of "
                 "log-likelihood missing at the maximum", "beyond the paper", "the last cycle's channel alone")
     )  # fmt: skip
 
@@ -216,10 +217,10 @@ CALLS = {
 def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """Figure 10b: the distance after eight cycles over the loss parameter."""
     san_francisco(con)
-    found = []
+    points = []
     for beta in (0.1, 0.3, 0.5, 0.7, 0.9, 1) if full else (0.1, 0.3, 1):
-        found += [{"beta": beta, "EMD": round_of(con, beta, 8)[0][-1], "line": "here"} for _ in range(5 if full else 1)]
-    rows = pl.DataFrame(found)
+        points += [{"beta": beta, "EMD": round_of(con, beta, 8)[0][-1], "line": "here"} for _ in range(5 if full else 1)]
+    rows = pl.DataFrame(points)
     paper.picture("Figure 10b", "Earth mover's distance after eight cycles.", lines(rows, "beta", "EMD", "line"))
     means = rows.group_by("beta").agg(pl.col("EMD").mean()).sort("beta")
     drops = means["EMD"].to_list()

@@ -1,4 +1,4 @@
-"""What the four reproductions share: data, pictures, and the table that says figure by figure what agrees."""
+"""What the four reproductions share: data, pictures, and the table that states for each figure whether it agrees."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that ma
 
 
 class Missing(Exception):
-    """A file that may not be shipped is not there."""
+    """A file that may not be shipped is missing."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure of the paper beside ours; ``why`` they differ, or what ours shows."""
+    """One figure of the paper next to ours; ``why`` says why they differ, or what ours shows."""
 
     figure: str
     paper: str
@@ -35,7 +35,7 @@ class Finding:
 
     @classmethod
     def checked(cls, figure: str, paper: str, ours: str, agrees: bool, why: str = "", note: str = "") -> Finding:
-        """Say whether a claim of the paper holds here: ``why`` if it does not, and in any case a ``note``."""
+        """Return whether a claim of the paper holds here, with ``why`` if it does not, and a ``note`` if it does."""
         return cls(figure, paper, ours, "agrees" if agrees else "differs", note if agrees else why or note)
 
 
@@ -85,12 +85,12 @@ def shared(name: str) -> Path:
     """Return a file that may not be shipped.
 
     Raises:
-        Missing: where it is not there.
+        Missing: if it does not exist.
 
     """
     path = SHARED / name
     if not path.is_file():
-        raise Missing(f"{name} is not there: this part is skipped")
+        raise Missing(f"{name} is missing: this part is skipped")
     return path
 
 
@@ -117,7 +117,7 @@ def people(con: duckdb.DuckDBPyConnection, counts: list[int], named: bool = Fals
 
 
 def names(size: int) -> str:
-    """Return the SQL list of so many names."""
+    """Return the SQL list of this many names."""
     return f"list_transform(range({size}), lambda i: name_of(i))"
 
 
@@ -130,22 +130,22 @@ def perturbed(con: duckdb.DuckDBPyConnection, mechanism: str, runs: int) -> None
     )
 
 
-def certificate(con: duckdb.DuckDBPyConnection, paper: Reproduction, figure: str, found: str = "") -> None:
-    """Tell what ldp.diagnose certifies of the maximum for the first run of ``counted``, and of 100 steps of IBU."""
+def certificate(con: duckdb.DuckDBPyConnection, paper: Reproduction, figure: str, prefix: str = "") -> None:
+    """Add what ldp.diagnose certifies for the first run of ``counted``: about the maximum, and about 100 steps of IBU."""
     gaps = [
         frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m(), estimator := "
                    f"'{estimator}')), list_sum(map_values(counts))::DOUBLE AS n FROM counted WHERE run = 0").row(0, named=True)
         for estimator in ("ibu", "ibu(stop=100)")
     ]  # fmt: skip
-    best, early = (told["gap"] * told["n"] for told in gaps)
+    best, early = (diagnosis["gap"] * diagnosis["n"] for diagnosis in gaps)
     paper.findings.append(
-        Finding(figure, "none", f"{found}at most {best:.1e} of log-likelihood missing, unique: {gaps[0]['unique']}; after 100 steps "
+        Finding(figure, "none", f"{prefix}at most {best:.1e} of log-likelihood missing, unique: {gaps[0]['unique']}; after 100 steps "
                 f"at most {early:.1e}", "beyond the paper", "n times the gap bounds what any distribution could still gain")
     )  # fmt: skip
 
 
 def refusal(con: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """Return what a query answers that is refused."""
+    """Return the message with which a query is refused."""
     try:
         con.execute(sql).fetchall()
     except duckdb.InvalidInputException as error:
@@ -211,7 +211,7 @@ Part = Callable[[duckdb.DuckDBPyConnection, Reproduction, bool], None]
 
 
 def run(reproduction: Reproduction, parts: Sequence[Part], full: bool) -> Reproduction:
-    """Run the parts of a paper one after the other; a part whose data is missing says so and is left out."""
+    """Run the parts of a paper one after the other; a part whose data is missing is left out with a note."""
     for part in parts:
         with connect() as con:
             try:

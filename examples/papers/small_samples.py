@@ -1,9 +1,9 @@
 """Murakami, Hino, Sakuma, "Toward distribution estimation under local differential privacy with small samples", PETS 2018.
 
 Figures 5 (few users), 6 (more users), 7 (20,000 users with epsilon .1) and 10 (which method is best where). The paper's census is
-that of 1990; here the same cross of age, sex, income and marital status comes from the UCI Adult census, which knows two of the
-five classes of income, so the cells of the others stay empty; and the cross of grade, branch, gender, race and Hispanic origin of
-the US military.
+that of 1990. Here the same cross of age, sex, income and marital status comes from the UCI Adult census, which has two of the
+five classes of income, so the cells of the others stay empty; and there is the cross of grade, branch, gender, race and Hispanic
+origin of the US military.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def reproduce(full: bool) -> Reproduction:
 
 
 def population(con: DuckDBPyConnection, source: str) -> np.ndarray:
-    """Return the shares of all cells of a cross; those of nobody are zero."""
+    """Return the shares of all cells of a cross; empty cells have zero."""
     query, file, size = SOURCES[source]
     rows = frame(con, query.format(path=shared(file)))
     counts = np.zeros(size or int(rows["value"].max()) + 1)  # type: ignore[arg-type]
@@ -86,18 +86,18 @@ def simulated(con: DuckDBPyConnection, p: np.ndarray, users: tuple[int, int, int
 
 def errors(con: DuckDBPyConnection, methods: dict[str, str]) -> pl.DataFrame:
     """Return run, method, squared error and Jensen-Shannon divergence of every estimate."""
-    found = []
+    tables = []
     for label, estimator in methods.items():
         con.execute(
             "CREATE OR REPLACE TABLE estimates AS SELECT run, list_transform("
             f"ldp.ibu_mixed(report, level, getvariable('m'), estimator := '{estimator}'), lambda e: e.estimate) AS q "
             "FROM reports GROUP BY run"
         )
-        found.append(
+        tables.append(
             frame(con, f"SELECT run, '{label}' AS method, len(p) * ldp.mse(p, q) AS squared_error, "
                        "ldp.js_divergence(p, q) AS js_divergence FROM estimates, truth")
         )  # fmt: skip
-    return pl.concat(found)
+    return pl.concat(tables)
 
 
 def means(rows: pl.DataFrame) -> dict[str, float]:
@@ -135,20 +135,22 @@ def sweep(con: DuckDBPyConnection, paper: Reproduction, source: str, figure: str
 
 
 def with_deviations(rows: pl.DataFrame, axis: str, measure: str) -> pl.DataFrame:
-    """Return one row a method, one column a setting: mean (standard deviation)."""
-    found = rows.group_by("method", axis, maintain_order=True).agg(mean=pl.col(measure).mean(), deviation=pl.col(measure).std())
-    cells = [f"{r['mean']:.4f} ({r['deviation']:.4f})" for r in found.iter_rows(named=True)]
-    settings = [f"{axis} = {at:.0f}" for at in found[axis]]
-    return found.select("method", at=pl.Series(settings), cell=pl.Series(cells)).pivot(on="at", index="method", values="cell")
+    """Return one row for each method and one column for each setting: mean (standard deviation)."""
+    summary = rows.group_by("method", axis, maintain_order=True).agg(
+        mean=pl.col(measure).mean(), deviation=pl.col(measure).std()
+    )
+    cells = [f"{r['mean']:.4f} ({r['deviation']:.4f})" for r in summary.iter_rows(named=True)]
+    settings = [f"{axis} = {at:.0f}" for at in summary[axis]]
+    return summary.select("method", at=pl.Series(settings), cell=pl.Series(cells)).pivot(on="at", index="method", values="cell")
 
 
 def compare(paper: Reproduction, figure: str, source: str, rows: pl.DataFrame, axis: str) -> None:
-    """Judge what the paper says of the methods, at each setting."""
+    """Check the paper's claims about the methods, at each setting."""
     by = {at[0]: part for at, part in rows.group_by(axis, maintain_order=True)}
     for measure, label in (("squared_error", "MSE"), ("js_divergence", "JS divergence")):
-        found = {at: paired(part, measure) for at, part in by.items()}
-        text = ", ".join(f"{axis} {at:.0f}: {ratio:.2f} ({away:+.1f})" for at, (ratio, away) in found.items())
-        agrees = next(iter(found.values()))[1] < -3 and max(away for _, away in found.values()) < 3
+        differences = {at: paired(part, measure) for at, part in by.items()}
+        text = ", ".join(f"{axis} {at:.0f}: {ratio:.2f} ({away:+.1f})" for at, (ratio, away) in differences.items())
+        agrees = next(iter(differences.values()))[1] < -3 and max(away for _, away in differences.values()) < 3
         paper.findings.append(
             Finding.checked(f"{figure}, {source}: {label}", "Proposal below EM, above all at small N4 or N",
                             f"Proposal / EM (standard errors of the difference) {text}", agrees, WHY_NOT[label])
@@ -199,13 +201,13 @@ def few(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 
 
 def certificate_of_mixed(con: DuckDBPyConnection, paper: Reproduction, figure: str) -> None:
-    """Tell what is certified of the maximum over mixed levels, for one run."""
-    told = frame(
+    """Add what is certified about the maximum over mixed levels, for one run."""
+    diagnosis = frame(
         con, "SELECT unnest(ldp.diagnose_mixed(report, level, getvariable('m'))), count(*) AS n FROM reports WHERE run = 0"
     )
-    missing = told["gap"][0] * told["n"][0]
+    missing = diagnosis["gap"][0] * diagnosis["n"][0]
     paper.findings.append(
-        Finding(f"{figure}, certificate", "none", f"at most {missing:.1e} of log-likelihood missing, unique: {told['unique'][0]}",
+        Finding(f"{figure}, certificate", "none", f"at most {missing:.1e} of log-likelihood missing, unique: {diagnosis['unique'][0]}",
                 "beyond the paper", "n times the gap bounds what any distribution could still gain")
     )  # fmt: skip
 
@@ -255,13 +257,13 @@ def winners(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         table = pl.DataFrame(cells)
         paper.table(f"fig. 10, {source}: the best method", "Smallest MSE of the six.",
                     table.with_columns(pl.col("N3").cast(str)).pivot(on="N3", index="N2", values="best"))  # fmt: skip
-        for label, part, claim, known in (
+        for label, part, claim, expected in (
             ("N3 = 0", pl.col("N3") == 0, "Uniform or ObfDat best", {"Uniform", "ObfDat"}),
             ("N3 = 30 and 60", pl.col("N3").is_in([30, 60]) & (pl.col("N2") > 0), "Proposal best", {"Proposal"}),
         ):
             chosen = table.filter(part)
             text = "; ".join(f"N2 {r['N2']}, N3 {r['N3']}: {r['best']}" for r in chosen.iter_rows(named=True))
-            agrees = set(chosen["best"]) <= known
+            agrees = set(chosen["best"]) <= expected
             paper.findings.append(Finding.checked(f"fig. 10, {source}, {label}", claim, text, agrees))
         last = table.filter((pl.col("N3") == 500) & (pl.col("N2") > 0))
         ratios = (last["Proposal"] / last["EM"]).to_list()

@@ -1,4 +1,4 @@
-"""Folders on the disk: locked, and deleted only as far as a run wrote them."""
+"""Folders on the disk: they are locked, and only what a run wrote is deleted."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _PUBLISHED = re.compile(r"([^/]+=[^/]*/)*part-\d{5,}(_\d+)?(\.tmp|\.parquet)?") 
 
 @contextmanager
 def disk_refusals() -> Iterator[None]:
-    """Raise DestinationRefused if the file system fails, within a ``with`` block: its own words may hold names of folders."""
+    """Within a ``with`` block, raise DestinationRefused if the file system fails: its own message may name folders."""
     try:
         yield
     except OSError:
         raise DestinationRefused(
             "the disk refused to write, to synchronise or to rename",
-            "see to the disk; --resume, resume=True goes on with a run",
+            "check the disk; then go on with the run: --resume, or resume=True",
         ) from None
 
 
 def locked_folder(folder: Path) -> int:
-    """Make a folder and lock it; the lock ends with the process.
+    """Create a folder unless it exists, lock it, and return its handle; the lock ends with the process.
 
     Raises:
-        DestinationRefused: if there can be none, or what is there is a link or another user's.
+        DestinationRefused: if the folder cannot be created, or is a link or another user's.
         UnfinishedRun: if another process has locked it.
 
     """
@@ -47,7 +47,7 @@ def locked_folder(folder: Path) -> int:
         raise
     if locks.stands_for(folder, handle):
         return handle
-    os.close(handle)  # its last owner removed it just now
+    os.close(handle)  # the last owner of the lock removed the folder in the meantime
     return locked_folder(folder)
 
 
@@ -57,7 +57,7 @@ def _lock(folder: Path, handle: int) -> None:
     try:
         locks.lock(handle)
     except BlockingIOError:
-        raise UnfinishedRun("another run is writing to this destination", "wait for its end") from None
+        raise UnfinishedRun("another run is writing to this destination", "wait until it has ended") from None
     except OSError:
         raise DestinationRefused("the destination's file system cannot lock folders", "write to a local disk") from None
 
@@ -70,7 +70,7 @@ def _no_folder(folder: Path) -> DestinationRefused:
 
 
 def foreign_files(folder: Path) -> int:
-    """Return how many files in a folder no run wrote, judging by their names; 0 unless it is a folder."""
+    """Return how many files in a folder were not written by a run, judging by their names; 0 if it is not a folder."""
     if not folder.is_dir():
         return 0
     inside = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir() or not any(path.iterdir())]
@@ -78,7 +78,7 @@ def foreign_files(folder: Path) -> int:
 
 
 def delete(path: Path) -> None:
-    """Delete what a run wrote; what somebody put into a folder that is being replaced stays there."""
+    """Delete what a run wrote; files that somebody else put into a folder that is being replaced stay there."""
     if path.is_symlink() or not path.is_dir():
         path.unlink()
     elif path.name != "replaced" or not foreign_files(path):

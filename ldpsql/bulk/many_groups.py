@@ -47,33 +47,33 @@ def estimate_groups(
         con: a connection with ldpsql attached as ``ldp``; the work is one transaction on a cursor of it.
         reports: what ``query_table`` takes: a table, a view, a Parquet file or a pattern.
         into: the name of the table to make, ``name`` or ``schema.name``.
-        report: the column of the reports; NULL reports are left out, and so are groups without any other.
-        keys: the columns that make a group.
+        report: the column of the reports; NULL reports are left out, and so are groups that have only these.
+        keys: the columns that define the groups.
         mechanism: what drew the reports; a name may be one that the connection was attached with.
         estimator: any estimator, with its options.
-        replace: make it anew where it is.
+        replace: replace the table if it exists.
 
     Returns:
         The number of groups.
 
     Raises:
-        DestinationExists: where there is a table of that name, and it is not to be replaced.
-        InvalidParameter: where no key is named.
-        OtherMechanism: if another mechanism drew the reports, and the table or the files say so.
+        DestinationExists: if the table exists and ``replace`` is false.
+        InvalidParameter: if there are no keys.
+        OtherMechanism: if the table or the files record that another mechanism drew the reports.
 
     """
     if not keys:
-        raise InvalidParameter("there must be at least one column that makes a group", "for one estimate use ldp.estimate")
-    drew = mechanism_of(mechanism, con)
+        raise InvalidParameter("at least one column must define the groups", "for one estimate use ldp.estimate")
+    drew, method = mechanism_of(mechanism, con), registry().estimator(estimator)
     compare(of_source(con, reports, report), drew)
     with cursor_of(con) as cursor:
-        made = sql_call(drew, cursor)
         if not replace and is_there(con, table_name(into)):
             raise DestinationExists(*exists(into))
         cursor.execute("BEGIN")
         try:
             groups, steps = _counted(cursor, reports, report, keys)
-            _estimated(cursor, keys, steps, (made, text_literal(str(registry().estimator(estimator)))), table_name(into))
+            shares = f"{ESTIMATES}({_COUNTS}, {text_literal(str(method))}, {sql_call(drew, cursor)})"
+            _write_estimates(cursor, keys, steps, shares, table_name(into))
             cursor.execute("DROP TABLE temp.__ldp_cells; COMMIT")
         except BaseException:
             cursor.execute("ROLLBACK")
@@ -82,7 +82,7 @@ def estimate_groups(
 
 
 def _counted(cursor: DuckDBPyConnection, reports: str, report: str, keys: Sequence[str]) -> tuple[int, int]:
-    """Write the counts as rows, sorted by the step in which their group comes; return the numbers of groups and steps."""
+    """Write the counts as rows, sorted by the step of their group; return the numbers of groups and of steps."""
     names = ", ".join(map(quoted, keys))
     cursor.execute(
         f"""CREATE TEMP TABLE __ldp_counted AS SELECT {names}, {quoted(report)} AS {_REPORT}, count(*) AS {_N}
@@ -97,10 +97,9 @@ def _counted(cursor: DuckDBPyConnection, reports: str, report: str, keys: Sequen
     return groups, steps
 
 
-def _estimated(cursor: DuckDBPyConnection, keys: Sequence[str], steps: int, by: tuple[str, str], into: str) -> None:
-    """Estimate the groups of each step."""
-    names, (made, method) = ", ".join(map(quoted, keys)), by
-    shares = f"{ESTIMATES}({_COUNTS}, {method}, {made})"
+def _write_estimates(cursor: DuckDBPyConnection, keys: Sequence[str], steps: int, shares: str, into: str) -> None:
+    """Write the estimates of the groups into a table, step by step; ``shares`` is the SQL that estimates from counts."""
+    names = ", ".join(map(quoted, keys))
     summed = f"map(list({_REPORT}), list({_N})) AS {_COUNTS}, sum({_N})::BIGINT AS {_N}"
     cells = f"FROM temp.__ldp_cells SELECT {names}, {summed} WHERE {_STEP} = $1 GROUP BY ALL"
     query = f"FROM ({cells}) SELECT {names}, unnest({shares}, recursive := true), {_N} AS n"

@@ -8,7 +8,7 @@ from ldpsql import __version__
 
 
 def main() -> None:
-    """Run the command line; ``--version`` answers before anything else is loaded."""
+    """Run the command line; ``--version`` is answered before anything else is loaded."""
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"ldpsql {__version__}\n")
         return

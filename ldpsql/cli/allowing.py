@@ -1,4 +1,4 @@
-"""The allow-list in a settings file; all else that is written there, comments too, stays as it is."""
+"""The allow-list in a settings file; the rest of the file, also its comments, stays as it is."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from ldpsql.settings import short_name
 
 
 def installed(name: str) -> EntryPoint:
-    """Return an installed plugin, by its name or that of its package.
+    """Return the entry point of an installed plugin, by its name or that of its package.
 
     Raises:
-        UnknownName: if none of this name is installed.
-        PluginError: if several packages have one.
+        UnknownName: if no plugin of this name is installed.
+        PluginError: if several packages have a plugin of this name.
 
     """
     points, packages = entry_points(group="ldpsql"), packages_of(name)
     if not packages:
-        raise UnknownName("installed plugin", name, points.names, "none is: ldpsql plugins install PACKAGE")
+        raise UnknownName("installed plugin", name, points.names, "install one: ldpsql plugins install PACKAGE")
     if len(packages) > 1:
         raise PluginError(f"several packages have a plugin named '{name}'", f"name the package: {', '.join(packages)}")
     return next(point for point in points if package_of(point) == packages[0])
 
 
 def allow(name: str, *, user: bool) -> list[Path]:
-    """Allow the package of an installed plugin, in the user's own file and unless ``user`` in the project's; return both.
+    """Allow the package of an installed plugin in the user's own file and, unless ``user``, in the project's; return the files.
 
-    The command is the user's consent. A project's file alone allows nothing: it may have come with a download.
+    The command is the user's consent. A project's file alone allows nothing, because it may be part of a download.
     """
     package = short_name(package_of(installed(name)))
     return [change(package, allowed=True, user=True), *([] if user else [change(package, allowed=True, user=False)])]
 
 
 def change(name: str, *, allowed: bool, user: bool) -> Path:
-    """Add a plugin to the allow-list, or remove it; return the file, which is made if it does not exist."""
+    """Add a plugin to the allow-list, or remove it; return the file, which is created if it does not exist."""
     path = _file(user=user)
     document = _read(path)
     listed = document.setdefault("plugins", tomlkit.table()).setdefault("allow", tomlkit.array())
@@ -57,7 +57,7 @@ def change(name: str, *, allowed: bool, user: bool) -> Path:
 
 
 def disallow(name: str, *, user: bool) -> Path:
-    """Allow a plugin no longer; return the file that allowed it.
+    """Remove a plugin from the allow-list; return the file that allowed it.
 
     Raises:
         UnknownName: if the file does not allow it.
@@ -65,20 +65,20 @@ def disallow(name: str, *, user: bool) -> Path:
     """
     listed, package = _allowed(user=user), next(iter(packages_of(name)), name)
     if not is_allowed(package, user=user):
-        where = "is LDPSQL_PLUGINS, or with --user your own file, what allows it? see ldpsql plugins list"
-        raise UnknownName("allowed plugin", name, listed, where)
+        hint = "does LDPSQL_PLUGINS allow it, or your own file (--user)? see ldpsql plugins list"
+        raise UnknownName("allowed plugin", name, listed, hint)
     return change(package, allowed=False, user=user)
 
 
 def is_allowed(name: str, *, user: bool) -> bool:
-    """Whether the file allows a package."""
+    """Return whether the file allows a package."""
     return short_name(name) in map(short_name, _allowed(user=user))
 
 
 def warn_of_environment() -> None:
     """Write a note on stderr if the environment overrides the files."""
     if "LDPSQL_PLUGINS" in os.environ:
-        sys.stderr.write("note: LDPSQL_PLUGINS is set and goes before this file\n")
+        sys.stderr.write("note: LDPSQL_PLUGINS is set and takes precedence over this file\n")
 
 
 def _allowed(*, user: bool) -> list[str]:
@@ -90,7 +90,7 @@ def _file(*, user: bool) -> Path:
 
 
 def _read(path: Path) -> Any:
-    settings.load()  # refuses what is wrong with it
+    settings.load()  # raises if something is wrong with the file
     try:
         return tomlkit.parse(path.read_text(encoding="utf-8")) if path.is_file() else tomlkit.document()
     except (TOMLKitError, OSError) as error:

@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-# One module of this package each, in the order in which --help shows them: it holds a function of its own name, or, where a
-# command has commands of its own, an `app`. Modules import what they need inside their functions, so that --help is quick.
+# One module of this package each, in the order of --help. A module holds a function of its own name, or an `app` if its command
+# has commands of its own. Modules import what they need inside their functions, so that --help is quick.
 COMMANDS = (
     "demo", "doctor", "sql", "perturb", "estimate", "report", "plan", "privic", "audit", "lint", "budget", "export_sql",
     "plugins",
@@ -52,19 +52,19 @@ def _options(
         raise typer.Exit
     from ldpsql import settings
 
-    parameters = {"format": "form"}  # where a parameter is not called as its option is
+    parameters = {"format": "form"}  # options whose parameter has another name
     defaults = {parameters.get(name, name): value for name, value in settings.load().defaults.items()}
     context.default_map = _for_each(context.command, defaults)
 
 
 def _for_each(command: Any, defaults: dict[str, str]) -> dict[str, Any]:
-    """Return the defaults of the settings for a command and all commands below it, as the parser wants them."""
+    """Return the defaults of the settings for a command and all commands below it, in the form that the parser takes."""
     below = getattr(command, "commands", {})
     return defaults | {name: _for_each(subcommand, defaults) for name, subcommand in below.items()}
 
 
 def run() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its exit code."""
     outcome: tuple[str, str, str, int]
     try:
         _add_commands_of_plugins()
@@ -74,19 +74,19 @@ def run() -> None:
     except SystemExit as ended:
         if not isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
             raise SystemExit(ended.code) from None
-        outcome = _INTERRUPTED  # Typer ends without a word
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        outcome = _INTERRUPTED  # Typer ends without a message
+    except BrokenPipeError:  # the reader of our output, such as `head`, is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001  # DuckDB, files, plugins
         from ldpsql.cli.failures import failure
 
         outcome = failure(error, " ".join(sys.argv))
-    _leave(*outcome)  # outside of the handlers: no exception comes along
+    _leave(*outcome)  # outside of the handlers, so that no exception is attached
 
 
 def _add_commands_of_plugins() -> None:
-    """Add the commands that plugins offer where the first word is none of ours: only then are plugins loaded."""
+    """Add the commands of plugins if the first word is not a command of ours; only then are plugins loaded."""
     word, ours = next(iter(sys.argv[1:]), ""), {name.replace("_", "-") for name in COMMANDS}
     if not word or word.startswith("-") or word in ours:
         return

@@ -1,4 +1,4 @@
-"""``ldpsql audit``: what a mechanism realises of its claim, computed and measured."""
+"""``ldpsql audit``: the privacy of a mechanism, computed exactly and measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from ldpsql.cli.output import Format, FormatOption, write_rows
 
 def audit(
     mechanism: MechanismOption,
-    draws: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Also draw so often, and bound epsilon from below.")] = 0,
+    draws: Annotated[
+        int, typer.Option(min=0, max=1_000_000_000, help="Also draw this many reports, and bound epsilon from below.")
+    ] = 0,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compute the privacy of a mechanism exactly.

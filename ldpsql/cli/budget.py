@@ -1,4 +1,4 @@
-"""``ldpsql budget``: what the ledger has spent, on what, and what is left."""
+"""``ldpsql budget``: what was spent, on what, and what is left."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ldpsql.cli.output import Format, FormatOption, write_rows
 app = typer.Typer(help="Show and check the ledger of privacy budgets.", no_args_is_help=True)
 
 LedgerOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--ledger", help="The ledger; else LDPSQL_LEDGER, else path below [ledger] in ldpsql.toml.")
+    Path | None, typer.Option("--ledger", help="The ledger; by default LDPSQL_LEDGER, or path in [ledger] of ldpsql.toml.")
 ]
 
 
 @app.command(epilog="Example: ldpsql budget show --ledger budget.ledger")
 def show(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> None:
-    """Show what the person who spent most has spent, and what is left to that person, for each group of columns."""
+    """Show for each group of columns the most that any person has spent, and what is left to that person."""
     from dataclasses import asdict
 
     from ldpsql.ledger.configured import needed_ledger
@@ -39,7 +39,7 @@ def history(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> N
 
 @app.command(epilog="Example: ldpsql budget check")
 def check(ledger: LedgerOption = None) -> None:
-    """Check that the file is whole and that all accounts add up; fail if they do not."""
+    """Check that the file is complete and that all accounts add up; fail if not."""
     from ldpsql.ledger.configured import needed_ledger
 
     opened = needed_ledger(ledger)
@@ -51,7 +51,7 @@ def check(ledger: LedgerOption = None) -> None:
 
 @app.command(epilog="Example: ldpsql budget export > ledger.json")
 def export(ledger: LedgerOption = None) -> None:
-    """Write policies, balances and history as JSON, without any person."""
+    """Write policies, balances and history as JSON, without data about persons."""
     import json
     from dataclasses import asdict
 
@@ -73,7 +73,7 @@ def adopt(ledger: LedgerOption = None) -> None:
     path, policy = configured_path(ledger), configured_policy()
     if path is None or policy is None:
         raise LedgerMissing(
-            "there is no policy to adopt, or no ledger is named", "write path and epsilon_budget below [ledger] in ldpsql.toml"
+            "there is no policy to adopt, or no ledger is named", "write path and epsilon_budget in [ledger] of ldpsql.toml"
         )
     opened = Ledger.open(path) if path.exists() else Ledger.open(path, policy)
     if opened.policy != policy:
@@ -82,7 +82,7 @@ def adopt(ledger: LedgerOption = None) -> None:
 
 
 @app.command(epilog="Example: ldpsql budget new-key permanent.key")
-def new_key(path: Annotated[Path, typer.Argument(help="Where to write the key; nothing may be there.")]) -> None:
+def new_key(path: Annotated[Path, typer.Argument(help="Where to write the key; the file must not exist.")]) -> None:
     """Make a key for permanent reports, and print its fingerprint; keep the file as safe as the raw data."""
     from ldpsql.ledger.permanent import Key
 

@@ -1,4 +1,4 @@
-"""The conformance suite over a plugin, as rows with a verdict."""
+"""Runs the conformance suite over a plugin; each check becomes a row with a verdict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
 
     Args:
         target: an installed plugin, a mechanism, an estimator, a ``.py`` file or a folder with a ``pyproject.toml``.
-        mechanisms: how to make the mechanisms to check; by default as `ldpsql.testing.examples` guesses.
+        mechanisms: the mechanisms to check, as text; by default those that `ldpsql.testing.examples` makes.
 
     Raises:
         PluginError: if it cannot be loaded, or offers nothing that can be checked.
@@ -32,12 +32,13 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
     from ldpsql.registry.registry import registry
     from ldpsql.testing import check_mechanism, examples
 
-    names, known = _offered(target), registry()
-    made = [known.mechanism(text) for text in mechanisms]
-    made += [] if made else [one for name in names if name in known.mechanisms for one in examples(known.mechanisms[name])]
+    names = _offered(target)
+    kinds, estimators, commands = registry().mechanisms, registry().estimators, registry().commands
+    made = [registry().mechanism(text) for text in mechanisms]
+    made += [] if made else [example for name in names if name in kinds for example in examples(kinds[name])]
     checks = [(str(mechanism), partial(check_mechanism, mechanism)) for mechanism in made]
-    checks += [(name, partial(_check_estimator, known.estimators[name])) for name in names if name in known.estimators]
-    checks += [(f"command {name}", partial(_check_command, known.commands[name])) for name in names if name in known.commands]
+    checks += [(name, partial(_check_estimator, estimators[name])) for name in names if name in estimators]
+    checks += [(f"command {name}", partial(_check_command, commands[name])) for name in names if name in commands]
     if not checks:
         raise PluginError("nothing could be made to check", "say how to make it: --mechanism \"coin(1, ['no', 'yes'])\"")
     return [{"checked": what, **_verdict(check)} for what, check in checks]
@@ -59,7 +60,7 @@ def _check_command(command: Callable[..., Any]) -> None:
     add_command(made, "command", command)
     try:
         typer.main.get_command(made)
-    except Exception as error:  # noqa: BLE001  # what the command line says of a function is its own
+    except Exception as error:  # noqa: BLE001  # Typer may raise anything
         raise AssertionError(f"the command line cannot be made of it: {error}") from None
 
 
@@ -72,7 +73,7 @@ def _verdict(check: Callable[[], None]) -> dict[str, str]:
 
 
 def _offered(target: str) -> list[str]:
-    """Load a plugin if need be, and return the names of the mechanisms, estimators and commands that it offers."""
+    """Load a plugin if it is not loaded, and return the names of the mechanisms, estimators and commands that it offers."""
     path = Path(target)
     if path.suffix == ".py" and path.is_file():
         plugins = [_load(path.stem, path.stem, path.parent)]
@@ -87,17 +88,17 @@ def _entry_points(project: Path) -> dict[str, str]:
     try:
         project_file = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise PluginError("the project's pyproject.toml cannot be read", "see what: ldpsql plugins new") from None
+        raise PluginError("the project's pyproject.toml cannot be read", "for a valid one: ldpsql plugins new") from None
     points: dict[str, str] = project_file.get("project", {}).get("entry-points", {}).get("ldpsql", {})
     if not points:
-        raise PluginError("the project has no entry point in the group ldpsql", "see what: ldpsql plugins new")
+        raise PluginError("the project has no entry point in the group ldpsql", "for an example: ldpsql plugins new")
     return points
 
 
 def _load(name: str, module: str, folder: Path) -> Plugin:
     from ldpsql.registry.registry import Plugin, registry
 
-    os.environ["LDPSQL_PLUGINS"] = ""  # the copy in hand, not an installed one
+    os.environ["LDPSQL_PLUGINS"] = ""  # so that an installed copy is not loaded
     sys.path[:0] = [str(folder.resolve()), str((folder / "src").resolve())]
     plugin = Plugin(name, str(folder), "-", "ok")
     registry().add_module(module, plugin)
@@ -111,18 +112,15 @@ def _usable(plugin: Plugin) -> Plugin:
 
 
 def _installed(target: str) -> list[str]:
-    """Return what an installed plugin offers; it is loaded for this check whether it is allowed or not."""
+    """Return what an installed plugin offers; for this check it is loaded even if it is not allowed."""
     if "*" not in os.environ.get("LDPSQL_PLUGINS", ""):
         os.environ["LDPSQL_PLUGINS"] = ",".join([*os.environ.get("LDPSQL_PLUGINS", "").split(","), *packages_of(target)])
     from ldpsql.registry.registry import registry
 
-    found = next((p for p in registry().plugins if target in (p.name, p.package) and p.status != "not installed"), None)
-    if found is None and target in {**registry().mechanisms, **registry().estimators}:
-        return [target]
-    if found is None:
-        known = [
-            *registry().mechanisms,
-            *(p.name for p in registry().plugins if not p.built_in and p.status != "not installed"),
-        ]
-        raise UnknownName("plugin", target, known)
-    return [offer.split()[-1] for offer in _usable(found).offers]
+    installed = [plugin for plugin in registry().plugins if plugin.status != "not installed"]
+    plugin = next((plugin for plugin in installed if target in (plugin.name, plugin.package)), None)
+    if plugin is not None:
+        return [offer.split()[-1] for offer in _usable(plugin).offers]
+    if target not in {**registry().mechanisms, **registry().estimators}:
+        raise UnknownName("plugin", target, [*registry().mechanisms, *(p.name for p in installed if not p.built_in)])
+    return [target]

@@ -16,7 +16,8 @@ def demo(
 ) -> None:
     """Perturb and estimate real data, end to end.
 
-    The carrier of every flight that left New York in 2013 is perturbed; its shares are estimated per airport and compared.
+    It perturbs the carrier of every flight that left New York in 2013, estimates the shares per airport and compares them
+    with the true ones.
 
     Example: ldpsql demo --epsilon 0.5
     """

@@ -1,4 +1,4 @@
-"""``ldpsql doctor``: does everything that ldpsql stands on work here?"""
+"""``ldpsql doctor``: does everything that ldpsql needs work on this machine?"""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _outcome(check: Callable[[], str]) -> dict[str, str]:
         return {"status": "ok", "finding": check()}
     except _NotInstalled as missing:
         return {"status": "absent", "finding": str(missing)}
-    except Exception as error:  # noqa: BLE001  # whatever is wrong is what was asked for
+    except Exception as error:  # noqa: BLE001  # any error is a finding
         return {"status": "failed", "finding": str(error).strip().replace("\n", " ")}
 
 
@@ -71,12 +71,12 @@ def _packages() -> str:
 
 
 def _requirements() -> list[Requirement]:
-    """Return what the installed metadata says that ldpsql requires."""
+    """Return the requirements of ldpsql in its installed metadata."""
     return [Requirement(text) for text in requires("ldpsql") or []]
 
 
 def _extras() -> dict[str, list[str]]:
-    """Return the packages of each extra, as the installed metadata has them."""
+    """Return the packages of each extra in the installed metadata."""
     extras = [name for name in metadata("ldpsql").get_all("Provides-Extra", []) if name not in _FOR_DEVELOPERS]
     optional = [requirement for requirement in _requirements() if requirement.marker]
     return {name: [r.name for r in optional if r.marker and r.marker.evaluate({"extra": name})] for name in extras}
@@ -97,11 +97,11 @@ def _settings() -> str:
 
     loaded = settings.load()
     files = [str(path) for path in (loaded.project, loaded.user) if path is not None and path.is_file()]
-    return ", ".join(files) or "no file: every setting has its default"
+    return ", ".join(files) or "no settings file: every setting has its default"
 
 
 def check_ledger() -> str:
-    """Return the state of the ledger and the key that the settings name; begin nothing.
+    """Return the state of the ledger and the key that the settings name, without beginning a ledger.
 
     Raises:
         LedgerError: if one of them cannot be used.
@@ -127,7 +127,7 @@ def check_ledger() -> str:
 def _random() -> str:
     from ldpsql.channels.randomness import random_words
 
-    if len(set(random_words(4096).tolist())) != 4096:  # by chance less often than once in 10^12
+    if len(set(random_words(4096).tolist())) != 4096:  # by chance less than once in 10^12 runs
         raise RuntimeError("the random source repeats itself: nothing may be perturbed here")
     return "OpenSSL gives 64-bit words, none repeated"
 

@@ -1,7 +1,7 @@
-"""How an exception becomes one line, a hint and an exit code, without a raw value.
+"""Turns an exception into one line, a hint and an exit code, without a raw value.
 
-DuckDB's messages show values where it read data (casts, constraints, CSV lines). Those about the statement are passed on in the
-words of `ldpsql.errors.wording`; of all others only the kind is said.
+DuckDB's messages show values if they are about data (casts, constraints, CSV lines). Messages about the statement are passed on
+in the words of `ldpsql.errors.wording`; of all others only the kind is reported.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ldpsql.errors import Interrupted, LdpError
 from ldpsql.errors.wording import ours, speakable, withheld_message
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
-_EXPLAINED = {  # words of DuckDB that say nothing of what to do, and no value
+_EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
         "DuckDB cannot run this statement",
-        "DuckDB 2.0 fails where a function that draws stands in LATERAL beside a column from outside: draw in the SELECT list",
+        "DuckDB 2.0 fails if LATERAL holds a function that draws and a column from outside: draw in the SELECT list",
     ),
     'The "structure" argument in function "from_json" must be a constant expression': (
-        "a mechanism is given as text by a column or a subquery",
+        "a column or a subquery holds a mechanism as text",
         "make it there with its constructor, such as ldp.krr(1, ['a', 'b']), or write the text into the call",
     ),
 }
 
 
 class Failure(NamedTuple):
-    """What is told of an exception."""
+    """What the user reads about an exception."""
 
     code: str
     message: str
@@ -37,7 +37,7 @@ class Failure(NamedTuple):
 
 
 class StatementFailed(Exception):
-    """A statement of DuckDB's own failed; ``failure`` is what may be told of it."""
+    """DuckDB refused a statement; ``failure`` is what the user may read about it."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -45,7 +45,7 @@ class StatementFailed(Exception):
 
 
 def failure(error: Exception | KeyboardInterrupt, typed: str) -> Failure:
-    """Return what may be told of an exception; ``typed`` is what the user wrote."""
+    """Return what the user may read about an exception; ``typed`` is what the user wrote."""
     if isinstance(error, KeyboardInterrupt | Interrupted):
         return Failure("", "interrupted", "", Interrupted.exit_code)
     if isinstance(error, StatementFailed):
@@ -54,9 +54,9 @@ def failure(error: Exception | KeyboardInterrupt, typed: str) -> Failure:
         return Failure(error.code, error.message, error.hint, error.exit_code)
     if isinstance(error, duckdb.Error):
         return _of_duckdb(error, typed)
-    if isinstance(error, OSError) and error.errno is not None:  # those without a number are Arrow's, and may quote a file
+    if isinstance(error, OSError) and error.errno is not None:  # errors without a number are Arrow's, and may quote a file
         cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
-        return Failure("LDP902", cause, "is the path right, and may it be read and written?", 1)
+        return Failure("LDP902", cause, "is the path right, and do you have permission to read and write it?", 1)
     return Failure("LDP901", *withheld_message(error), 1)
 
 
@@ -74,7 +74,7 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
 
 
 def _about_a_plugin(message: str) -> str:
-    """Return what to do if the function that does not exist is one of a plugin that is not used; else nothing."""
+    """Return why a plugin is not used if the missing function belongs to one, or an empty string."""
     from ldpsql.registry.registry import registry  # only after a failure
 
     missing = _MISSING.search(message)

@@ -1,4 +1,4 @@
-"""Install and remove packages with uv, else with pip; where there is neither, say which command would do it."""
+"""Installs and removes packages with uv or pip; if there is neither, the error names the command to run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ldpsql.registry.discovery import package_of, packages_of
 
 
 def install(package: str) -> list[str]:
-    """Install a package and return the plugins that it brought.
+    """Install a package and return the names of its plugins.
 
     Raises:
-        PluginError: if it cannot be installed, or brings none.
+        PluginError: if it cannot be installed, or has no plugins.
 
     """
-    # A folder by its full path: a name alone would be looked for in the package index.
+    # A folder needs its full path: a name alone would be looked up in the package index.
     _run("install", str(Path(package).resolve()) if Path(package).exists() else package)
     invalidate_caches()
     wanted = canonicalize_name(_project_name(package))
@@ -35,33 +35,33 @@ def install(package: str) -> list[str]:
         point.name for point in entry_points(group="ldpsql") if point.dist and canonicalize_name(point.dist.name) == wanted
     ]
     if not names:
-        raise PluginError("the package was installed, but it has no entry point in the group ldpsql", "it is no plugin")
+        raise PluginError("the package was installed, but it has no entry point in the group ldpsql", "it is not a plugin")
     return names
 
 
 def uninstall(name: str) -> str:
-    """Remove the package that an installed plugin came with, and return its name."""
+    """Remove the package of an installed plugin, and return the name of the package."""
     package = package_of(installed(name))
     _run("uninstall", package)
     return package
 
 
 def check_in_a_new_process(name: str) -> None:
-    """Run ``ldpsql plugins check`` where the new package can be imported."""
+    """Run ``ldpsql plugins check`` in a new process, which can import the new package."""
     command = [sys.executable, "-m", "ldpsql", "plugins", "check", name]
     if subprocess.run(command, env={**os.environ, "LDPSQL_PLUGINS": ",".join(packages_of(name))}, check=False).returncode:  # noqa: S603
         raise PluginError(f"'{name}' is installed, but does not conform", f"remove it: ldpsql plugins uninstall {name}")
 
 
 def _run(action: str, package: str) -> None:
-    """Install or uninstall a package in this Python's environment; what the installer says goes to stderr."""
+    """Install or uninstall a package in this Python's environment; the output of the installer goes to stderr."""
     uv = shutil.which("uv")
     yes = ["--yes"] if action == "uninstall" and not uv else []
     command = [uv, "pip", action, "--python", sys.executable] if uv else [sys.executable, "-m", "pip", action, *yes]
     if not uv and find_spec("pip") is None:
         raise PluginError("there is neither uv nor pip here", f"run: uv pip {action} --python {sys.executable} {package}")
     if package.startswith("-"):
-        raise PluginError("this is not the name of a package", "a name or a folder")
+        raise PluginError("this is not the name of a package", "pass a name or a folder")
     if subprocess.run([*command, package], stdout=sys.stderr, check=False).returncode:  # noqa: S603
         raise PluginError(f"the package could not be {action}ed", "the reason is above")
 

@@ -14,10 +14,11 @@ def lint(
     files: Annotated[list[Path], typer.Argument(help="SQL files, or folders of them.")],
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Find statements in SQL files that perturb in a way that gives values away; nothing is run.
+    """Find statements in SQL files that perturb in a way that reveals values; nothing is run.
 
-    Views, macros, generated columns and checks that draw new reports whenever they are used, and reports that are stored
-    in the order of the rows: CREATE TABLE AS, INSERT, COPY and UPDATE without ORDER BY random(). Exits with 3 if there is one.
+    It finds views, macros, generated columns and checks that draw new reports whenever they are used, and reports that are
+    stored in the order of the rows: CREATE TABLE AS, INSERT, COPY and UPDATE without ORDER BY random(). Exits with 3 if it
+    finds any.
 
     Example: ldpsql lint queries/ reports.sql --format json
     """

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def in_a_folder(path: Path | None) -> Path | None:
-    """Return the path of a file to write, after a check of its folder, so that no work is wasted."""
+    """Return the path of a file to write, after a check that its folder can be written; this comes before any work."""
     from ldpsql.errors import DestinationRefused
 
     if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
-        raise DestinationRefused(f"there can be no file {path}", "its folder must exist and be writable")
+        raise DestinationRefused(f"the file {path} cannot be written", "its folder must exist and be writable")
     return path
 
 
@@ -41,10 +41,10 @@ LedgerOption: TypeAlias = Annotated[
     Path | None, typer.Option("--ledger", help="The ledger to charge; by default that of the settings.")
 ]
 DatasetOption: TypeAlias = Annotated[
-    str | None, typer.Option("--dataset", help="The name of the people of the data, for the ledger.")
+    str | None, typer.Option("--dataset", help="The ledger's name for the people in the data.")
 ]
 PartOption: TypeAlias = Annotated[
-    str, typer.Option("--part", help="Which part of the dataset this is, such as a day: no row is in two.")
+    str, typer.Option("--part", help="Which part of the dataset this is, such as a day; no row may be in two parts.")
 ]
 UserOption: TypeAlias = Annotated[
     str | None, typer.Option("--user", help="The column of user ids, if the ledger charges by user.")
@@ -67,10 +67,10 @@ def edges_of(bounds: str) -> list[str]:
 
 
 def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
-    """Return the charge for a run, None if no ledger is named.
+    """Return the charge for a run, or None if no ledger is named.
 
     Raises:
-        InvalidParameter: if the options do not say whose data this is, or speak of a ledger that is not there.
+        InvalidParameter: if a ledger is named without a dataset, or a dataset, part or user without a ledger.
         LedgerError: if the ledger cannot be used.
 
     """
@@ -89,5 +89,5 @@ def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | N
 
 
 def charged_text(charge: Charge | None) -> str:
-    """Return the line at the end of a run that names its ledger: from another folder, there may be none."""
+    """Return the line at the end of a run that names its ledger; settings of another folder may name none."""
     return "no ledger was charged" if charge is None else f"charged to {charge.ledger.path}"

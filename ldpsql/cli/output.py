@@ -1,4 +1,4 @@
-"""Rows on stdout, in the format that was asked for."""
+"""Writes rows to stdout in the format of ``--format``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
-_AT_A_TIME = 10_000  # rows that are objects of Python at the same time
+_AT_A_TIME = 10_000  # rows that are Python objects at the same time
 
 
 class Format(StrEnum):
@@ -31,7 +31,7 @@ FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", envvar="LDP
 
 
 def rows_of(result: DuckDBPyRelation) -> Iterator[dict[str, Any]]:
-    """Run a query once and yield its rows; of two columns of one name the second gets another, as it does in a table.
+    """Run a query once and yield its rows; the second of two columns with one name is renamed, as in a table.
 
     The result is complete, as Arrow, before the first row: a query that fails writes nothing.
     """
@@ -64,7 +64,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
 
 
 def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write one list, a row at a time."""
+    """Write one JSON list, a row at a time."""
     encoder, before = json.JSONEncoder(default=str, indent=2), "[\n"
     for row in rows:
         sys.stdout.write(f"{before}{encoder.encode(_plain(row))}".replace("\n", "\n  "))
@@ -73,7 +73,7 @@ def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _cells(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Yield the names of the columns and then the text of each row; nothing if there is no row."""
+    """Yield the names of the columns, then the text of each row; yield nothing if there are no rows."""
     for number, row in enumerate(rows):
         if not number:
             yield list(row)
@@ -81,7 +81,7 @@ def _cells(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with null for numbers that JSON does not have, such as the infinite error of what is not known."""
+    """Return a value with None for numbers that JSON does not have, such as an infinite standard error."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):

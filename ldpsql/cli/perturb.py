@@ -30,11 +30,11 @@ def perturb(
     partition_by: Annotated[list[str] | None, typer.Option(help="A column that becomes folders column=value/.")] = None,
     table: Annotated[bool, typer.Option("--table", help="OUT is a table of --database.")] = False,
     append: Annotated[bool, typer.Option("--append", help="Add to the table OUT.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Put the reports in the place of what is there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing OUT by the reports.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was killed.")] = False,
     database: Annotated[str, typer.Option("--database", "-d", help="A DuckDB file with the tables.")] = ":memory:",
     order: Annotated[
-        str, typer.Option(help="random: all rows shuffled. keep: as in the source, which may give values away.")
+        str, typer.Option(help="random: all rows shuffled. keep: as in the source, which may reveal values.")
     ] = "random",
     ledger: LedgerOption = None,
     dataset: DatasetOption = None,
@@ -70,7 +70,7 @@ def perturb(
 
 @contextmanager
 def _reporting_interrupts(destination: Path) -> Iterator[None]:
-    """After an interrupt, report on stderr whether the reports were published."""
+    """Within a ``with`` block, report on stderr after an interrupt whether the reports were published."""
     from ldpsql.bulk.staging import staging_folder
 
     before = _identity(destination)
@@ -84,7 +84,7 @@ def _reporting_interrupts(destination: Path) -> Iterator[None]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes a file or a folder from one that replaces it, None if it does not exist."""
+    """Return what distinguishes a file or a folder from one that replaces it, or None if it does not exist."""
     if not path.exists():
         return None
     status = path.stat()
@@ -94,13 +94,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _summary(run: Run) -> str:
     summary = f"perturbed {run.rows:,} rows"
     if run.resumed:
-        summary += f"; {run.resumed} of {run.resumed + run.parts} parts were there from an earlier run"
+        summary += f"; {run.resumed} of {run.resumed + run.parts} parts came from an earlier run"
     return summary
 
 
 @contextmanager
 def _bar() -> Iterator[Progress | None]:
-    """Show a bar with rate and time left on stderr, if it is a terminal."""
+    """Show a progress bar with rate and time left on stderr, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

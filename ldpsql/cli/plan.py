@@ -48,13 +48,13 @@ def plan(
         pages.check(output)
     if page and page.suffix != ".html":
         raise InvalidParameter("--page writes a page, .html", "for a picture: --output")
-    known, named = registry(), mechanism or []
-    only = [name for name in named if name in known.mechanisms]
-    compared = [known.mechanism(text) for text in named if text not in known.mechanisms]
-    if only or not compared:
+    registered, texts = registry().mechanisms, mechanism or []
+    names = [text for text in texts if text in registered]
+    compared = [registry().mechanism(text) for text in texts if text not in registered]
+    if names or not compared:
         if values is None:
             raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")
-        compared += planning.over_declared_values(registry().mechanisms, values, only)
+        compared += planning.over_declared_values(registered, values, names)
     expected = planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)
     write_rows([asdict(one) for one in expected], form)
     if any(one.std_error is None for one in expected):

@@ -1,4 +1,4 @@
-"""``ldpsql plugins``: what is there, what works, and how to make, check, allow and install more."""
+"""``ldpsql plugins``: list, show, check, allow, make and install plugins."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
     from ldpsql.mechanisms.spec import sql_literal
     from ldpsql.registry.registry import registry
 
-    known: dict[str, type[Spec]] = {**registry().mechanisms, **registry().estimators}
-    waiting = next((p for p in registry().plugins if p.name == name and p.status != "ok"), None)
-    if name not in known and waiting:
-        raise PluginError(f"the plugin '{name}' is {waiting.status}", waiting.reason)
-    if name not in known:
-        raise UnknownName("mechanism or estimator", name, known)
-    spec = known[name]
+    registered: dict[str, type[Spec]] = {**registry().mechanisms, **registry().estimators}
+    unused = next((p for p in registry().plugins if p.name == name and p.status != "ok"), None)
+    if name not in registered and unused:
+        raise PluginError(f"the plugin '{name}' is {unused.status}", unused.reason)
+    if name not in registered:
+        raise UnknownName("mechanism or estimator", name, registered)
+    spec = registered[name]
     arguments = "report, m, " if spec.kind == "estimator" else ""
     typer.echo(f"{spec.kind}  {name}\nplugin     {registry().owner(name)}")
     typer.echo(f"file       {inspect.getsourcefile(spec)}")
@@ -75,7 +75,7 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
 
 
 def _claim(name: str) -> str:
-    """Return what a mechanism claims, at the parameters of an example."""
+    """Return what a mechanism claims with the parameters of an example."""
     from ldpsql.registry.registry import registry
     from ldpsql.testing import examples
 
@@ -86,7 +86,9 @@ def _claim(name: str) -> str:
 @app.command(epilog="Example: ldpsql plugins check coin --mechanism \"coin(epsilon=1, domain=['no', 'yes'])\"")
 def check(
     plugin: Annotated[str, typer.Argument(help="An installed plugin, a mechanism, an estimator, a .py file or a folder.")],
-    mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Check it as made here; repeat it.")] = None,
+    mechanism: Annotated[
+        list[str] | None, typer.Option("--mechanism", "-m", help="Check it with these parameters; repeat it.")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Run the conformance suite; exit with 4 if a claim fails."""
@@ -112,7 +114,7 @@ def enable(name: Annotated[str, typer.Argument(help="An installed plugin.")], us
 
 @app.command(epilog="Example: ldpsql plugins disable coin")
 def disable(name: Annotated[str, typer.Argument(help="A plugin that is allowed.")], user: UserOption = False) -> None:
-    """Allow a plugin no longer."""
+    """Remove a plugin from those that are allowed."""
     from ldpsql.cli import allowing
 
     typer.echo(f"'{name}' is no longer allowed in {allowing.disallow(name, user=user)}", err=True)
@@ -148,7 +150,7 @@ def install(package: Annotated[str, typer.Argument(help="A package, or the folde
 
 @app.command(epilog="Example: ldpsql plugins uninstall spinner")
 def uninstall(name: Annotated[str, typer.Argument(help="An installed plugin.")]) -> None:
-    """Remove the package of a plugin, and allow it no longer."""
+    """Remove the package of a plugin, and remove the plugin from those that are allowed."""
     from ldpsql.cli import allowing, installing
 
     package = installing.uninstall(name)

@@ -1,4 +1,4 @@
-"""``ldpsql privic``: collect locations in cycles, each with the mechanism that the reports before it made."""
+"""``ldpsql privic``: collect locations in cycles, each with a mechanism made from the reports of the cycle before."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def privic(
         Path,
         typer.Option("--state", "-s", help="A DuckDB file that keeps reports, mechanisms and estimates.", callback=in_a_folder),
     ],
-    beta: Annotated[str, typer.Option(help="Loss parameter per cell: larger tells more.")],
+    beta: Annotated[str, typer.Option(help="Loss parameter per cell: a larger one reveals more.")],
     columns: Annotated[int, typer.Option(min=1, help="Columns of the grid.")],
     rows: Annotated[int, typer.Option(min=1, help="Rows of the grid.")],
     column: Annotated[str, typer.Option("--column", "-c", help="The column of cell numbers.")] = "cell",
@@ -37,7 +37,7 @@ def privic(
     lon: Annotated[str, typer.Option(help="The column of longitudes.")] = "lon",
     lat: Annotated[str, typer.Option(help="The column of latitudes.")] = "lat",
     nearest: Annotated[bool, typer.Option("--nearest", help="Take points outside the bounds to the nearest cell.")] = False,
-    cycles: Annotated[int, typer.Option(min=1, help="Cycles that are to be finished.")] = 8,
+    cycles: Annotated[int, typer.Option(min=1, help="The number of cycles to finish.")] = 8,
     stop: Annotated[str, typer.Option(help="Steps of IBU in a cycle, or certified.")] = "5",
     iterations: Annotated[int, typer.Option(min=1, help="Steps of Blahut-Arimoto in a cycle.")] = 5,
     mixing: Annotated[str, typer.Option(help="Share of the uniform distribution mixed into the reports'.")] = "0",
@@ -53,7 +53,7 @@ def privic(
 ) -> None:
     """Run PRIVIC: everybody reports once a cycle, the reports give the estimate, the estimate the next mechanism.
 
-    Run again with the same options, it goes on after the last cycle that was finished. Every cycle spends privacy: the column
+    If it is run again with the same options, it goes on after the last finished cycle. Every cycle spends privacy: the column
     total adds up what one user's reports of all cycles spend, and a ledger is charged before each cycle is drawn.
 
     Example: ldpsql privic places.parquet --state run.duckdb --beta 1 --columns 24 --rows 16 --page run.html
@@ -80,7 +80,7 @@ def privic(
 
 
 def _cell(bounds: str, columns: int, rows: int, lon: str, lat: str, *, nearest: bool) -> str:
-    """Return the SQL that finds the cell of a point."""
+    """Return the SQL expression of the cell of a point."""
     from ldpsql.quoting import quoted, text_literal
 
     grid = ", ".join([*(text_literal(edge) for edge in edges_of(bounds)), str(columns), str(rows)])

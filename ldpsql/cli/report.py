@@ -50,8 +50,8 @@ def report(
 ) -> None:
     """Write an estimate as a page that works offline.
 
-    A summary; shares with intervals to sort and download; mean, quartiles and curves of numbers; maps of grids; frequency and
-    mean of each key of key-value reports; what another epsilon would give; how the estimate came about.
+    The page has a summary; shares with intervals, to sort and download; mean, quartiles and curves of numbers; maps of grids;
+    frequency and mean of each key of key-value reports; the error at other values of epsilon; how the estimate was computed.
 
     Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
     """
@@ -85,13 +85,13 @@ class _Reports:
     estimator: Estimator
 
     def table(self, source: str) -> str:
-        """Return a file or a table that has these columns in SQL."""
+        """Return the SQL of a file or a table, after a check that it has these columns."""
         from ldpsql.bulk.sources import sql_of
 
         return sql_of(self.con, source, [self.column, *self.keys])
 
     def counted(self, source: str) -> pa.Table:
-        """Return columns report and n, and the keys of the groups, from a file or a table."""
+        """Return the counts of a file or a table: columns report and n, and the keys of the groups."""
         from ldpsql.quoting import quoted
 
         groups = "".join(f", {quoted(key)}" for key in self.keys)

@@ -1,4 +1,4 @@
-"""The files of a new third-party plugin: a mechanism that works as it stands, until its author puts another channel in."""
+"""The files of a new third-party plugin: a mechanism that works as it is, until its author puts in another channel."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ description = "The {name} mechanism for ldpsql."
 requires-python = ">=3.11"
 dependencies = ["ldpsql"]
 
-# ldpsql finds the plugin by this entry point, and loads it where LDPSQL_PLUGINS or ldpsql.toml names `{name}`.
+# ldpsql finds the plugin by this entry point, and loads it if LDPSQL_PLUGINS or ldpsql.toml names `{name}`.
 [project.entry-points.ldpsql]
 {name} = "ldpsql_{name}"
 
@@ -100,12 +100,12 @@ def write(name: str, directory: Path) -> Path:
     """Write the project ``ldpsql-NAME`` below a directory and return its folder.
 
     Raises:
-        InvalidParameter: for a name that SQL could not call, or a folder that is there.
+        InvalidParameter: if SQL could not call the name, or the folder exists.
 
     """
     if not _NAME.fullmatch(name):
-        raise InvalidParameter("a mechanism needs a name of small letters, digits and _", "for example spinner")
-    _refuse_known(name)
+        raise InvalidParameter("a mechanism needs a name of lowercase letters, digits and _", "for example spinner")
+    _refuse_taken(name)
     words = {
         "name": name,
         "dashed": name.replace("_", "-"),
@@ -114,7 +114,7 @@ def write(name: str, directory: Path) -> Path:
     }
     folder = directory / f"ldpsql-{words['dashed']}"
     if folder.exists():
-        raise InvalidParameter("there is a folder of this name", "choose another --directory, or another name")
+        raise InvalidParameter("a folder of this name exists", "choose another --directory, or another name")
     files = {f"ldpsql_{name}.py": MECHANISM, f"tests/test_{name}.py": TEST, "pyproject.toml": PYPROJECT, "README.md": README}
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,8 @@ def write(name: str, directory: Path) -> Path:
     return folder
 
 
-def _refuse_known(name: str) -> None:
+def _refuse_taken(name: str) -> None:
+    """Refuse the name of a registered mechanism or estimator, and a keyword of Python."""
     from ldpsql.registry.registry import registry
 
     taken = {*registry().mechanisms, *registry().estimators}

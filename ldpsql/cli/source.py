@@ -1,4 +1,4 @@
-"""Where a command finds reports: a file, or a table of a database, which is opened for reading only."""
+"""Where a command reads reports: a file, or a table of a database, which is opened for reading only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechanism) -> Iterator[None]:
-    """Refuse reports that another mechanism drew; after a block that succeeds, say on stderr if nothing says which one did.
+    """Refuse reports that another mechanism drew.
+
+    If the block succeeds and the source does not record which mechanism drew the reports, write a note on stderr.
 
     Raises:
-        OtherMechanism: if another one did.
+        OtherMechanism: if another mechanism drew them.
 
     """
     from ldpsql.bulk.fingerprints import of_source
@@ -39,7 +41,7 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
     """Open a database for reading, or one in memory, with the functions attached.
 
     Raises:
-        SourceRefused: where there is none.
+        SourceRefused: if there is no such database.
 
     """
     import ldpsql
@@ -50,17 +52,17 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
 
 
 def existing(database: str) -> str:
-    """Return the name of a database that is there.
+    """Return the name of a database after a check that it exists.
 
     Raises:
-        SourceRefused: where there is no such file: DuckDB would make one.
+        SourceRefused: if there is no such file; DuckDB would create one.
 
     """
     from ldpsql.errors import SourceRefused
 
     if database != ":memory:" and not Path(database).is_file():
         raise SourceRefused(
-            "there is no database of this name", "--database takes a DuckDB file; a new one is made by ldpsql sql NAME"
+            "there is no database of this name", "--database takes a DuckDB file; ldpsql sql NAME makes a new one"
         )
     return database
 
@@ -68,7 +70,7 @@ def existing(database: str) -> str:
 def estimating(
     con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:
-    """Return the query that estimates a column of reports, in each group of the keys where there are any."""
+    """Return the query that estimates a column of reports, for each group if there are keys."""
     from ldpsql.engine.functions import struct_text
     from ldpsql.quoting import quoted, text_literal
     from ldpsql.sql.named import sql_call
@@ -78,7 +80,7 @@ def estimating(
         return f"FROM ldp.estimate({table}, {quoted(column)}, {made}, estimator := {method})"
     groups = struct_text({key: quoted(key) for key in keys})
     call = f"ldp.estimate_by({table}, {quoted(column)}, {groups}, {made}, estimator := {method})"
-    # within its group a value keeps its place in the domain
+    # within a group the values keep the order of the domain
     numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
     return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
 
@@ -97,7 +99,7 @@ def estimating_top(
 def estimating_keys(
     con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:
-    """Return the query that estimates frequency and mean of every key in a column of key-value reports, by group."""
+    """Return the query that estimates frequency and mean of every key from key-value reports, for each group."""
     from ldpsql.quoting import quoted, text_literal
     from ldpsql.sql.named import sql_call
 

@@ -31,7 +31,7 @@ def sql(
     from ldpsql.errors import InvalidParameter
 
     if any(c.isspace() for c in database) and not Path(database).exists():
-        raise InvalidParameter("the first argument is a DuckDB file, and there is none of this name", "put SQL after -c")
+        raise InvalidParameter("the first argument is a DuckDB file, and no file has this name", "put SQL after -c")
     from ldpsql.ledger.configured import configured_key, configured_ledger
 
     ledger = configured_ledger()
@@ -46,7 +46,7 @@ def sql(
 
 
 def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
-    """Run every statement of a text once and write the rows of those that are queries.
+    """Run every statement of a text once, and write the rows of the queries.
 
     Raises:
         StatementFailed: if DuckDB refuses one.
@@ -76,7 +76,7 @@ def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
             if result is None or statement.expected_result_type != [ExpectedResultType.QUERY_RESULT]:
                 continue
             if form is Format.TABLE:
-                table = con.from_arrow(result.to_arrow_table())  # one run: showing the relation itself would draw noise again
+                table = con.from_arrow(result.to_arrow_table())  # run it once: to show the relation itself would draw again
                 table.show(max_width=None if sys.stdout.isatty() else 10_000)
             else:
                 write_rows(rows_of(result), form)
@@ -89,7 +89,7 @@ def prompt(con: DuckDBPyConnection, form: Format, ledger: Ledger | None) -> None
     from ldpsql.cli.failures import failure
 
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  # line editing and history, where the platform has it
+        import readline  # noqa: F401  # line editing and history, if the platform has it
     metered = f"with the ledger {ledger.path}" if ledger else "without a ledger: nothing is charged"
     typer.echo(f"DuckDB with ldpsql attached as ldp, {metered}. End statements with ';', leave with .quit")
     pending = ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,8 +11,9 @@ import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
-from ldpsql.errors import InvalidParameter, LdpError, NoReports, NotReports, OutOfTime, raised_by
+from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
 from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, unknown_shares
+from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.uncertainty import (
     FALSE_ALARM,
     Intervals,
@@ -32,8 +32,6 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.solver.uniqueness import identified, unique
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.privacy.owned import of_core
-from ldpsql.reports import impossible
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
     check_possible(likelihood)
     end = soonest(estimator.deadline)
     with until(end):
-        fit = _fit(estimator, likelihood)
+        fit = fitted(estimator, likelihood)
         misfit = estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any()
     if misfit:
         raise NotReports(
@@ -224,46 +222,6 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
             "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates anyway",
         )
     return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit, end)
-
-
-def _fit(estimator: Estimator, likelihood: Likelihood) -> Fit:
-    """Return the fit, or equal shares if there is no time for one."""
-    try:
-        with named(estimator):
-            return estimator.fit(likelihood)
-    except OutOfTime:
-        return estimator.unfitted(likelihood)
-
-
-@contextmanager
-def named(estimator: Estimator) -> Iterator[None]:
-    """Name an estimator of a third party that fails.
-
-    Raises:
-        PluginError: with its name, file and line.
-
-    """
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, LdpError) or of_core(type(estimator)):
-            raise
-        raise raised_by("estimator", estimator.name, estimator, error) from None
-
-
-def check_possible(likelihood: Likelihood) -> None:
-    """Refuse an empty group, and a report that has probability zero.
-
-    Raises:
-        NoReports: if a group is empty.
-        ImpossibleReport: if a report has probability zero whatever the true value is.
-
-    """
-    if not len(likelihood.counts) or not (likelihood.n > 0).all():
-        raise NoReports()
-    from_any_value = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
-    if (likelihood.counts[:, from_any_value[0] <= 0] > 0).any():  # in the alphabet, but no value can give it
-        raise impossible()
 
 
 def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, estimator: Estimator) -> Estimate:

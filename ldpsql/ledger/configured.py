@@ -38,7 +38,7 @@ def path_and_policy(chosen: Path | None = None) -> tuple[Path | None, Policy | N
     """
     path, policy = configured_path(chosen), configured_policy()
     if path is None and policy is not None:
-        raise LedgerMissing("the settings hold a policy, and no ledger is named", "write path below [ledger] in ldpsql.toml")
+        raise LedgerMissing("the settings hold a policy, and no ledger is named", "write path in [ledger] of ldpsql.toml")
     return path, policy
 
 
@@ -62,9 +62,7 @@ def needed_ledger(chosen: Path | None = None) -> Ledger:
     """
     path = configured_path(chosen)
     if path is None:
-        raise LedgerMissing(
-            "no ledger is named", "pass --ledger, set LDPSQL_LEDGER, or write path below [ledger] in ldpsql.toml"
-        )
+        raise LedgerMissing("no ledger is named", "pass --ledger, set LDPSQL_LEDGER, or write path in [ledger] of ldpsql.toml")
     if not path.exists():
         raise LedgerMissing("there is no ledger of this name", "the first release begins it; is the name right?")
     return Ledger.open(path)

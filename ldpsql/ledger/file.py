@@ -81,7 +81,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise LedgerMissing(
             "there is no ledger at the path that was given",
-            "a policy begins one: epsilon_budget, in Python in Policy(...), else below [ledger] in ldpsql.toml",
+            "a policy begins one: epsilon_budget, in Python in Policy(...), else in [ledger] of ldpsql.toml",
         )
     _refuse_second_name(path)
     with _translated(), closing(_connect(path)) as db:

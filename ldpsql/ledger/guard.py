@@ -1,4 +1,4 @@
-"""What stands between a connection that has a ledger and the random bits: only what a release was charged for is drawn.
+"""The guard of a connection that has a ledger: it lets draw only what a release was charged for.
 
 A SQL function does not know the statement it runs in, so it cannot charge by itself. `release` charges first, then lets each
 declared mechanism draw as many reports as there are rows; everything else is refused.
@@ -25,12 +25,12 @@ from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS, Handles
 
 GUARD_MACRO = "_guard"  # (): the number of the guard of its catalog
-GIVE_LEDGER = "in Python ldpsql.attach(con, ledger='budget.ledger'); for ldpsql sql, path below [ledger] in ldpsql.toml"
+GIVE_LEDGER = "in Python: ldpsql.attach(con, ledger='budget.ledger'); for ldpsql sql: path in [ledger] of ldpsql.toml"
 
 
 @dataclass(eq=False)
 class Guard:
-    """The ledger of a catalog, the key of its permanent reports, and what the open release may still draw."""
+    """The ledger of a catalog, the key of its permanent reports, and the draws that the open release has left."""
 
     ledger: Ledger | None
     key: Key | None
@@ -41,7 +41,7 @@ class Guard:
 
     @contextmanager
     def allowing(self, draws: Counter[Mechanism]) -> Iterator[None]:
-        """Let these be drawn while the block runs."""
+        """Allow these draws within a ``with`` block."""
         if not self.occupied.acquire(blocking=False):
             raise occupied()
         try:
@@ -52,35 +52,35 @@ class Guard:
             self.occupied.release()
 
     def grant(self, draws: Counter[Mechanism]) -> None:
-        """Let these be drawn too, until `withdraw`: for statements that somebody else runs, several at a time."""
+        """Allow these draws, too, until `withdraw`: for statements that another program runs, several at a time."""
         with self.counting:
             self.process = os.getpid()
             self.left.update(draws)
 
     def withdraw(self) -> None:
-        """Let nothing be drawn any longer."""
+        """Allow no more draws."""
         with self.counting:
             self.left = Counter()
 
     def take(self, mechanism: Mechanism, rows: int) -> None:
-        """Take some draws off what is left.
+        """Subtract draws from those that are left.
 
         Raises:
-            NotReleased: where so many are not left, or this is a forked copy of the process that was charged.
+            NotReleased: if fewer are left, or this is a forked copy of the process that was charged.
 
         """
         with self.counting:
             if self.left[mechanism] < rows or self.process != os.getpid():
                 raise NotReleased(
                     f"no open release has so many reports of {mechanism.name} left",
-                    "draw inside of: with ldpsql.release(con, ...), each row once (a failed statement has drawn too); or run "
+                    "draw within: with ldpsql.release(con, ...), each row once (a failed statement has drawn, too); or run "
                     "ldpsql perturb --dataset",
                 )
             self.left[mechanism] -= rows
 
 
 def occupied() -> NotReleased:
-    """Return the refusal of a release within another."""
+    """Return the error for a release within another."""
     return NotReleased("another release is open on this connection", "close it first: one after the other")
 
 
@@ -89,14 +89,14 @@ _DRAWS: Handles[tuple[Mechanism, Guard]] = Handles()
 
 
 def draws_handle(mechanism: int, guard: int | None) -> int:
-    """Return the handle with which a mechanism draws: its own, or below zero where a ledger is asked first."""
+    """Return the handle with which a mechanism draws: its own, or one below zero if a ledger must allow the draws."""
     if guard is None or GUARDS.thing(guard).ledger is None:
         return mechanism
     return -1 - _DRAWS.number((MECHANISMS.thing(mechanism), GUARDS.thing(guard)))
 
 
 def drawing(handle: int, rows: int) -> Mechanism:
-    """Return the mechanism of a handle, if it may draw so many reports now."""
+    """Return the mechanism of a handle, after a check that it may draw so many reports now."""
     if handle >= 0:
         return MECHANISMS.thing(handle)
     mechanism, guard = _DRAWS.thing(-1 - handle)
@@ -105,7 +105,7 @@ def drawing(handle: int, rows: int) -> Mechanism:
 
 
 def guard_of(con: DuckDBPyConnection, name: str = "ldp") -> Guard | None:
-    """Return the guard of the catalog on a connection: that of its mark, if it has one, for the macro can be replaced."""
+    """Return the guard of the catalog on a connection: that of its mark if it has one, because the macro can be replaced."""
     with con.cursor() as cursor:
         number = marked(cursor).get(name.casefold())
         number = guard_number(cursor, name) if number is None else number
@@ -119,7 +119,7 @@ def guard_number(cursor: DuckDBPyConnection, name: str) -> int | None:
 
 
 def ledger_files(con: DuckDBPyConnection) -> set[Path]:
-    """Return the files of the ledgers that a connection has, whatever the names of the catalogs of ldpsql are."""
+    """Return the files of the ledgers of a connection, in all catalogs of ldpsql."""
     with con.cursor() as cursor:
         guards = [GUARDS.thing(number) for number in marked(cursor).values()]
     return {guard.ledger.path.resolve() for guard in guards if guard.ledger is not None}

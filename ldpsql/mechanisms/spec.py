@@ -6,16 +6,13 @@ STRUCT; the same checks apply to all four.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from io import StringIO
 from math import isfinite
-from tokenize import TokenError, generate_tokens, untokenize
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin
 
@@ -24,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ldpsql.domains.domain import Domain
-from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
+from ldpsql.errors import InvalidParameter, UnknownName
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.quoting import text_literal
 
@@ -210,58 +207,3 @@ def sql_literal(value: object) -> str:
     if isinstance(value, Fraction):
         return decimal_text(value)
     return text_literal(str(value))
-
-
-_EXAMPLES = {"mechanism": "krr(epsilon=1, domain=['a', 'b'])", "estimator": "ibu(max_iterations=1000)"}
-
-
-def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[str, Any]]:
-    """Return name, positional and named values of ``name(value, parameter=value, ...)``, with ``=`` or ``:=``.
-
-    Values are literals of Python, or true, false and NULL as in SQL; nothing is evaluated.
-
-    Raises:
-        InvalidSpec: if the text is anything else.
-
-    """
-    example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
-    try:
-        node = ast.parse(_as_python(text.strip()), mode="eval").body
-        if isinstance(node, ast.Name):
-            return node.id, [], {}
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            raise InvalidSpec("a spec must be written like a call", example)
-        arguments = [ast.literal_eval(a) for a in node.args]
-        keywords = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
-    except (SyntaxError, TokenError, ValueError, TypeError, MemoryError, RecursionError):
-        raise InvalidSpec("this text cannot be read as a spec", example) from None
-    return node.func.id, arguments, keywords
-
-
-_SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
-_PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
-
-
-def _as_python(text: str) -> str:
-    """Return a call with the literals and the assignments of SQL replaced by those of Python."""
-    if not _SQL.search(text):  # reading tokens takes ten times as long as parsing
-        return text
-    tokens = generate_tokens(StringIO(text).readline)
-    return untokenize((token.type, _PYTHON.get(token.string.lower(), token.string)) for token in tokens)
-
-
-def bind(cls: type[Spec], arguments: list[Any], keywords: Mapping[str, Any]) -> Spec:
-    """Return the spec with these positional values, in the order of its signature, and named ones; None means the default.
-
-    Raises:
-        InvalidSpec: if there are more values than parameters, or two for one parameter.
-
-    """
-    names = [p.name for p in cls.parameters()]
-    if len(arguments) > len(names) or set(names[: len(arguments)]) & set(keywords):
-        raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
-    values = {**dict(zip(names, arguments, strict=False)), **keywords}
-    spec = cls(**{key: value for key, value in values.items() if value is not None})
-    if values.get("epsilon") is not None and getattr(spec, "epsilon", None) != Epsilon.parse(values["epsilon"]):
-        raise InvalidSpec(f"{cls.name} changes the epsilon that it is given", "declare epsilon: EpsilonField in its class")
-    return spec

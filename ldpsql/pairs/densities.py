@@ -8,7 +8,7 @@ import numpy as np
 
 from ldpsql.channels import Bins
 from ldpsql.errors import InvalidParameter, NotApplicable
-from ldpsql.estimates.estimate import named
+from ldpsql.estimates.fitting import named
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood

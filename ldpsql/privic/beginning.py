@@ -20,13 +20,13 @@ def start(
     mechanism: str | None = None,
     **options: object,
 ) -> PriorMechanism:
-    """Return the mechanism of the first cycle, made for the uniform prior or the one given.
+    """Return the mechanism of the first cycle, made for ``prior`` or for the uniform prior.
 
     Args:
-        beta: loss parameter per unit of distance.
-        domain: the values; on a grid its cells, row by row.
-        columns: number of columns of the grid; without a grid pass ``distances``.
-        prior: positive shares of the values that sum to 1, public.
+        beta: the loss parameter per unit of distance.
+        domain: the values; for a grid its cells, row by row.
+        columns: the number of columns of the grid; without a grid pass ``distances``.
+        prior: positive shares of the values that sum to 1; they must be public.
         iterations: steps of Blahut-Arimoto.
         mechanism: the name of a mechanism that is made for a prior, by default the first one registered: Blahut-Arimoto.
         options: ``mixing``, ``side``, ``distances`` and other parameters of the mechanism.

@@ -1,8 +1,8 @@
-"""PRIVIC: incremental collection, where each cycle's reports give the estimate that makes the next cycle's mechanism.
+"""One step of PRIVIC: from the reports of a cycle to the estimate, and to the mechanism of the next cycle.
 
 Source: Biswas, Palamidessi, "PRIVIC: a privacy-preserving method for incremental collection of location data", PETS 2024,
-algorithm 1. A cycle draws everybody's report with a mechanism that is made for a prior, updates the prior from them by the
-iterative Bayesian update, and makes the mechanism again for that prior.
+algorithm 1. A cycle draws everybody's report with a mechanism that is made for a prior, updates the prior by the iterative
+Bayesian update from these reports, and makes the mechanism for the new prior.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ldpsql.errors import InvalidParameter, NotReports
-from ldpsql.estimates.estimate import check_possible
+from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimates.uncertainty import suspicious
 from ldpsql.estimators.iteration import IterativeEstimator
 from ldpsql.inference.counting import operator_of
@@ -28,7 +28,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import PriorMechanism
 from ldpsql.names import IBU
 
-STEPS = 5  # of IBU and of Blahut-Arimoto alike, as in the paper's tables for San Francisco
+STEPS = 5  # of IBU and of Blahut-Arimoto, as in the paper's tables for San Francisco
 _PROBING = 50
 _TINY = 1e-300  # rounding must not make a share zero
 _ROUNDING = 2.0**-53
@@ -36,11 +36,12 @@ _ROUNDING = 2.0**-53
 
 @dataclass(frozen=True)
 class Summary:
-    """How the estimate of a cycle came about, and what the next mechanism keeps and tells.
+    """How the estimate of a cycle was computed, and how private and how exact the next mechanism is.
 
-    ``gap`` bounds what theta lacks to the maximum of the likelihood, as in `Likelihood.gap`. ``mutual_information`` (nats) and
-    ``average_distortion`` (units of the metric) are those of the next mechanism under theta. ``tight_epsilon`` is the epsilon
-    per unit of distance of its channel in doubles, ``realised_epsilon`` that of the channel in whole numbers that draws.
+    ``gap`` bounds the distance of theta from the maximum of the likelihood, as in `Likelihood.gap`. ``mutual_information``
+    (nats) and ``average_distortion`` (units of the metric) are those of the next mechanism under theta. ``tight_epsilon`` is
+    the epsilon per unit of distance of its channel in doubles, ``realised_epsilon`` that of the channel in whole numbers, which
+    draws.
     """
 
     reports: int
@@ -55,7 +56,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Step:
-    """What a cycle's reports gave: the estimate, shape (values,), and the next mechanism with the proof of its privacy."""
+    """The result of a cycle: the estimate, shape (values,), and the next mechanism with the certificate of its privacy."""
 
     theta: Floats
     next: PriorMechanism
@@ -70,16 +71,16 @@ class Step:
 def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> Step:
     """Update the estimate from the reports of a cycle, or of several together, and make the next mechanism.
 
-    IBU starts at the prior of the last cycle's mechanism. With several cycles their likelihoods are multiplied: the channels
-    are stacked, each with the share of its reports.
+    IBU starts at the prior of the last cycle's mechanism. The likelihoods of several cycles are multiplied: their channels are
+    stacked, each with the share of its reports.
 
     Args:
         cycles: the mechanism of each cycle, oldest first, and the counts of its reports, shape (reports of the alphabet,).
         stop: a number of steps of IBU, or 'certified' for the maximum of the likelihood.
 
     Raises:
-        InvalidParameter: for a mechanism that is not made for a prior, or cycles over different values.
-        NoReports, ImpossibleReport, NotReports: where the counts cannot be those of the mechanisms' reports.
+        InvalidParameter: if a mechanism is not made for a prior, or the cycles have different values.
+        NoReports, ImpossibleReport, NotReports: if the counts cannot be those of the mechanisms' reports.
 
     """
     last = _made_for_prior(cycles[-1][0])
@@ -124,7 +125,7 @@ def _check_one_run(cycles: Sequence[tuple[Mechanism, Floats]], last: PriorMechan
 
 
 class _FromPrior(IterativeEstimator):
-    """IBU, as `start` and `stop` say."""
+    """IBU from the prior ``start``, with ``stop`` steps."""
 
     name = IBU
 
@@ -134,32 +135,30 @@ class _FromPrior(IterativeEstimator):
 
 
 def _updated(likelihood: Likelihood, mechanism: PriorMechanism, stop: str) -> Fit:
-    """Return the estimate from the prior on."""
+    """Return the estimate of IBU that starts at the mechanism's prior."""
     prior = mechanism.shares
     if stop == "certified":
         prior = 0.999 * prior + 0.001 / len(prior)  # a share of zero would stay zero
     else:
         stop = str(read_steps(stop))
     if not prior.all():
-        raise InvalidParameter(
-            "the prior gives some value no chance, and steps of IBU from it never do", "start with a full prior"
-        )
+        raise InvalidParameter("the prior of some value is zero, and steps of IBU leave it zero", "start with a full prior")
     fit = _FromPrior(stop=stop, start=tuple(np.clip(prior, _TINY, 1.0 - _ROUNDING).tolist())).fit(likelihood)
     return replace(fit, theta=np.maximum(fit.theta, _TINY)) if fit.status == (Status.STOPPED,) else fit
 
 
 def _plausible(likelihood: Likelihood, theta: Floats) -> bool:
-    """Tell whether some distribution explains the reports; a few more steps show it sooner than the maximum does."""
+    """Return whether some distribution explains the reports; a few more steps show it sooner than the maximum does."""
     for _ in range(_PROBING):
         theta = em_step(likelihood, theta)
     return not suspicious(likelihood, theta).any()
 
 
 def read_steps(stop: str) -> int:
-    """Read a number of steps.
+    """Return the number of steps that a text holds.
 
     Raises:
-        InvalidParameter: for anything else.
+        InvalidParameter: if the text is anything else.
 
     """
     if not (stop.isdecimal() and stop.isascii() and 1 <= len(stop) <= 6 and int(stop)):
@@ -168,10 +167,10 @@ def read_steps(stop: str) -> int:
 
 
 def full_prior(prior: Sequence[object] | None, size: int) -> list[float]:
-    """Return a prior for the first cycle: the uniform one, or the one given.
+    """Return the shares of a prior as floats; None stands for the uniform prior.
 
     Raises:
-        InvalidParameter: unless it holds a positive share for each value, and they sum to 1.
+        InvalidParameter: if it does not hold a positive share for each value, or they do not sum to 1.
 
     """
     if prior is None:

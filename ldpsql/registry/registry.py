@@ -20,8 +20,9 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.calls import bind, read_call
 from ldpsql.mechanisms.identity import refuse_overrides
-from ldpsql.mechanisms.spec import Spec, bind, read_call
+from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
@@ -235,7 +236,7 @@ class Registry:
         self, given: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None
     ) -> Mechanism | str | Mapping[str, Any]:
         """Return a mechanism with the domains in place of references to columns."""
-        if isinstance(given, str) and "column" in given:
+        if isinstance(given, str) and "{" in given:
             name, arguments, named = read_call(given)
             if name in self.mechanisms:
                 parameters = [p.name for p in self.mechanisms[name].parameters()]

@@ -1,4 +1,4 @@
-"""A DuckDB connection with the functions on it: attaching, mechanisms named in settings, the lint, estimators as pure SQL."""
+"""DuckDB connections with the functions on them: attaching, mechanisms named in settings, the lint, estimators as pure SQL."""
 
 from ldpsql import moved
 

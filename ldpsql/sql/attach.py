@@ -1,4 +1,4 @@
-"""DuckDB connections with the functions of ldpsql in an attached in-memory catalog; nothing is written into the user's file."""
+"""Puts the functions of ldpsql into an in-memory catalog of a DuckDB connection; nothing is written into the user's file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ldpsql.registry.registry import registry
 from ldpsql.sql import lint, named
 
 _ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
-_HELD: set[Callable[..., Any]] = set()  # every function that DuckDB may still call: it does not keep them itself
+_HELD: set[Callable[..., Any]] = set()  # every function that DuckDB may still call: DuckDB does not keep them alive
 C = TypeVar("C")
 
 
@@ -39,7 +39,7 @@ def connect(
     key: Key | str | Path | None = None,
     **options: Any,
 ) -> DuckDBPyConnection:
-    """Open a DuckDB database with the functions attached; ``options`` go to `duckdb.connect`."""
+    """Open a DuckDB database and attach the functions; ``options`` are passed to `duckdb.connect`."""
     con = duckdb.connect(database, **options)
     return attach(con, name=name, use=use, mechanisms=mechanisms, ledger=ledger, key=key)
 
@@ -56,30 +56,31 @@ def attach(
     """Put the SQL functions into an in-memory catalog of this connection's instance; attaching again renews them.
 
     Args:
-        con: an open connection of DuckDB, or of SQLAlchemy with duckdb-engine; cursors of it and other connections to the same
-            instance see the functions too.
-        name: the catalog, by default ``ldp``.
-        use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works unqualified.
-        mechanisms: mechanisms by name, beside those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``
+        con: an open connection of DuckDB, or of SQLAlchemy with duckdb-engine; its cursors and other connections to the same
+            instance see the functions, too.
+        name: the name of the catalog.
+        use: also put the catalog on this connection's search path, so that ``perturb(x, m)`` works without ``ldp.``.
+        mechanisms: mechanisms by name, in addition to those of ``ldpsql.toml``: ``city`` is then ``ldp.m.city()``
             in SQL, and 'city' in functions that take this connection, such as `ldpsql.perturb_table`.
-        ledger: from now on only what a release was charged for is drawn here, see `ldpsql.release`; attach restores it.
+        ledger: a ledger; the connection then draws only what a release was charged for, see `ldpsql.release`. Attaching again
+            keeps it, and restores it if it was removed.
         key: the key of permanent reports, for ``ldp.perturb_once``; `ldpsql.Key.create` makes one.
 
     Warns:
-        PrivacyLeakWarning: for views and others that perturb whenever they are used (see `ldpsql.sql.lint.lint`), and if
-            somebody took the ledger off.
+        PrivacyLeakWarning: for views and other objects that perturb whenever they are used (see `ldpsql.sql.lint.lint`), and
+            if the guard of a ledger was removed.
 
     Raises:
         BadSettings: if a named mechanism cannot be read.
-        ConnectionRefused: if a catalog of that name belongs to somebody else, or this is not a connection of DuckDB.
+        ConnectionRefused: if another database or schema has that name, or this is not a connection of DuckDB.
         LedgerError, InvalidParameter: if the ledger or the key cannot be used.
 
     """
     guard, own = _guard(ledger, key), duckdb_of(con)
-    with _ATTACHING, own.cursor() as cursor:  # a result that is still open on it would block it
+    with _ATTACHING, own.cursor() as cursor:  # an open result would block the connection itself
         _make_catalog(cursor, name)
         _watch(cursor, name, guard)
-        cursor.execute(f"USE {quoted(name)}")  # a macro of the user's must not stand in the way of a scalar
+        cursor.execute(f"USE {quoted(name)}")  # elsewhere a macro of the user's could hide a scalar function
         _create_all(cursor, name)
         cursor.execute(named.macros({**registry().named, **(mechanisms or {})}, cursor).statements(name))
     if use:
@@ -89,16 +90,16 @@ def attach(
 
 
 def _guard(ledger: Ledger | str | Path | None, key: Key | str | Path | None) -> Guard:
-    """Return the guard of a ledger and a key, each given by its file or as what was read from it."""
+    """Return the guard of a ledger and a key, each passed as the path of its file or as the object read from it."""
     opened = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     read = Key.read(key) if isinstance(key, str | Path) else key
     if not isinstance(opened, Ledger | None) or not isinstance(read, Key | None):
-        raise InvalidParameter("a ledger or a key is its file, or what was read from it", "Ledger.open(path), Key.read(path)")
+        raise InvalidParameter("a ledger or a key must be a path or an opened object", "Ledger.open(path), Key.read(path)")
     return Guard(opened, read)
 
 
 def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
-    """Put the catalog after DuckDB's own functions: mean, quantile and variance stay what they are, ours are ldp.mean, ..."""
+    """Put the catalog behind DuckDB's own functions: mean, quantile and variance stay DuckDB's, and ours are ldp.mean, ..."""
     setting = "SELECT coalesce(nullif(current_setting('search_path'), ''), concat_ws('.', current_catalog(), current_schema()))"
     ((path,),) = con.execute(setting).fetchall()  # no result stays open on the user's connection
     if not {catalog, f"{catalog}.main", quoted(catalog), f"{quoted(catalog)}.main"} & set(path.split(",")):
@@ -106,15 +107,15 @@ def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
 
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
-    """Attach the catalog, unless it is there; a macro in it tells it from a database of the user's."""
+    """Attach the catalog unless it exists; a macro in it distinguishes it from a database of the user's."""
     if _has_macro(cursor, name, MARK):
         return
     taken = """SELECT lower(database_name) FROM duckdb_databases() UNION ALL
                SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
     if (name.lower(),) in cursor.execute(taken).fetchall():
         raise ConnectionRefused(
-            f"there is a database or schema named '{name}' of yours",
-            "rename it, or in Python give the functions another: ldpsql.attach(con, name='dp')",
+            f"a database or schema of yours has the name '{name}'",
+            "rename it, or give the functions another name in Python: ldpsql.attach(con, name='dp')",
         )
     cursor.execute(f"ATTACH ':memory:' AS {quoted(name)} (READ_WRITE)")
     cursor.execute(f"CREATE MACRO {quoted(name)}.{MARK}() AS true")
@@ -122,17 +123,17 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
 
 
 def _has_macro(cursor: DuckDBPyConnection, catalog: str, macro: str) -> bool:
-    there = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
-    return cursor.execute(there, [catalog, macro]).fetchall() == [(True,)]
+    exists = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
+    return cursor.execute(exists, [catalog, macro]).fetchall() == [(True,)]
 
 
 def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
-    """Let a macro hold the number of the guard; what another attach has set stays, unless it is set anew."""
+    """Create the macro that holds the number of the guard; a ledger or key of an earlier attach stays unless it is replaced."""
     written = guard_number(cursor, name) if _has_macro(cursor, name, GUARD_MACRO) else None
     number = marked(cursor).get(name.casefold(), written)
     if number != written:
         warnings.warn(
-            "the guard of the ledger was taken off this connection, and is put back", PrivacyLeakWarning, stacklevel=3
+            "the guard of the ledger was removed from this connection, and is now restored", PrivacyLeakWarning, stacklevel=3
         )
     earlier = None if number is None else GUARDS.thing(number)
     if earlier is not None:
@@ -146,30 +147,30 @@ def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
 
 
 def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
-    """Return the names of the scalar functions that are there; asking takes DuckDB about 20 ms, so it is done once."""
-    there = "SELECT function_name FROM duckdb_functions() WHERE database_name = 'system' AND function_type = 'scalar'"
-    return {name for (name,) in cursor.execute(there).fetchall()}
+    """Return the names of the scalar functions that exist; the query takes DuckDB about 20 ms, so it runs once."""
+    scalars = "SELECT function_name FROM duckdb_functions() WHERE database_name = 'system' AND function_type = 'scalar'"
+    return {name for (name,) in cursor.execute(scalars).fetchall()}
 
 
 def _create_all(cursor: DuckDBPyConnection, catalog: str) -> None:
-    """Create the functions of all plugins; one of a third party that DuckDB refuses is marked broken."""
-    functions, known = registry().functions(), _python_scalars(cursor)
-    last = sorted(functions, key=lambda one: one[0].built_in)  # whatever the macros of others replace, ours come after them
-    for kind, ordered in ((Scalar, functions), (Macros, last)):  # macros of one plugin may call scalars of another
+    """Create the functions of all plugins; a plugin of a third party whose SQL DuckDB refuses is marked broken."""
+    functions, existing = registry().functions(), _python_scalars(cursor)
+    built_in_last = sorted(functions, key=lambda one: one[0].built_in)  # so that no macro of another plugin replaces ours
+    for kind, ordered in ((Scalar, functions), (Macros, built_in_last)):  # macros of one plugin may call scalars of another
         for plugin, offered in ordered:
             try:
-                _create(cursor, [f for f in offered if isinstance(f, kind)], known, catalog)
+                _create(cursor, [f for f in offered if isinstance(f, kind)], existing, catalog)
             except duckdb.Error as error:
                 if plugin.built_in:
                     raise
                 registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
 
 
-def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], known: set[str], catalog: str) -> None:
+def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], existing: set[str], catalog: str) -> None:
     for function in functions:
         if isinstance(function, Macros):
             cursor.execute(function.statements(catalog))
-        elif function.name not in known:
+        elif function.name not in existing:
             _HELD.add(function.function)
             cursor.create_function(
                 function.name,

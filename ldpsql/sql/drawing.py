@@ -1,4 +1,4 @@
-"""Which functions draw new reports at every call: those that the registry says draw, and all macros that call them."""
+"""Which functions draw new reports at every call: those that the registry marks as drawing, and all macros that call them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ _RUNS_TEXT = "query"  # DuckDB's function that runs a string as a query
 _RUNS_PLANS = "json_execute_serialized_sql"
 _MACROS = """SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()
              WHERE macro_definition IS NOT NULL AND NOT internal"""
-
-
-UNKNOWN = "it runs SQL that is put together when it runs, so nobody can see whether it perturbs"
+UNKNOWN = "it builds SQL when it runs, so whether it perturbs cannot be seen beforehand"
 
 
 class Draws(IntEnum):
-    """What SQL draws; the larger is the worse."""
+    """What SQL draws; a larger member is worse."""
 
     NOTHING = 0
     UNKNOWN = 1
@@ -47,7 +45,7 @@ class Drawing:
         return made
 
     def define(self, macros: Iterable[tuple[str, str]]) -> None:
-        """Add macros, each by its name and what it is."""
+        """Add macros, each a pair of its name and its definition."""
         self._add([(name.lower(), statement) for name, sql in macros for statement in statements(sql)])
 
     def define_all(self, sql: str) -> None:
@@ -55,14 +53,14 @@ class Drawing:
         self._add([(made.macro, made.body) for made in statements(sql) if made.macro])
 
     def read(self, con: DuckDBPyConnection) -> list[tuple[str, str]]:
-        """Add the macros of a connection; return the user's, each by its name and what it is."""
+        """Add the macros of a connection; return the user's, each a pair of its name and its definition."""
         rows = con.sql(_MACROS).fetchall()
         self.define((name, definition) for _, _, name, definition in rows)
         ours = {database for database, _, name, _ in rows if name == MARK}
         return [(f"{schema}.{name}", definition) for database, schema, name, definition in rows if database not in ours]
 
     def of(self, sql: str) -> Draws:
-        """Return what the statements of a text draw when they are run; to create a macro draws nothing."""
+        """Return what the statements of a text draw when they run; creating a macro draws nothing."""
         return max((self.draws(statement) for statement in statements(sql) if not statement.macro), default=Draws.NOTHING)
 
     def draws(self, statement: Statement) -> Draws:
@@ -77,7 +75,7 @@ class Drawing:
         return any(name.lower() in self._drawing for name in names)
 
     def _add(self, macros: list[tuple[str, Statement]]) -> None:
-        """Add macros, and find out which now draw or run text."""
+        """Add macros, and determine which macros now draw or run text."""
         with self._lock:
             self._macros += macros
             while new := {name for name, body in self._macros if self._hides(body)} - self._running:
@@ -86,7 +84,7 @@ class Drawing:
                 self._drawing |= new
 
     def _calls(self, statement: Statement) -> frozenset[str]:
-        """Return what a statement calls, also in strings that it runs as SQL."""
+        """Return the names of the functions that a statement calls, also in strings that it runs as SQL."""
         if not statement.calls & self._running:
             return statement.calls
         return statement.calls.union(*(self._calls(inner) for text in statement.strings for inner in statements(text)))
@@ -104,7 +102,7 @@ class Drawing:
 
 
 def _only_declared(statement: Statement, names: frozenset[str]) -> bool:
-    """Return whether these names are those of tables with a list of columns, and call nothing."""
+    """Return whether these are only names of tables with a list of columns, not calls."""
     from ldpsql.sql.structure import only_declared  # noqa: PLC0415  # loads the parser
 
     return names <= only_declared(statement.sql)

@@ -1,6 +1,6 @@
 """Estimators of a declared mechanism as pure SQL, for clients of DuckDB without Python: its shell, Node, Java.
 
-Only estimators: perturbing needs the certified channel and the cryptographic source, which SQL has not.
+Perturbing is not exported: it needs the certified channel and the cryptographic source, which SQL does not have.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ def macros(mechanism: Mechanism, name: str) -> str:
     """Return SQL that creates ``NAME_inv``, ``NAME_inv_n``, ``NAME_inv_p`` and ``NAME_ibu`` over reports, and over counts.
 
     They are aggregates and return a list of structs: value and estimate, for k-RR also std_error, low and high. ``NAME_ibu``
-    is the maximum of the likelihood for k-RR; else it makes ``steps`` steps, as ``ibu(stop=1000)`` does.
+    is the maximum of the likelihood for k-RR; otherwise it takes ``steps`` steps, as ``ibu(stop=1000)`` does.
 
     Raises:
-        InvalidParameter: for a name that SQL cannot use, or a channel that is too large or has no closed form.
+        InvalidParameter: if SQL cannot use the name, or the channel is too large or has no closed form.
 
     """
     if not _NAME.fullmatch(name):
-        raise InvalidParameter("the macros need a name of small letters, digits and _", "for example city")
-    known = certify_values(mechanism, "key-value estimates have no pure SQL form: use ldp.key_value")
+        raise InvalidParameter("the macros need a name of lowercase letters, digits and _", "for example city")
+    certified = certify_values(mechanism, "key-value estimates have no pure SQL form: use ldp.key_value")
     helpers = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
-    head = f"-- {mechanism.name}, {known.certificate.claim}; by ldpsql {__version__}. This estimates; nothing here perturbs.\n"
-    return head + helpers.replace("NAME", name) + "\n".join(_pair(*estimator, name) for estimator in _bodies(known, name))
+    head = (
+        f"-- {mechanism.name}, {certified.certificate.claim}; by ldpsql {__version__}. This estimates; nothing here perturbs.\n"
+    )
+    return head + helpers.replace("NAME", name) + "\n".join(_pair(*estimator, name) for estimator in _bodies(certified, name))
 
 
 def write(mechanism: Mechanism, name: str, path: Path) -> None:
-    """Write the macros into a file of SQL, or into a DuckDB database, which is made where there is none."""
+    """Write the macros into a file of SQL, or into a DuckDB database, which is created if it does not exist."""
     text = macros(mechanism, name)
     if path.suffix == ".sql":
         path.write_text(text, encoding="utf-8")
@@ -72,26 +74,26 @@ def _pair(method: str, body: str, option: str, name: str) -> str:
     )
 
 
-def _bodies(known: CertifiedValues, name: str) -> Iterator[Body]:
+def _bodies(certified: CertifiedValues, name: str) -> Iterator[Body]:
     """Return each estimator: its name, its body in terms of ``counts``, and the name of its option or ''.
 
     Raises:
-        InvalidParameter: for a channel that is too large or has no closed form.
+        InvalidParameter: if the channel is too large or has no closed form.
 
     """
-    channel, reports = known.channel, known.reports
+    channel, reports = certified.channel, certified.reports
     if isinstance(channel, SetChannel) and isinstance(reports, SetReports):
-        return _sets(channel, reports, _literal(known.values), name)
+        return _sets(channel, reports, _literal(certified.values), name)
     if isinstance(channel, KeepOrSpread) and channel.keep > channel.spread and isinstance(reports, Domain):
-        return _keep_or_spread(channel, _literal(known.values), _literal(reports), name)
+        return _keep_or_spread(channel, _literal(certified.values), _literal(reports), name)
     if isinstance(channel, TableChannel) and isinstance(reports, Domain):
         if channel.inputs * channel.outputs > MAX_PROBABILITIES:
             size = f"{MAX_PROBABILITIES} probabilities"
             raise InvalidParameter(f"a channel of more than {size} is too large for SQL text", "use ldpsql itself")
-        invertible = operator_of(known.mechanism).condition <= MAX_CONDITION
-        return _listed(channel, _literal(known.values), _literal(reports), name, invertible=invertible)
+        invertible = operator_of(certified.mechanism).condition <= MAX_CONDITION
+        return _listed(channel, _literal(certified.values), _literal(reports), name, invertible=invertible)
     raise InvalidParameter(
-        f"the reports of {known.mechanism.name} have no pure SQL form", "k-RR, listed reports and sets of values have one"
+        f"the reports of {certified.mechanism.name} have no pure SQL form", "k-RR, listed reports and sets of values have one"
     )
 
 
@@ -158,20 +160,20 @@ def _sets(channel: SetChannel, reports: SetReports, values: str, name: str) -> I
 
 
 def _inversions(solved: str, name: str) -> dict[str, str]:
-    """Return the shares of each estimator that inverts, from those that solve the equations."""
+    """Return the SQL of the shares of each inverting estimator, from the SQL of the solution of the linear equations."""
     return {INV: solved, INV_N: f"{name}__clipped({solved})", INV_P: f"{name}__nearest({solved})"}
 
 
 def _no_more_bits(reports: SetReports) -> str:
-    """Return the condition that a report r sets no bit beyond the last value."""
+    """Return the SQL condition that a report r sets no bit beyond the last value."""
     return f"(r[-1] >> {reports.size % 64}) = 0" if reports.size % 64 else "true"
 
 
 def number(value: float) -> str:
-    """Return a double as SQL that is read back to the last bit: without an exponent it would be a DECIMAL."""
+    """Return a double as SQL that reads back to the last bit; the exponent keeps it from being a DECIMAL."""
     return np.format_float_scientific(value)
 
 
 def numbers(table: Floats) -> str:
-    """Return a table as a list of lists."""
+    """Return a table as a SQL list of lists."""
     return "[" + ", ".join("[" + ", ".join(number(cell) for cell in row) + "]" for row in table) + "]"

@@ -1,5 +1,5 @@
--- What every exported estimator stands on; NAME is the mechanism's. A list of one element and [1] is how DuckDB names a value:
--- a macro's parameter that stands twice would be computed twice.
+-- The helpers of every exported estimator; NAME is replaced by the name of the export. list_transform([value], lambda ...)[1]
+-- gives a value a name: a parameter that appears twice in a macro would be computed twice.
 
 -- The counts of the reports in the order of the alphabet; an impossible report is refused.
 CREATE OR REPLACE MACRO NAME__counted(counts, alphabet) AS list_transform([counts], lambda c: CASE
@@ -20,7 +20,7 @@ CREATE OR REPLACE MACRO NAME__nearest(v) AS list_transform([v], lambda v: list_t
         NAME__scaled(list_transform(v, lambda x: greatest(x - shift, 0.0::DOUBLE)))
     )[1])[1])[1])[1];
 
--- Keep-or-spread: the maximum of the likelihood by water-filling, P(report | value) = spread + lift [report = value].
+-- Keep-or-spread, P(report | value) = spread + lift [report = value]: the maximum of the likelihood by water-filling.
 CREATE OR REPLACE MACRO NAME__filled(s, lift, spread) AS list_transform([s], lambda s:
     list_transform([list_reverse_sort(s)], lambda falling:
     list_transform([list_max(list_filter(range(1, len(falling) + 1), lambda m:
@@ -28,7 +28,7 @@ CREATE OR REPLACE MACRO NAME__filled(s, lift, spread) AS list_transform([s], lam
     list_transform([list_sum(falling[1:last]) / (lift + last * spread)], lambda scale:
         NAME__scaled(list_transform(s, lambda x: greatest((x / scale - spread) / lift, 0.0::DOUBLE)))
     )[1])[1])[1])[1];
--- Refuse values that no distribution explains, by Agrawal's bound of the likelihood-ratio statistic at 1e-12.
+-- Refuse reports that no distribution explains, by Agrawal's bound of the likelihood-ratio statistic at 1e-12.
 CREATE OR REPLACE MACRO NAME__explained(s, n, lift, spread) AS list_transform([s], lambda s:
     list_transform([NAME__filled(s, lift, spread)], lambda best:
     list_transform([n * list_sum(list_transform(s, lambda x, i:
@@ -36,7 +36,7 @@ CREATE OR REPLACE MACRO NAME__explained(s, n, lift, spread) AS list_transform([s
         CASE WHEN t <= len(s) - 1 OR (len(s) - 1) * (1 + ln(t / (len(s) - 1))) - t >= ln(1e-12) THEN s
         ELSE error('[LDP305] these values were not drawn by this mechanism: no distribution explains them. Hint: was a raw column passed?')
         END)[1])[1])[1];
--- Standard errors of the inversion and Wilson's intervals, at z standard errors.
+-- Standard errors of the inversion, and Wilson's intervals at z standard errors.
 CREATE OR REPLACE MACRO NAME__rows(vals, theta, s, n, lift, spread, z) AS list_transform([theta], lambda theta:
     list_transform([NAME__nearest(theta)], lambda inside: list_transform(vals, lambda v, i:
         list_transform([spread + lift * inside[i]], lambda p:
@@ -51,7 +51,7 @@ CREATE OR REPLACE MACRO NAME__rows(vals, theta, s, n, lift, spread, z) AS list_t
             'high': greatest(least(greatest(((middle + reach) / (1 + z * z / n) - spread) / lift, kept), 1), theta[i])
         })[1])[1])[1])[1])[1]))[1])[1];
 
--- Steps of the iterative Bayesian update from the uniform distribution; rows and columns of the channel, shares s of the reports.
+-- Steps of the iterative Bayesian update from the uniform distribution; s are the shares of the reports.
 CREATE OR REPLACE MACRO NAME__stepped(channel_rows, channel_columns, s, steps) AS list_reduce(
     list_transform(range(steps), lambda i: []::DOUBLE[]),
     lambda theta, i: list_transform([list_transform(channel_columns, lambda a, z:

@@ -1,4 +1,4 @@
-"""What in a database draws new reports whenever it is used: views, generated columns, checks, macros, prepared statements."""
+"""Finds what draws new reports whenever it is used: views, generated columns, checks, macros, prepared statements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PERTURB_ONCE = "perturb once, INTO a table or a file"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to mend: what it is, its name, what is wrong with it, and what to do."""
+    """One object to mend: its kind, its name, what is wrong with it, and what to do."""
 
     kind: str
     name: str
@@ -36,10 +36,10 @@ class Finding:
 
 
 def lint(con: DuckDBPyConnection) -> list[Finding]:
-    """Return what perturbs whenever it is used: views, columns, checks, macros and prepared statements of stored rows.
+    """Return what perturbs stored rows whenever it is used: views, generated columns, checks, macros, prepared statements.
 
-    Temporary ones belong to this connection. If a result of it is still open, or its transaction has failed, they cannot be
-    read; that is then a finding as well.
+    Temporary objects belong to this connection. If a result of it is still open, or its transaction has failed, they cannot be
+    read, which is then a finding of its own.
     """
     try:
         return _lint(con)
@@ -57,14 +57,14 @@ _UNREAD = Finding(
 
 
 def warn(con: DuckDBPyConnection) -> None:
-    """Warn of what `lint` finds."""
+    """Warn of each finding of `lint`."""
     for finding in lint(con):
         text = f"the {finding.kind} {finding.name}: {finding.problem}; {finding.remedy}"
         warnings.warn(text, PrivacyLeakWarning, stacklevel=3)
 
 
 def _lint(con: DuckDBPyConnection) -> list[Finding]:
-    """Return what this connection sees."""
+    """Return the findings about everything that this connection sees."""
     drawing = Drawing()
     macros = [("macro", name, definition) for name, definition in drawing.read(con)]
     defined = _reported(con.sql(_DEFINED).fetchall(), drawing, (Draws.REPORTS, Draws.UNKNOWN))
@@ -80,7 +80,7 @@ def _reads_stored(sql: str) -> bool:
 
 
 def _reported(rows: Iterable[tuple[str, str, str]], drawing: Drawing, reported: tuple[Draws, ...]) -> dict[Finding, str]:
-    """Return findings for those of these objects that draw, each with its SQL."""
+    """Return a finding for each of these objects that draws, with its SQL."""
     drawn = ((kind, name, sql, drawing.of(sql)) for kind, name, sql in rows)
     return {redrawn(kind, name, draws): sql for kind, name, sql, draws in drawn if draws in reported}
 

@@ -1,4 +1,4 @@
-"""Mechanisms that the settings name, as SQL: ``city = "krr(...)"`` in ldpsql.toml is ``ldp.m.city()`` on every connection."""
+"""Named mechanisms as SQL: ``city = "krr(...)"`` in ldpsql.toml becomes ``ldp.m.city()`` on every connection."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _NUMBERED = """
 
 
 def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
-    """Return the schema ``m`` with one macro for each named mechanism; the connection only tells DuckDB's names of types.
+    """Return the schema ``m`` with one macro for each named mechanism; the connection supplies DuckDB's names of types.
 
     Raises:
-        BadSettings: for a name that is no SQL name, or the same as another in SQL, or a mechanism that cannot be read.
+        BadSettings: if a name is not a SQL name, two names differ in case only, or a mechanism cannot be read.
 
     """
     if len({name.lower() for name in named}) < len(named):
@@ -44,39 +44,40 @@ def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
             "two mechanisms in the settings have names that differ in case only", "SQL takes them for one: rename one"
         )
     made = "".join(
-        f"\nCREATE OR REPLACE MACRO ldp.m.{quoted(name)}() AS {_read(name, told, con)};" for name, told in named.items()
+        f"\nCREATE OR REPLACE MACRO ldp.m.{quoted(name)}() AS {_call(name, spec, con)};" for name, spec in named.items()
     )
     return Macros(f"CREATE SCHEMA IF NOT EXISTS ldp.m;{made}")
 
 
-def _read(name: str, told: Any, con: DuckDBPyConnection) -> str:
+def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:
+    """Return the SQL of a named mechanism."""
     if not NAME.fullmatch(name):
         raise BadSettings("a mechanism in the settings needs a name of letters, digits and _", "for example city")
     try:
-        return sql_call(registry().mechanism(told, con), con)
+        return sql_call(registry().mechanism(spec, con), con)
     except SourceRefused as error:  # the table may be made later, as dbt does
-        hint = f"attach ldpsql again when it can be read, or SELECT ldp.declare('{name}', ...)"
+        hint = "attach ldpsql again as soon as it can be read"
         return f"error({text_literal(f'[{error.code}] {error.message}. Hint: {hint}')})"
     except LdpError as error:
-        raise BadSettings(f"the mechanism '{name}' of the settings: {error.message}", error.hint) from None
+        raise BadSettings(f"the mechanism '{name}' in the settings: {error.message}", error.hint) from None
 
 
-def mechanism_of(given: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
-    """Return a mechanism from itself, its text, its name on this connection (see `attach`) or its name in the settings.
+def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
+    """Return the mechanism that ``spec`` is, writes as text, or names on this connection (see `attach`) or in the settings.
 
     Raises:
         UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
 
     """
-    if not isinstance(given, str) or not NAME.fullmatch(name := given.strip()):
-        return registry().mechanism(given, con)
+    if not isinstance(spec, str) or not NAME.fullmatch(name := spec.strip()):
+        return registry().mechanism(spec, con)
     with con.cursor() as cursor:
         declared = _declared(cursor, name)
         if declared is not None:
             return declared
         catalogs = cursor.execute(_CATALOGS, [name, MARK]).fetchall()
         if not catalogs:
-            return registry().mechanism(given, con)
+            return registry().mechanism(spec, con)
         call = f"{quoted(catalogs[0][0])}.m.{quoted(name)}()"
         ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
     return MECHANISMS.thing(number)
@@ -92,13 +93,14 @@ def _declared(cursor: DuckDBPyConnection, name: str) -> Mechanism | None:
 
 
 def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
-    """Return SQL that makes this mechanism: its constructor, ``ldp.krr("epsilon" := '1', ...)``, or JSON if a domain is long."""
+    """Return SQL for a mechanism: its constructor, ``ldp.krr("epsilon" := '1', ...)``, or JSON if its domain is long."""
     if long_domains(mechanism):
         values, types = map(text_literal, as_struct(mechanism))
         return f"from_json({values}, {types})"
-    own = {name: getattr(mechanism, name) for name in mechanism.given()}
-    given = mechanism.given() | {name: value for name, value in own.items() if isinstance(value, Domain)}
-    return f"ldp.{mechanism.name}({', '.join(f'{quoted(name)} := {_literal(value, con)}' for name, value in given.items())})"
+    written = mechanism.given()  # domains as plain lists, without their type
+    domains = {name: domain for name in written if isinstance(domain := getattr(mechanism, name), Domain)}
+    arguments = (f"{quoted(name)} := {_literal(value, con)}" for name, value in (written | domains).items())
+    return f"ldp.{mechanism.name}({', '.join(arguments)})"
 
 
 def _literal(value: Any, con: DuckDBPyConnection) -> str:
@@ -110,6 +112,6 @@ def _literal(value: Any, con: DuckDBPyConnection) -> str:
 
 
 def list_literal(values: pa.Array, con: DuckDBPyConnection) -> str:
-    """Return values as a SQL list of their own type."""
+    """Return values as a SQL list with the type of the values."""
     kind = con.from_arrow(pa.table([values], ["value"])).types[0]
     return f"[{', '.join(text_literal(text) for text in values.cast(pa.string()).to_pylist())}]::{kind}[]"

@@ -1,4 +1,4 @@
-"""What is wrong in SQL files: what draws new reports whenever it is used, and reports stored in the order of the people."""
+"""The lint for SQL files: what draws new reports whenever it is used, and reports stored in the order of the people."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ldpsql.sql.lint import Finding, redrawn
 from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
 from ldpsql.sql.tokens import Statement, statements
 
-IN_ORDER = "it stores reports in the order of the rows, which gives values away if rows are sorted or grouped by them"
+IN_ORDER = "it stores reports in the order of the rows, which reveals values if rows are sorted or grouped by them"
 SHUFFLE = "end the query with ORDER BY random()"
 
 
 class Place(NamedTuple):
-    """A finding, and where it is: the file and the line in which its statement begins."""
+    """A finding with its place: the file, and the line in which the statement begins."""
 
     file: str
     line: int
@@ -25,13 +25,13 @@ class Place(NamedTuple):
 
 
 def lint_files(paths: Iterable[Path]) -> list[Place]:
-    """Return what is wrong in SQL files, and in those below folders; a macro of one file may be called in another.
+    """Return the findings in SQL files, and in all SQL files below folders; one file may call the macros of another.
 
     Raises:
-        SourceRefused: for a file that cannot be read as text, or a folder without SQL files.
+        SourceRefused: if a file cannot be read as text, or a folder has no SQL files.
 
     """
-    texts = {path: _text(path) for given in paths for path in _files(given)}
+    texts = {file: _text(file) for path in paths for file in _files(path)}
     drawing = Drawing.of_registry()
     drawing.define_all(";\n".join(texts.values()))
     return [place for path, text in texts.items() for place in _lint(path, text, drawing)]
@@ -72,13 +72,13 @@ def _finding(statement: Statement, drawing: Drawing) -> Finding | None:
 
 
 def _called(statement: Statement, draws: Draws) -> Finding | None:
-    """Return what is wrong with a macro or a prepared statement: it must perturb only what is handed to it."""
+    """Return what is wrong with a macro or a prepared statement, which may perturb only its arguments, or None."""
     kind, sql = ("macro", statement.sql) if statement.macro else ("prepared statement", statement.after("as"))
     return redrawn(kind, "", draws) if draws is Draws.REPORTS and reads_stored(sql) else None
 
 
 def _stored(statement: Statement, drawing: Drawing) -> Finding | None:
-    """Return what is wrong with a statement that stores reports, or defines a column that perturbs."""
+    """Return what is wrong with a statement that stores reports or defines a column that perturbs, or None."""
     if keeps_order(statement):
         return Finding("statement", "", IN_ORDER, SHUFFLE)
     draws = drawing.of(computed_columns(statement))

@@ -1,4 +1,4 @@
-"""The structure of a SQL statement, as sqlglot parses it; what it cannot parse is taken for the worse.
+"""The structure of a SQL statement, as sqlglot parses it; for what it cannot parse, the worse is assumed.
 
 sqlglot takes a tenth of a second to import, so this module is imported only for a statement that perturbs.
 """
@@ -30,7 +30,7 @@ def parsed(sql: str) -> exp.Expr | None:
 
 
 def only_declared(sql: str) -> frozenset[str]:
-    """Return the names in front of a parenthesis that are not called: tables and CTEs with a list of columns."""
+    """Return the names before a parenthesis that are not calls: tables and CTEs with a list of columns."""
     tree = parsed(sql)
     if tree is None:
         return frozenset()
@@ -41,7 +41,7 @@ def only_declared(sql: str) -> frozenset[str]:
 
 
 def reads_stored(sql: str) -> bool:
-    """Return whether a query reads tables, views or files by name, and not only what is handed to it."""
+    """Return whether a query reads tables, views or files by name, and not only its arguments."""
     tree = parsed(sql)
     if tree is None:
         return True
@@ -51,7 +51,7 @@ def reads_stored(sql: str) -> bool:
 
 
 def keeps_order(statement: Statement) -> bool:
-    """Return whether a statement stores rows in the order in which it reads them: without ORDER BY random() at its end."""
+    """Return whether a statement stores rows in the order in which it reads them, without ORDER BY random() at its end."""
     tree = parsed(statement.sql)
     if tree is None:
         return bool(_STORING & set(statement.words[:1])) or {"create", "table"} <= set(statement.words)
@@ -62,9 +62,9 @@ def keeps_order(statement: Statement) -> bool:
 
 
 def computed_columns(statement: Statement) -> str:
-    """Return a CREATE TABLE or ALTER TABLE without its defaults, or nothing for other statements.
+    """Return a CREATE TABLE or ALTER TABLE without its defaults, or an empty string for other statements.
 
-    A default is drawn once, when a row is inserted, and stored.
+    Defaults are left out because they are drawn once, when a row is inserted, and stored.
     """
     tree = parsed(statement.sql)
     if tree is None:
@@ -77,7 +77,7 @@ def computed_columns(statement: Statement) -> str:
 
 
 def _stored(tree: exp.Expr) -> exp.Expr | None:
-    """Return the query whose rows a statement stores, or None if it stores those of none."""
+    """Return the query whose rows a statement stores, or None if it stores no rows of a query."""
     if isinstance(tree, exp.Create):
         return tree.expression if tree.kind == "TABLE" else None
     if isinstance(tree, exp.Insert):

@@ -1,6 +1,6 @@
-"""SQL text as DuckDB's own tokenizer reads it: statements, the functions they call, macros, constants.
+"""SQL text as DuckDB's own tokenizer reads it: statements, the functions that they call, macros, constants.
 
-The tokenizer never fails, and what it takes for a comment or a string is what DuckDB takes for one.
+The tokenizer never fails, and it takes for comments and strings exactly what DuckDB takes for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import duckdb
 
 _TO_MACRO = {"create", "or", "replace", "temp", "temporary", "macro", "function", "if", "not", "exists"}
 _DOLLARS = re.compile(r"\$\w*\$")
-_NOT_IN_NAMES = re.compile(r"[^\w$]")  # DuckDB takes blanks of other scripts for blanks, Python does not take all of them
+_NOT_IN_NAMES = re.compile(r"[^\w$]")  # DuckDB skips the blanks of all scripts, Python's strip() only some of them
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Token:
 
     @property
     def is_name(self) -> bool:
-        """Return whether this can be a name: an identifier, or a keyword, which may name a function as well."""
+        """Return whether this can be a name: an identifier, or a keyword, which may also name a function."""
         return self.kind in (duckdb.token_type.identifier, duckdb.token_type.keyword)
 
     @property
@@ -37,14 +37,14 @@ class Token:
 
     @property
     def name(self) -> str:
-        """Return the name in lower case, without its quotes."""
+        """Return the name in lowercase, without its quotes."""
         if self.text[:1] in ('"', "`"):
             return self.text[1:-1].replace('""', '"').lower()
         return _NOT_IN_NAMES.sub("", self.text).lower()
 
     @property
     def constant(self) -> str:
-        """Return the text of a string constant; of ``E'...'`` with its backslashes, which do not matter to names."""
+        """Return the text of a string constant; that of ``E'...'`` keeps its backslashes, which do not matter for names."""
         if dollars := _DOLLARS.match(self.text):
             return self.text[dollars.end() : -dollars.end()]
         return self.text.partition("'")[2].removesuffix("'").replace("''", "'")
@@ -52,7 +52,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Statement:
-    """One SQL statement: its text, the line in which it begins, and its tokens without comments."""
+    """One SQL statement: its text, its first line, and its tokens without comments."""
 
     sql: str
     line: int
@@ -60,7 +60,7 @@ class Statement:
 
     @cached_property
     def calls(self) -> frozenset[str]:
-        """Return the names that are followed by a parenthesis, in lower case: the functions that are called, and maybe more."""
+        """Return the names before a parenthesis, in lowercase: the functions that are called, and possibly others."""
         return frozenset(token.name for token, after in pairwise(self.tokens) if token.is_name and after.text.startswith("("))
 
     @cached_property
@@ -70,13 +70,13 @@ class Statement:
 
     @cached_property
     def words(self) -> list[str]:
-        """Return the names and keywords that it begins with, in lower case, up to the first sign."""
+        """Return the names and keywords at the beginning, in lowercase, up to the first sign."""
         signs = (i for i, token in enumerate(self.tokens) if not token.is_name)
         return [token.name for token in self.tokens[: next(signs, None)]]
 
     @cached_property
     def macro(self) -> str | None:
-        """Return the name of the macro that this creates, or None if it creates none."""
+        """Return the name of the macro that this statement creates, or None if it creates none."""
         if self.words[:1] != ["create"] or not {"macro", "function"} & set(self._head(_TO_MACRO)):
             return None
         opening = next((i for i, token in enumerate(self.tokens) if token.text.startswith("(")), 0)
@@ -84,17 +84,17 @@ class Statement:
 
     @cached_property
     def body(self) -> Statement:
-        """Return what stands after the name of the macro that this creates: its parameters and what it is."""
+        """Return what follows the name of the macro that this statement creates: its parameters and its definition."""
         opening = next((i for i, token in enumerate(self.tokens) if token.text.startswith("(")), 0)
         return Statement("", self.line, self.tokens[opening:])
 
     def after(self, word: str) -> str:
-        """Return the text behind the first such keyword, or nothing."""
+        """Return the text after the first such keyword, or an empty string."""
         behind = next((after for token, after in pairwise(self.tokens) if token.is_name and token.name == word), None)
         return "" if behind is None else self.sql.encode()[behind.offset - self.tokens[0].offset :].decode()
 
     def only_constants(self, function: str) -> bool:
-        """Return whether every call of a function is given one string constant and nothing else."""
+        """Return whether every call of a function has one string constant as its only argument."""
         calls = [i for i, token in enumerate(self.tokens) if token.is_name and token.name == function]
         return all(
             len(self.tokens) > i + 3 and self.tokens[i + 2].is_string and self.tokens[i + 3].text.startswith(")")
@@ -103,7 +103,7 @@ class Statement:
         )
 
     def _head(self, words: set[str]) -> list[str]:
-        """Return the words at the beginning that are of these."""
+        """Return the words at the beginning that belong to a set."""
         others = (i for i, word in enumerate(self.words) if word not in words)
         return self.words[: next(others, None)]
 
@@ -132,6 +132,6 @@ def _tokens(encoded: bytes) -> list[Token]:
 
 
 def _statement(encoded: bytes, tokens: list[Token], end: int) -> Statement:
-    """Return the statement of these tokens, which ends before a byte of the text."""
+    """Return the statement made of these tokens; ``end`` is the byte of the text after it."""
     start = tokens[0].offset if tokens else end
     return Statement(encoded[start:end].decode("utf-8", "replace"), encoded[:start].count(b"\n") + 1, tuple(tokens))

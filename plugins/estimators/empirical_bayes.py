@@ -19,7 +19,7 @@ MOST_ATOMS, RATIOS = 300, 200
 ABSENT = (0.0, 0.3, 0.6, 0.8, 0.9, 0.96)
 SPREAD = (0.015, 0.05, 0.15, 0.4, 0.7, 1.0, 1.5, 2.0, 2.5)
 BULK = (1.0, 0.5, 0.1)
-Counts: TypeAlias = NDArray[np.int64]
+Times: TypeAlias = NDArray[np.int64]
 
 
 class EmpiricalBayes(Estimator):
@@ -79,7 +79,7 @@ def priors(shares: Floats, size: int) -> Floats:
     return np.hstack([absent, (1.0 - absent) * (slab + (anywhere - slab) / size)])
 
 
-def averaged(priors: Floats, table: Floats, times: Counts) -> Floats:
+def averaged(priors: Floats, table: Floats, times: Times) -> Floats:
     """Return the prior of each column of the table, (shares, columns), in the mean of the posteriors under all priors.
 
     A prior is weighted by its evidence, the probability of all columns under it; column j stands for ``times[j]`` values.
@@ -89,7 +89,7 @@ def averaged(priors: Floats, table: Floats, times: Counts) -> Floats:
     return np.asarray(priors.T @ (np.exp(evidence - evidence.max())[:, None] / chance))
 
 
-def means(shares: Floats, weights: Floats, times: Counts) -> Floats:
+def means(shares: Floats, weights: Floats, times: Times) -> Floats:
     """Return the posterior means given that all shares sum to one: the excess is subtracted in proportion to the variances."""
     mean = shares @ weights
     variance = np.maximum(shares**2 @ weights - mean**2, 1e-300)
@@ -101,7 +101,7 @@ def means(shares: Floats, weights: Floats, times: Counts) -> Floats:
     return np.asarray(mean)
 
 
-def quantiles(shares: Floats, weights: Floats, times: Counts) -> Floats:
+def quantiles(shares: Floats, weights: Floats, times: Times) -> Floats:
     """Return the posterior quantiles, all of one level, that sum to one: they have the least expected absolute error.
 
     At a minimum of sum_x E|t_x - theta_x| among t that sum to one, P(theta_x < t_x) is the same for all x. The distribution

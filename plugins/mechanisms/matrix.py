@@ -38,10 +38,10 @@ def _exact(value: Any) -> Fraction:
 def _rows(table: Any) -> Rows:
     """Return a table of probabilities with every row scaled to sum to exactly one."""
     if not isinstance(table, list | tuple) or not all(isinstance(row, list | tuple) for row in table):
-        raise InvalidParameter("a channel must be a list of rows of probabilities", "one row a value")
+        raise InvalidParameter("a channel must be a list of rows of probabilities", "one row for each value")
     rows = [[_exact(p) for p in row] for row in table]
     if len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
-        raise InvalidParameter("the rows of a channel must have the same length, at least 2", "one column a report")
+        raise InvalidParameter("the rows of a channel must have the same length, at least 2", "one column for each report")
     if any(abs(sum(row, Fraction(-1))) > Fraction(1, 10**9) for row in rows):
         raise InvalidParameter("every row of a channel must sum to 1", "within 1e-9; the rest is scaled away")
     return tuple(tuple(p / sum(row, Fraction(0)) for p in row) for row in rows)

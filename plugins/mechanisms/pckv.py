@@ -56,8 +56,8 @@ class Pckv(SignMechanism):
         """Return the variance of a frequency, up to a factor that both responses share (section 5.4, theorem 3)."""
         size = self.set_size or self.padding
         drawn = Fraction(min(size, self.padding), self.padding * len(self.keys))
-        shown = law.other + drawn * law.lift
-        return shown * (1 - shown) / law.lift**2
+        supported = law.other + drawn * law.lift
+        return supported * (1 - supported) / law.lift**2
 
 
 @hookimpl

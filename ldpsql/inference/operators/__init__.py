@@ -1,18 +1,20 @@
 """Channels as linear maps, for estimation: one file for each structure, as for the samplers in `ldpsql.channels`."""
 
-from ldpsql.inference.operators.base import DenseOperator, Floats, Operator, operator
+from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
 from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
+from ldpsql.inference.operators.octets import collapsed, packed
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
 from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.product import ProductOperator
 from ldpsql.inference.operators.signed_bits import SignedOperator
 from ldpsql.inference.operators.stack import StackOperator
-from ldpsql.inference.operators.supports import SupportOperator, collapsed, observed, packed
+from ldpsql.inference.operators.supports import SupportOperator, observed
 
 __all__ = [
     "CharacterOperator",

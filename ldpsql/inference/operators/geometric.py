@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Convolution
 from ldpsql.errors import InternalError
-from ldpsql.inference.operators.base import DenseOperator, Ends, Floats, Operator, operator
+from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.tridiagonal import tridiagonal_maximum
 from ldpsql.inference.score_intervals import score_ends
 

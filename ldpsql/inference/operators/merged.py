@@ -7,7 +7,8 @@ from functools import cached_property, singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.base import DenseOperator, Floats, Operator, digest
+from ldpsql.inference.operators.base import Floats, Operator, digest
+from ldpsql.inference.operators.dense import DenseOperator
 
 
 class MergedOperator(Operator):

@@ -18,7 +18,8 @@ from ldpsql.channels.galois import Elements, Field
 from ldpsql.channels.hashed import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.operators.base import Floats, Operator, operator
-from ldpsql.inference.operators.supports import CELLS, Octets, SetOperator, packed
+from ldpsql.inference.operators.octets import Octets, packed
+from ldpsql.inference.operators.supports import CELLS, SetOperator
 
 MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
 Characters = NDArray[np.float64] | NDArray[np.complex128]

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.base import DenseOperator, Ends, Floats, Operator, digest
+from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
+from ldpsql.inference.operators.dense import DenseOperator
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 

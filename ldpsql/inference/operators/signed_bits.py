@@ -8,8 +8,9 @@ import numpy as np
 
 from ldpsql.channels import SignedBits
 from ldpsql.inference.operators.base import Floats
+from ldpsql.inference.operators.octets import Octets
 from ldpsql.inference.operators.pairs import PairOperator
-from ldpsql.inference.operators.supports import Octets, SupportOperator, observed
+from ldpsql.inference.operators.supports import SupportOperator, observed
 
 
 class SignedOperator(SupportOperator, PairOperator):

@@ -8,47 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, singledispatch
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Drawn, SetChannel
+from ldpsql.channels import SetChannel
 from ldpsql.channels.hashed import splitmix
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
-
-Octets: TypeAlias = NDArray[np.uint8]
+from ldpsql.inference.operators.octets import Octets
 
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
 CELLS = 1 << 20  # cells unpacked at a time
-_CACHED = 1 << 17  # cells packed at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
 FEW_REPORTS = 100  # for each value
 _MANY_REPORTS = 50_000  # above, `rough_curvature` takes a sample
 _SUBSETS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.float64)  # the members of every octet
-
-
-def packed(channel: SetChannel, drawn: Drawn) -> Octets:
-    """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member."""
-    out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
-    step = max(1, _CACHED // channel.inputs)
-    for start in range(0, len(drawn), step):
-        check()
-        part = slice(start, start + step)
-        out[:, part] = np.packbits(channel.supports(drawn[part]), axis=1, bitorder="little").T
-    return out
-
-
-def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
-    """Return the distinct sets with their added counts; the arguments themselves if nearly all sets must differ."""
-    if len(octets) > 3 or 256 ** len(octets) > 16 * octets.shape[1]:
-        return octets, counts  # nearly all sets differ
-    codes = sum(row.astype(np.int64) << 8 * b for b, row in enumerate(octets))
-    added: Floats = np.bincount(codes, weights=counts).astype(np.float64)
-    seen = np.flatnonzero(added)
-    return ((seen >> 8 * np.arange(len(octets))[:, None]) & 255).astype(np.uint8), added[seen]
 
 
 class SetOperator(Operator):

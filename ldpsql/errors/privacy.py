@@ -1,0 +1,98 @@
+"""LDP300 to LDP309: refused, because continuing could harm the privacy of a person."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from ldpsql.errors.base import LdpError
+
+
+class PrivacyError(LdpError):
+    """Refused, because continuing could harm the privacy of a person.
+
+    Cause: A value, a mechanism or a destination is not safe to use. Nothing was drawn or written.
+    Remedy: Follow the hint of the message. Do not work around it with the raw data.
+    """
+
+    code = "LDP300"
+    exit_code = 3
+
+    def of_column(self, name: str) -> Self:
+        """Return the error with the name of the column that it is about."""
+        self.message = f"column '{name}': {self.message}"
+        self.args = (self.message,)
+        return self
+
+
+class NotPrivate(PrivacyError):
+    """A channel does not keep the privacy that its mechanism claims.
+
+    Cause: The certificate of the mechanism does not hold, or the mechanism changes within a statement.
+    Remedy: Use a mechanism that ``check_mechanism`` accepts, and declare one mechanism for the whole statement.
+    """
+
+    code = "LDP301"
+
+
+class OutsideDomain(PrivacyError):
+    """A value to perturb is not in the declared domain, and the mechanism has no rule for such values.
+
+    Cause: The data contain a value that nobody declared.
+    Remedy: Declare a larger domain, or say with the parameter ``outside`` which value stands for all others.
+    """
+
+    code = "LDP302"
+
+
+class MissingValue(PrivacyError):
+    """A value to perturb is NULL, and the mechanism has no rule for NULL.
+
+    Cause: The column contains NULL.
+    Remedy: Say with the parameter ``nulls`` which value of the domain stands for NULL.
+    """
+
+    code = "LDP303"
+
+
+class WrongType(PrivacyError):
+    """A column does not have the type of the domain.
+
+    Cause: The column and the domain have different types, or the argument is not a table.
+    Remedy: Cast the column, or declare the domain in the type of the column.
+    """
+
+    code = "LDP304"
+
+
+NOT_PERTURBED = (OutsideDomain, MissingValue, WrongType)
+
+
+class NotReports(PrivacyError):
+    """The values that were passed to an estimator cannot be reports of the mechanism. Most likely they are the raw column.
+
+    Cause: The raw column was passed, or reports of another epsilon or another domain.
+    Remedy: Pass the column of reports with the mechanism that drew them.
+    """
+
+    code = "LDP305"
+
+
+class DuplicateKey(PrivacyError):
+    """A set of key-value pairs to perturb contains a key twice.
+
+    Cause: The pairs of a user were not aggregated.
+    Remedy: Aggregate to one value for each user and key first, for example with avg or max_by.
+    """
+
+    code = "LDP306"
+
+
+class Redrawn(PrivacyError):
+    """Something that perturbs is not stored, so each read of it would draw new reports.
+
+    Cause: A view, an ephemeral model, a hook or a model that dbt rebuilds contains ``ldp.perturb``.
+    Remedy: Store the reports once and read these. In dbt use an incremental model with ``unique_key`` and
+    ``full_refresh=false``.
+    """
+
+    code = "LDP309"

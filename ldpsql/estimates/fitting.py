@@ -1,0 +1,55 @@
+"""One call of an estimator: reports that cannot be fitted are refused, and an estimator that fails is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ldpsql.errors import LdpError, NoReports, OutOfTime, raised_by
+from ldpsql.estimators.base import Estimator
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.outcome import Fit
+from ldpsql.privacy.owned import of_core
+from ldpsql.reports import impossible
+
+
+def fitted(estimator: Estimator, likelihood: Likelihood) -> Fit:
+    """Return the fit, or equal shares if there is no time for one."""
+    try:
+        with named(estimator):
+            return estimator.fit(likelihood)
+    except OutOfTime:
+        return estimator.unfitted(likelihood)
+
+
+@contextmanager
+def named(estimator: Estimator) -> Iterator[None]:
+    """Name an estimator of a third party that fails.
+
+    Raises:
+        PluginError: with its name, file and line.
+
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, LdpError) or of_core(type(estimator)):
+            raise
+        raise raised_by("estimator", estimator.name, estimator, error) from None
+
+
+def check_possible(likelihood: Likelihood) -> None:
+    """Refuse an empty group, and a report that has probability zero.
+
+    Raises:
+        NoReports: if a group is empty.
+        ImpossibleReport: if a report has probability zero whatever the true value is.
+
+    """
+    if not len(likelihood.counts) or not (likelihood.n > 0).all():
+        raise NoReports()
+    from_any_value = likelihood.operator.forward(np.ones((1, likelihood.operator.inputs)))
+    if (likelihood.counts[:, from_any_value[0] <= 0] > 0).any():  # in the alphabet, but no value can give it
+        raise impossible()

@@ -1,0 +1,31 @@
+"""Any channel whose reports can be listed, as its table of probabilities."""
+
+from __future__ import annotations
+
+from ldpsql.channels import TableChannel
+from ldpsql.inference.operators.base import Floats, Operator, operator
+
+
+class DenseOperator(Operator):
+    """Any channel, as its table of probabilities."""
+
+    def __init__(self, table: Floats) -> None:
+        self._table = table
+        self.inputs, self.outputs = table.shape
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta."""
+        return theta @ self._table
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        return w @ self._table.T
+
+    def matrix(self) -> Floats:
+        """Return P(report | value)."""
+        return self._table
+
+
+@operator.register
+def _(channel: TableChannel) -> Operator:
+    return DenseOperator(channel.probabilities())
