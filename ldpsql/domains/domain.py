@@ -5,6 +5,7 @@ A domain is declared, never inferred from data, and keeps the type of its values
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from functools import cached_property
 from hashlib import blake2b
 from typing import Annotated, Any
@@ -18,11 +19,12 @@ from pydantic import BeforeValidator, PlainSerializer
 from ldpsql.channels import Codes
 from ldpsql.domains.arrays import column_of
 from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type
-from ldpsql.errors import InvalidDomain, MissingValue, OutsideDomain, WrongType
+from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.names import FIRST_LIST
 from ldpsql.quoting import quoted
 
+MOST_LISTED = 1 << 24
 _INT64 = pa.int64().id
 _HASHED = 1_000  # about how many values of a domain its hash reads
 
@@ -53,10 +55,15 @@ class Domain:
 
         Raises:
             InvalidDomain: for fewer than two values, duplicates, NULL, NaN, or a type without exact equality.
+            InvalidParameter: for more than 2^24 values.
 
         """
         if isinstance(given, Domain):
             return given
+        if isinstance(given, Sized) and len(given) > MOST_LISTED:
+            raise InvalidParameter(
+                f"a domain may list at most {MOST_LISTED:,} values, not {len(given):,}", "group the values, for example by prefix"
+            )
         values = _to_arrow(given)
         if len(values) < 2:
             raise InvalidDomain("a domain must hold at least two values", "declare every value that may occur")

@@ -1,5 +1,6 @@
 """Any finite channel, given as a table of probabilities."""
 
+import re
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Annotated, Any
@@ -21,11 +22,18 @@ from ldpsql.mechanisms import (
     log_ratio,
 )
 
+_LONGEST = 100
+_HUGE_EXPONENT = re.compile(r"e[+-]?[0-9_]{4}", re.IGNORECASE)
 Rows = tuple[tuple[Fraction, ...], ...]
 
 
 def _exact(value: Any) -> Fraction:
     """Return a probability, from its decimal text or a fraction such as '1/3'."""
+    text = "" if isinstance(value, Fraction) else str(value)
+    if len(text) > _LONGEST or _HUGE_EXPONENT.search(text):
+        raise InvalidParameter(
+            f"a probability may have at most {_LONGEST} characters, and an exponent of 3 digits", "write it as '1/3' or 0.333"
+        )
     try:
         exact = Fraction(str(value)) if isinstance(value, str | int | Fraction) else Fraction(Decimal(str(value)))
     except (ValueError, InvalidOperation, ZeroDivisionError, OverflowError):
