@@ -12,9 +12,10 @@ from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.engine.aggregates import Aggregate, aggregates
-from ldpsql.engine.forms import ToColumn, counted_by_form, drawn_by_form, shown_by_form
+from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
 from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
+from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import one_thread

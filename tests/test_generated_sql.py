@@ -12,6 +12,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.engine import forms
 from ldpsql.engine.aggregates import COUNTS, Aggregate, aggregates
 from ldpsql.engine.functions import Macros, Scalar
+from ldpsql.engine.kinds import KINDS, mark_of
 from ldpsql.errors import ImpossibleReport
 from ldpsql.registry.registry import registry
 from ldpsql.reports import FORMS, MarkedReports, octets, of_octets
@@ -126,9 +127,10 @@ def test_a_form_gets_its_functions_and_overloads(monkeypatch: pytest.MonkeyPatch
     assert [(one.name, one.function(), one.returns, one.draws) for one in made if isinstance(one, Scalar)] == [
         ("__ldp_perturb", pa.int32(), "INTEGER", True),
         ("__ldp_perturb_bytes", pa.binary(), "BLOB", True),
+        *((f"__ldp_perturb_{mark_of(kind)}", arrow, kind, True) for kind, arrow in KINDS.items()),
     ]
     (macro,) = [one.text for one in made if isinstance(one, Macros)]
-    assert "(x, handle, reports STRUCT(bytes INTEGER)) AS __ldp_perturb_bytes(x, handle)" in macro
+    assert "(x, handle, reports, kind STRUCT(bytes INTEGER)) AS __ldp_perturb_bytes(x, handle)" in macro
     assert "(report BLOB, keep) AS count(report) FILTER (WHERE keep)" in forms.counted_by_form().text
     assert "(cell, reports STRUCT(bytes INTEGER)) AS cell.report_text" in forms.shown_by_form().text
 

@@ -58,7 +58,7 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
     parts = [to_column(mechanism, part) for mechanism, part in zip(mechanisms, drawn, strict=True)]
     back = np.empty(len(column), dtype=np.int64)
     back[np.concatenate(rows)] = np.arange(len(column))
-    return pa.concat_arrays(parts).take(pa.array(back))
+    return pa.concat_arrays([plain(part) for part in parts]).take(pa.array(back))
 
 
 @guarded

@@ -103,6 +103,17 @@ def shown_type(arrow_type: pa.DataType) -> str:
     return str(arrow_type) if family(arrow_type) else str(arrow_type).split("<")[0].split("(")[0]
 
 
+def widened(values: pa.Array, target: pa.DataType) -> pa.Array | None:
+    """Return whole numbers or strings in another such type, None if it cannot hold them all, or for values of other types."""
+    whole = pa.types.is_integer(values.type) and pa.types.is_integer(target)
+    if not whole and not (family(values.type) == family(target) == "text"):
+        return None
+    try:
+        return values.cast(target)
+    except pa.ArrowException:
+        return None
+
+
 def exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:
     """Return a value in another type of its family if that type can hold the same value, else None.
 

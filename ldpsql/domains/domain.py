@@ -18,7 +18,8 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
 from ldpsql.domains.arrays import column_of
-from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type
+from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type, widened
+from ldpsql.domains.index import Listed
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.names import FIRST_LIST
@@ -40,7 +41,7 @@ class Domain:
 
     def __init__(self, values: pa.Array) -> None:
         self.values, self.rounding = values, 0.0
-        self._in_type: dict[pa.DataType, tuple[pa.Array, pa.Array | None]] = {}
+        self._in_type: dict[pa.DataType, tuple[Listed, pa.Array | None]] = {}
 
     @staticmethod
     def sql_given(parameter: str, otherwise: str | None = None) -> str:
@@ -61,9 +62,7 @@ class Domain:
         if isinstance(given, Domain):
             return given
         if isinstance(given, Sized) and len(given) > MOST_LISTED:
-            raise InvalidParameter(
-                f"a domain may list at most {MOST_LISTED:,} values, not {len(given):,}", "group the values, for example by prefix"
-            )
+            raise InvalidParameter(f"a domain may list at most {MOST_LISTED:,} values", "group values, for example by a prefix")
         values = _to_arrow(given)
         if len(values) < 2:
             raise InvalidDomain("a domain must hold at least two values", "declare every value that may occur")
@@ -160,31 +159,33 @@ class Domain:
             return pa.nulls(len(column), pa.int32())
         if column.type not in self._in_type:
             self._in_type[column.type] = self._converted(column.type)
-        values, positions = self._in_type[column.type]
+        listed, positions = self._in_type[column.type]
         if pa.types.is_floating(column.type):
             column = pc.add(column, 0.0)  # -0.0 equals 0.0
-        indices = pc.index_in(column, value_set=values)
+        indices = listed.locate(column)
         return indices if positions is None else positions.take(indices)
 
-    def _converted(self, column_type: pa.DataType) -> tuple[pa.Array, pa.Array | None]:
+    def _converted(self, column_type: pa.DataType) -> tuple[Listed, pa.Array | None]:
         """Return the values that a column's type can hold, and their positions, or None if they are all.
 
         The domain is public, so the domain is converted, each value exactly. A value that the type cannot hold cannot occur in
         the column.
         """
         if column_type == self.values.type:
-            return self.values, None
+            return Listed(self.values), None
         if family(column_type) is None or family(column_type) != family(self.values.type):
             raise WrongType(
                 f"the column has type {shown_type(column_type)}, the domain has type {self.values.type}",
                 "declare the domain in the column's type, or cast the column",
             )
+        if (cast := widened(self.values, column_type)) is not None:
+            return Listed(cast), None
         cells = [exactly(value, column_type) for value in self.values]
         kept = [place for place, cell in enumerate(cells) if cell is not None]
         values = pa.array([cell.as_py() for cell in cells if cell is not None], column_type)
         if len(pc.unique(values)) < len(values):
             raise WrongType("two values of the domain are the same in the column's type", "declare it in the column's type")
-        return values, pa.array(kept, pa.int32())
+        return Listed(values), pa.array(kept, pa.int32())
 
     @cached_property
     def _first_of_range(self) -> int | None:

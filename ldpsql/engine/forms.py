@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +11,15 @@ import pyarrow as pa
 from ldpsql.channels import Drawn
 from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
+from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.names import NO_MECHANISM
 from ldpsql.reports import FORMS
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
-ToColumn: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]  # how the draws of a mechanism become a column
-_LISTED = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE reports[{{drawn}}] END"
+_NO_MECHANISM = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE {{}} END"
+_TYPED = _NO_MECHANISM.format("cast_to_type({}, reports[1])")  # only for the type: the list is not read
+_LISTED = _NO_MECHANISM.format("reports[{}]")
 
 
 def drawn_by_form(
@@ -31,12 +33,14 @@ def drawn_by_form(
 ) -> list[Scalar | Macros]:
     """Return a macro that draws reports of any form, and the function of each form that the macro calls.
 
-    The macro takes these arguments and, last, the mechanism's reports in SQL: a list of them, or the marker of their form.
-    The body of the macro contains each argument once, because a second mention of a value would draw twice.
+    The macro takes these arguments and, last, the mechanism's reports in SQL: a list of them, or the marker of their form. They
+    come twice, since DuckDB casts those by which it chooses an overload. The body of the macro contains each other argument
+    once, because a second mention of a value would draw twice.
 
     Args:
         macro: the name of the macro in the catalog ``ldp``.
-        scalar: the name of the function that returns positions in a list, from 1; for a form, the form's mark is appended.
+        scalar: the name of the function that returns positions in a list, from 1; the names of those that return reports have
+            the mark of a form or a type appended.
         arguments: the arguments of the macro before the reports, which the functions take as well.
         function: takes how draws become a column, and the type of that column; returns a function of Arrow columns.
         further: SQL that follows the arguments in the calls of the functions.
@@ -44,14 +48,21 @@ def drawn_by_form(
 
     """
     scalars = [_drawing(scalar, function(positions, pa.int32()), "INTEGER", draws=draws)]
-    overloads = []
+    overloads: list[tuple[str, str]] = []
+
+    def add(mark: str, own: Callable[..., Any], returns: str, kinds: Iterable[str], body: str) -> None:
+        scalars.append(_drawing(f"{scalar}_{mark}", own, returns, draws=draws))
+        overloads.extend((kind, body.format(call.format(f"{scalar}_{mark}"))) for kind in kinds)
+
+    call = f"{{}}({', '.join(arguments)}{further})"
     for mark, form in FORMS.items():
-        own = function(CertifiedMechanism.shown, form.type)
-        scalars.append(_drawing(f"{scalar}_{mark}", own, form.sql_type, draws=draws))
-        overloads.append((f"STRUCT({mark} INTEGER)", f"{scalar}_{mark}({', '.join(arguments)}{further})"))
+        add(mark, function(CertifiedMechanism.shown, form.type), form.sql_type, [f"STRUCT({mark} INTEGER)"], "{}")
+    for kind, arrow in KINDS.items():
+        like = (kind, *AS_TEXT) if kind == "VARCHAR" else (kind,)
+        add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, [f"{sql}[]" for sql in like], _TYPED)
     # Without the first branch of _LISTED, a mechanism that is NULL (a subquery without a row) would give NULL for every value.
-    overloads.append(("", _LISTED.format(drawn=f"{scalar}({', '.join(arguments)}{further})")))
-    return [*scalars, overloaded(macro, [((*arguments, f"reports {kind}"), body) for kind, body in overloads])]
+    overloads.append(("", _LISTED.format(call.format(scalar))))
+    return [*scalars, overloaded(macro, [((*arguments, "reports", f"kind {kind}"), body) for kind, body in overloads])]
 
 
 def _drawing(name: str, function: Callable[..., Any], returns: str, *, draws: bool) -> Scalar:

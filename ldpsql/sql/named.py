@@ -57,7 +57,8 @@ def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:
         return sql_call(registry().mechanism(spec, con), con)
     except SourceRefused as error:  # the table may be made later, as dbt does
         hint = "attach ldpsql again as soon as it can be read"
-        return f"error({text_literal(f'[{error.code}] {error.message}. Hint: {hint}')})"
+        refusal = f"error({text_literal(f'[{error.code}] {error.message}. Hint: {hint}')})::VARCHAR"
+        return f"{{'mechanism': {refusal}, 'domain': []::VARCHAR[], 'reports': []::VARCHAR[]}}"
     except LdpError as error:
         raise BadSettings(f"the mechanism '{name}' in the settings: {error.message}", error.hint) from None
 

@@ -1,0 +1,74 @@
+"""Columns of reports in the type of SQL's list of them, without the list, which DuckDB would copy for every vector."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.channels import Drawn
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import InternalError
+from ldpsql.mechanisms.base import CertifiedMechanism
+
+ToColumn: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]  # how the draws of a mechanism become a column
+
+_VIEWS = pa.string_view()
+_SAME = {
+    "VARCHAR": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "UTINYINT": pa.uint8(),
+    "USMALLINT": pa.uint16(),
+    "UINTEGER": pa.uint32(),
+    "UBIGINT": pa.uint64(),
+}
+_PAIRS = {
+    f'STRUCT("key" {name}, {field} {sql})': pa.struct([("key", _SAME[name]), (field, number)])
+    for name in ("VARCHAR", "BIGINT", "INTEGER")
+    for field, sql, number in (("sign", "TINYINT", pa.int8()), ("bin", "SMALLINT", pa.int16()))
+}
+# Values of these types come as text, which DuckDB casts; without an entry of their own, DuckDB would take another one for them.
+AS_TEXT = ("DECIMAL", "HUGEINT", "UHUGEINT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+KINDS: dict[str, pa.DataType] = _SAME | _PAIRS  # by their names in SQL
+
+
+def mark_of(kind: str) -> str:
+    """Return a type in SQL as a part of a name."""
+    return "_".join(re.findall(r"\w+", kind)).lower()
+
+
+def column_of_kind(kind: pa.DataType) -> ToColumn:
+    """Return how draws of a mechanism whose reports are listed become a column of a type of `KINDS`."""
+    if pa.types.is_string(kind):
+        return _texts
+
+    def column(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
+        reports = mechanism.shown(drawn)
+        return reports if reports.type == kind else reports.cast(kind)
+
+    return column
+
+
+def _texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
+    """Return reports as text in 16 bytes each, which hold short strings themselves."""
+    views: pa.Array = mechanism.derived(_views)
+    _, addresses, *further = views.buffers()
+    cells: Any = np.frombuffer(addresses, np.complex128).take(drawn)  # of numbers, those have 16 bytes
+    return pa.Array.from_buffers(_VIEWS, len(drawn), [None, pa.py_buffer(cells), *further])
+
+
+def _views(mechanism: CertifiedMechanism) -> pa.Array:
+    if not isinstance(mechanism.reports, Domain):
+        raise InternalError("these reports are not text", "please report the mechanism")
+    return mechanism.reports.values.cast(pa.string()).cast(_VIEWS)
