@@ -27,12 +27,15 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; writes ldpsql-demo.html
 	$(RUN)ldpsql demo
 
+# The tests start many processes, which compile all modules where nothing may be written beside them.
+test test-lowest: export PYTHONDONTWRITEBYTECODE :=
+
 PAPERS ?=
 papers: $(STAMP)  ## the figures of four papers again, quickly; in full: make papers PAPERS=--full
 	$(RUN)python examples/papers $(PAPERS)
 
 test: $(STAMP)  ## all tests, on all cores
-	$(RUN)python -m pytest -n auto --durations 8
+	$(RUN)python -m pytest -n auto --dist worksteal --durations 8
 
 $(DBT_STAMP): pyproject.toml constraints-dbt.txt
 	$(PYTHON) -m venv $(DBT)
@@ -53,7 +56,7 @@ $(LOWEST_STAMP): pyproject.toml tests/lowest.py
 	touch $(LOWEST_STAMP)
 
 test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are allowed; `make test` has the newest
-	$(LOWEST)/bin/python -m pytest -n auto --durations 8
+	$(LOWEST)/bin/python -m pytest -n auto --dist worksteal --durations 8
 
 ROUNDS ?= 25
 BULK ?= 6

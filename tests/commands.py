@@ -19,6 +19,8 @@ from ldpsql.cli import main
 
 ROOT = Path(__file__).parents[1]
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")
+# What commands load when they need it; PyArrow loads pandas.
+_LATER = ("pandas", "narwhals", "altair", "vl_convert", "scipy.linalg", "scipy.optimize", "scipy.special")
 
 
 def run(*arguments: str, stdin: str = "", cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +60,8 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
         for module in pkgutil.walk_packages(import_module(package).__path__[:1], f"{package}."):
             if not module.name.startswith(_EXTRAS):
                 import_module(module.name)
+    for package in _LATER:
+        import_module(package)
     for line in requests:
         if not (child := os.fork()):
             _become(**json.loads(line))

@@ -10,9 +10,8 @@ from duckdb import DuckDBPyConnection
 os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not change a result
 os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
-import ldpsql
 from ldpsql.registry.registry import registry
-from tests import seeds
+from tests import instances, seeds
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -40,6 +39,6 @@ def _same_data_alone(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def con() -> Iterator[DuckDBPyConnection]:
-    with ldpsql.connect() as connection:
-        connection.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo', 'Rome', 'Kyiv'])")
+    """Lend a connection to a database in memory with the functions and the macro ``city``, and nothing else."""
+    with instances.connection() as connection:
         yield connection

@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ def error_sections() -> Iterator[str]:
         yield error_section(code, parts, "command line only, exit code 1")
 
 
+@cache
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
     rows = [[f"`{call}`", comment] for call, comment in functions()]

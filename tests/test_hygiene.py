@@ -374,9 +374,11 @@ def test_no_error_of_the_command_line_shows_a_value(
         ("FROM (PIVOT raw ON city USING sum(n)) SELECT x", 'Referenced column "x" not found in FROM clause!'),
     ],
 )
-def test_what_was_typed_is_repeated(sql: str, message: str, tmp_path: Path) -> None:
-    with ldpsql.connect(database(tmp_path)) as con, pytest.raises(duckdb.Error) as caught:
+def test_what_was_typed_is_repeated(sql: str, message: str, con: DuckDBPyConnection, tmp_path: Path) -> None:
+    con.execute(f"ATTACH '{database(tmp_path)}' AS there; USE there")
+    with pytest.raises(duckdb.Error) as caught:
         con.sql(sql)
+    con.execute("USE memory; DETACH there")
     assert message in (speakable(caught.value, sql) or "")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -66,7 +67,7 @@ def test_a_kept_column_has_only_the_values_of_its_rows(name: str, tmp_path: Path
     frame = with_city(HIDING[name]())
     for order in ("random", "keep"):
         file = tmp_path / f"{order}.arrow"
-        ldpsql.perturb_copy(ldpsql.connect(), frame, file, {"city": KRR}, keep=["n"], order=order)
+        ldpsql.perturb_copy(duckdb.connect(), frame, file, {"city": KRR}, keep=["n"], order=order)
         assert HIDDEN.encode() not in file.read_bytes()
     stream, reader = io.BytesIO(), ldpsql.perturb_batches(frame, {"city": KRR}, keep=["n"])
     with pa.ipc.new_stream(stream, reader.schema) as writer:
@@ -96,7 +97,7 @@ NESTED = {
 def test_the_bytes_of_a_file_are_in_the_order_of_the_shuffled_rows(name: str, tmp_path: Path) -> None:
     """Of 299 steps half go up, with a standard deviation of 5: the bound is 10 of them away."""
     frame = pa.table({"city": ["a"] * ROWS, "id": NESTED[name]})
-    ldpsql.perturb_copy(ldpsql.connect(), frame, tmp_path / "r.arrow", {"city": KRR}, keep=["id"])
+    ldpsql.perturb_copy(duckdb.connect(), frame, tmp_path / "r.arrow", {"city": KRR}, keep=["id"])
     written = (tmp_path / "r.arrow").read_bytes()
     places = np.array([written.find(i.encode()) for i in IDS])
     assert places.min() > 0
@@ -105,7 +106,7 @@ def test_the_bytes_of_a_file_are_in_the_order_of_the_shuffled_rows(name: str, tm
 
 @pytest.mark.parametrize("setting", ["produce_arrow_string_view", "arrow_output_list_view"])
 def test_settings_of_the_connection_about_arrow_change_nothing(setting: str, tmp_path: Path) -> None:
-    con = ldpsql.connect()
+    con = duckdb.connect()
     con.execute(f"SET {setting} = true")
     con.execute("CREATE TABLE t AS SELECT 'a' AS city, [i::VARCHAR] AS l, i::VARCHAR::UNION(x VARCHAR) AS u FROM range(9) t(i)")
     ldpsql.perturb_copy(con, "t", tmp_path / "r.arrow", {"city": KRR}, keep=["l", "u"])

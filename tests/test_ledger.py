@@ -34,13 +34,10 @@ from ldpsql.errors import (
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.entries import clock
 from ldpsql.ledger.policy import Cost
-from ldpsql.mechanisms.base import Mechanism
 from ldpsql.privacy.claims import PureLdp
 from ldpsql.registry.registry import registry
-
-
-def krr(epsilon: str) -> Mechanism:
-    return registry().mechanism(f"krr(epsilon='{epsilon}', domain=['a', 'b'])")
+from tests import spending
+from tests.spending import krr
 
 
 @pytest.fixture
@@ -362,21 +359,12 @@ def test_a_place_without_a_folder_is_told(path: Path) -> None:
         Ledger.open(path.parent / "nowhere" / "ledger", Policy(epsilon_budget=9))
 
 
-def spend_alone(path: Path, worker: int) -> None:
-    ledger = Ledger.open(path, Policy(epsilon_budget=1))
-    for number in range(40):
-        try:
-            ledger.publish(ledger.charge("people", {"city": krr("0.01")}, f"{worker} {number}"))
-        except BudgetExceeded:
-            continue
-
-
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_processes_never_overspend(path: Path, start: Literal["fork", "spawn"]) -> None:
+@pytest.mark.parametrize(("start", "count"), [("fork", 4), ("spawn", 2)])  # a process that is spawned loads everything itself
+def test_processes_never_overspend(path: Path, start: Literal["fork", "spawn"], count: int) -> None:
     if start == "fork":
         Ledger.open(path, Policy(epsilon_budget=1))  # a ledger that was used before the fork
     context: Any = multiprocessing.get_context(start)
-    workers = [context.Process(target=spend_alone, args=(path, number)) for number in range(4)]
+    workers = [context.Process(target=spending.spend_alone, args=(path, number, 160 // count)) for number in range(count)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -116,7 +116,7 @@ def test_the_centre_of_every_cell_lies_in_it(con: DuckDBPyConnection) -> None:
         "0, 2, 1, 1, 2, 2",
         "0, 0, 1, 1, 1, 1",
         "0, 0, 1, 1, 2.5, 2",
-        "0, 0, 1, 1, 100, 100",
+        "0, 0, 1, 1, 500, 500",
         "'x', 0, 1, 1, 2, 2",
     ],
 )

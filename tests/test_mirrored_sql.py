@@ -132,5 +132,5 @@ def test_files_of_mechanisms_hold_no_sql(file: Path) -> None:
 
 
 def test_a_grid_with_too_many_cells_is_refused_before_its_channel_is_made(con: DuckDBPyConnection) -> None:
-    with pytest.raises(duckdb.Error, match=r"LDP103.*at most 4096 cells"):
-        con.execute("SELECT ldp.describe(ldp.planar_laplace(1, 2048, 3))")
+    with pytest.raises(duckdb.Error, match=r"LDP103.*at most 160000 cells"):
+        con.execute("SELECT ldp.describe(ldp.planar_laplace(1, 80000, 3))")

@@ -118,8 +118,10 @@ def test_the_channel_is_the_certified_one(key_file: Path, mechanism: str) -> Non
     n = 20_000
     drawn = key.draw(known, known.values.listed.values.take(pa.array(np.ones(n, dtype=np.int64))), ids(n), "")
     expected = known.response.probabilities()[1] * n  # type: ignore[attr-defined]  # both list their reports
-    observed = np.bincount(drawn, minlength=len(expected))
-    assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
+    often = np.flatnonzero(expected >= 50)  # one of the others may turn up that is expected a thousandth of a time
+    cell = often[np.searchsorted(often, np.arange(len(expected))).clip(max=len(often) - 1)]
+    observed = np.bincount(cell[drawn], minlength=len(expected))[often]
+    assert stats.chisquare(observed, np.bincount(cell, weights=expected)[often]).pvalue > FALSE_ALARM
 
 
 def test_a_report_is_the_same_in_the_next_version() -> None:

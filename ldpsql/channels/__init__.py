@@ -16,6 +16,7 @@ from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue, Sets
 from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
+from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 
@@ -41,6 +42,7 @@ __all__ = [
     "KeyValue",
     "OrthogonalHash",
     "PairResponse",
+    "PlanarNoise",
     "PrivateHash",
     "SetChannel",
     "Sets",

@@ -41,34 +41,12 @@ class AliasTables:
     @classmethod
     def of(cls, weights: Weights) -> AliasTables:
         """Return the tables of all rows; each row of ``weights`` sums to 2**64."""
-        rows, outputs = weights.shape
-        bits = max(1, (outputs - 1).bit_length())
-        columns, capacity = 1 << bits, np.uint64(1 << (64 - bits))
-        left = np.zeros((rows, columns), dtype=np.uint64)  # weight of each report that is not placed yet
-        left[:, :outputs] = weights
-        threshold, alias = np.empty_like(left), np.empty((rows, columns), dtype=np.int32)
-        # Reports below capacity first, then the others: `small` and `large` walk through the two parts.
-        order = np.argsort(left >= capacity, axis=1, kind="stable")
-        count_small = (left < capacity).sum(axis=1)
-        small, large = np.zeros(rows, dtype=np.int64), count_small.copy()
-        every = np.arange(rows)
-        for _ in range(columns):  # each step finishes one column of every row
-            giver = order[every, np.minimum(large, columns - 1)]
-            spent = left[every, giver] < capacity  # the giver gave away so much that it is small itself
-            take_small = ~spent & (small < count_small)
-            column = np.where(take_small, order[every, np.minimum(small, columns - 1)], giver)
-            following = order[every, np.minimum(large + 1, columns - 1)]
-            donor = np.where(take_small, giver, np.where(spent, following, column))
-            own = np.minimum(left[every, column], capacity)
-            threshold[every, column], alias[every, column] = own, donor
-            left[every, column] -= own
-            left[every, donor] -= capacity - own
-            small += take_small
-            large += ~take_small
-        full = threshold == capacity
-        alias = np.where(full, np.arange(columns), alias)
-        threshold = np.where(full, np.uint64(0), threshold)
-        return cls(threshold << np.uint64(bits) | alias.astype(np.uint64), bits)
+        bits = max(1, (weights.shape[1] - 1).bit_length())
+        packed = np.zeros((len(weights), 1 << bits), dtype=np.uint64)
+        packed[:, : weights.shape[1]] = weights
+        for row in packed:
+            row[:] = _packed(row, bits)
+        return cls(packed, bits)
 
     def draw(self, rows: Codes, words: Words) -> Codes:
         """Draw one report from each of the given rows."""
@@ -106,3 +84,23 @@ class AliasTables:
         total, capacity = part.threshold, np.uint64(1 << (64 - self.bits))
         np.add.at(total, (np.arange(len(total))[:, None], part.alias), capacity - total)
         return total
+
+
+def _packed(weights: Weights, bits: int) -> Weights:
+    """Return the columns of one row: reports below capacity lack weight, which the others give in order.
+
+    What the smaller reports lack and what the others can spare are added up in order. A report gives from where the spare
+    weight of those before it ends. It takes from the one after it what it gave beyond its own.
+    """
+    capacity = np.uint64(1 << (64 - bits))
+    small, large = np.flatnonzero(weights < capacity), np.flatnonzero(weights >= capacity)
+    lacks, spare = capacity - weights[small], np.cumsum(weights[large] - capacity, dtype=np.uint64)
+    lacking = np.cumsum(lacks, dtype=np.uint64)
+    threshold, alias = weights.copy(), np.arange(len(weights))
+    alias[small] = large[np.searchsorted(spare, lacking - lacks)]
+    first = np.searchsorted(lacking, spare, side="right")  # the first report that the spare weight up to here does not fill
+    short = np.flatnonzero(first < len(small))
+    threshold[large] = 0  # it fills its column, and is its own alias
+    threshold[large[short]] = capacity - (lacking[first[short]] - spare[short])
+    alias[large[short]] = large[short + 1]
+    return np.asarray(threshold << np.uint64(bits) | alias.astype(np.uint64), dtype=np.uint64)

@@ -13,6 +13,7 @@ from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue
+from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 from ldpsql.errors import NotPrivate
@@ -20,7 +21,7 @@ from ldpsql.errors import NotPrivate
 C = TypeVar("C", bound=ChannelOf[Any])
 STRUCTURES = (
     *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
-    *(SignedBits, KeepOrWindow, KeyValue),
+    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise),
 )
 
 
@@ -38,12 +39,19 @@ def copied(channel: C) -> C:
         return cast("C", DenseChannel(cast("DenseChannel", channel).weights()))
     if type(channel) is Convolution:
         return cast("C", _convolution(cast("Convolution", channel)))
+    if type(channel) is PlanarNoise:
+        return cast("C", _planar(cast("PlanarNoise", channel)))
     kind = structure(channel)
     return kind(**{part.name: _part(getattr(channel, part.name)) for part in fields(cast("Any", kind))})
 
 
 def _convolution(channel: Convolution) -> Convolution:
     return Convolution(channel.noise, _part(channel.inputs), _part(channel.margin))
+
+
+def _planar(channel: PlanarNoise) -> PlanarNoise:
+    rows, columns = (_part(size) for size in channel.shape)
+    return PlanarNoise(channel.falling, columns, rows, _part(channel.points), channel.floor)
 
 
 def structure(channel: C) -> type[C]:

@@ -1,16 +1,34 @@
-"""Noise on the plane, moved to the nearest cell of a rectangle."""
+"""Noise on the plane, moved to the nearest cell of a rectangle: as a table of all pairs of cells if they are few."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels.base import TableChannel
+from ldpsql.channels.dense import from_doubles, reduced
+from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.errors import InvalidParameter
 
+MOST_LISTED = 4096  # cells of which all pairs are listed
 _FAR = 36.0  # epsilon times distance beyond which less than 2^-45 of the noise falls
 _MOST_POINTS = 60_000_000
+
+
+def planar_channel(columns: int, rows: int, exponent: Fraction, points: int = 1) -> TableChannel:
+    """Return the channel of noise proportional to e^(-exponent * distance in cells), see `clamped_plane`, for many cells too.
+
+    Raises:
+        InvalidParameter: if the noise reaches too far to be added up.
+
+    """
+    decay = reduced(exponent)
+    if columns * rows > MOST_LISTED:
+        return PlanarNoise.within(columns, rows, decay, points)
+    return from_doubles(clamped_plane(columns, rows, decay, points), exponent)
 
 
 def clamped_plane(columns: int, rows: int, decay: float, points: int = 1) -> NDArray[np.float64]:

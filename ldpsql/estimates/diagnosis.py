@@ -45,3 +45,10 @@ class Diagnosis:
 def unknown_shares(remedy: str, unknown: int, values: int) -> str:
     """Return the remedy of a status, followed by what to do about the shares whose error is infinite."""
     return _UNKNOWN.format(remedy=remedy, unknown=unknown, values=values)
+
+
+def large_map(remedy: str, *, stopped: bool) -> str:
+    """Return the remedy of a status for a map whose errors are not computed; ``stopped`` if no steps were left."""
+    if stopped:
+        remedy = "the maximum for a map of this size is far: use stop := 'held_out' or best, or give a deadline for more steps"
+    return f"{remedy}; errors are not computed for a map of this size, and are infinite"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
-from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, unknown_shares
+from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.uncertainty import (
     FALSE_ALARM,
@@ -188,6 +188,8 @@ class Estimate:
         unknown = int(np.isinf(self.std_error).sum())
         if not unknown or self._status is Status.OUT_OF_TIME:
             return self._status.remedy
+        if self.likelihood.operator.large:
+            return large_map(self._status.remedy, stopped=self._status is Status.OUT_OF_STEPS)
         return unknown_shares(self._status.remedy, unknown, len(self.std_error))
 
     @property

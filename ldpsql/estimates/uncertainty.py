@@ -86,11 +86,13 @@ def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
 
 
 def likeliest(likelihood: Likelihood, fit: Fit) -> Floats:
-    """Return the maximum of the likelihood of every group, whatever the estimator is."""
+    """Return the maximum of the likelihood of every group, whatever the estimator is; for large maps the estimate itself."""
+    if likelihood.operator.large:
+        return fit.theta
     certified = all(status is Status.CERTIFIED for status in fit.status)
     return fit.theta if certified and (likelihood.gap(fit.theta) <= TOLERANCE).all() else best_fit(likelihood)
 
 
 def best_fit(likelihood: Likelihood) -> Floats:
     """Return the distribution that explains the reports best, or close to it; see `maximum_likelihood`, which remembers it."""
-    return maximum_likelihood(likelihood, limits=Limits(100)).theta
+    return maximum_likelihood(likelihood, limits=Limits(20 if likelihood.operator.large else 100)).theta

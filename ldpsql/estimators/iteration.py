@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.resampling import folds
+from ldpsql.estimators.resampling import FOLDS, folds
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
@@ -19,6 +19,7 @@ from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
 
 RULES = ("certified", "paper", "held_out")
 PATIENCE = 100  # steps without a better prediction of held-out reports, at first
+FOLDS_OF_LARGE, PATIENCE_WITH_LARGE = 3, 40  # every step takes long, and so many reports leave less to chance
 
 
 def _stop(argument: object) -> str:
@@ -76,8 +77,9 @@ class IterativeEstimator(Estimator):
         if self.stop == "paper":
             return self._until_still(likelihood, theta, status, limits)
         if self.stop == "held_out":
+            parts = FOLDS_OF_LARGE if likelihood.operator.large else FOLDS
             numbers = [
-                self.held_out_steps(*folds(likelihood.group(i)), theta[i : i + 1], limits)[0]
+                self.held_out_steps(*folds(likelihood.group(i), parts), theta[i : i + 1], limits)[0]
                 for i in range(len(likelihood.counts))
             ]
         else:
@@ -131,7 +133,8 @@ class IterativeEstimator(Estimator):
         """
         theta = np.repeat(start, len(learnt.counts), axis=0)
         best, taken, scores = 0, 0, held_out.log_likelihood(theta)
-        while taken < min(self.max_iterations, 2 * best + PATIENCE) and not limits.late:
+        patience = PATIENCE_WITH_LARGE if learnt.operator.large else PATIENCE
+        while taken < min(self.max_iterations, 2 * best + patience) and not limits.late:
             ahead = min(max(1, taken // 20), self.max_iterations - taken)
             for _ in range(ahead):
                 theta = self.step(learnt, theta)

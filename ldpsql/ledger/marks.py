@@ -5,6 +5,7 @@ Any user can replace the macro `_guard`, or detach its catalog; attaching ldpsql
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -28,8 +29,12 @@ def mark(cursor: DuckDBPyConnection, catalog: str, number: int) -> None:
 
 def marked(cursor: DuckDBPyConnection) -> dict[str, int]:
     """Return the number of the latest guard of each marked catalog, by the catalog's name in lowercase."""
-    names = [name for (name,) in cursor.execute(_MARKS).fetchall()] if _MADE else []
-    made = sorted(name.removeprefix(_MARK).split("_") for name in names)
+    return marks(name for (name,) in cursor.execute(_MARKS).fetchall()) if _MADE else {}
+
+
+def marks(functions: Iterable[str]) -> dict[str, int]:
+    """Return what `marked` does, from the names of the functions of the system catalog."""
+    made = sorted(name.removeprefix(_MARK).split("_") for name in functions if name.startswith(_MARK))
     latest: dict[str, int] = {}
     for number, catalog in made:
         name = bytes.fromhex(catalog).decode()

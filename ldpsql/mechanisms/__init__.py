@@ -27,7 +27,7 @@ from ldpsql.channels import (
 )
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import prime_power
-from ldpsql.channels.plane import clamped_plane
+from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.ranges import MAX_VALUES, Whole
@@ -107,6 +107,7 @@ __all__ = [
     "highest_log_ratios",
     "hookimpl",
     "log_ratio",
+    "planar_channel",
     "prime_power",
     "rate_distortion",
     "reduced",

@@ -145,15 +145,15 @@ def _follows(certified: CertifiedMechanism, draws: int, alarm: float) -> bool:
 
 
 def _lower(hits: int, draws: int, confidence: float) -> float:
-    from scipy.stats import beta  # noqa: PLC0415  # slow to import
+    from scipy.special import betaincinv  # noqa: PLC0415  # slow to import
 
-    return float(beta.ppf((1 - confidence) / 2, hits, draws - hits + 1)) if hits else 0.0
+    return float(betaincinv(hits, draws - hits + 1, (1 - confidence) / 2)) if hits else 0.0
 
 
 def _upper(hits: int, draws: int, confidence: float) -> float:
-    from scipy.stats import beta  # noqa: PLC0415  # slow to import
+    from scipy.special import betaincinv  # noqa: PLC0415
 
-    return float(beta.ppf((1 + confidence) / 2, hits + 1, draws - hits)) if hits < draws else 1.0
+    return float(betaincinv(hits + 1, draws - hits, (1 + confidence) / 2)) if hits < draws else 1.0
 
 
 def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:

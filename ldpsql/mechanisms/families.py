@@ -22,7 +22,8 @@ from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, Whole
 from ldpsql.privacy.claims import Claim, MetricLdp, PureLdp
 from ldpsql.privacy.metric import Distances, Grid, Line, Metric
 
-MAX_CELLS = 4096
+MAX_CELLS = 4096  # of which all pairs are listed
+MOST_ON_MAP = 160_000  # cells of a grid
 ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
 
 
@@ -96,19 +97,19 @@ class GridMechanism(Mechanism):
 
     sql_domain = sql_reports = sql_cells("columns", "rows")
     epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
-    columns: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of columns of the grid")
-    rows: Annotated[WholeField, Field(ge=2, le=MAX_CELLS // 2)] = Field(description="number of rows of the grid")
+    columns: Annotated[WholeField, Field(ge=2, le=MOST_ON_MAP // 2)] = Field(description="number of columns of the grid")
+    rows: Annotated[WholeField, Field(ge=2, le=MOST_ON_MAP // 2)] = Field(description="number of rows of the grid")
     side: LengthField = Field(Fraction(1), description="length of the side of a cell")
 
     def values(self) -> Domain:
         """Return the numbers of the cells.
 
         Raises:
-            InvalidParameter: if there are more than 4096.
+            InvalidParameter: if there are more than 160,000.
 
         """
-        if self.columns * self.rows > MAX_CELLS:
-            raise InvalidParameter(f"a grid may have at most {MAX_CELLS} cells", "use larger cells")
+        if self.columns * self.rows > MOST_ON_MAP:
+            raise InvalidParameter(f"a grid may have at most {MOST_ON_MAP} cells", "use larger cells")
         return cells(self.columns, self.rows)
 
     def claim(self) -> MetricLdp:

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field
 from ldpsql.domains.columns import plain, shown_type
 from ldpsql.errors import InvalidParameter, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
-from ldpsql.mechanisms.families import MAX_CELLS
+from ldpsql.mechanisms.families import MOST_ON_MAP
 from ldpsql.mechanisms.spec import EXACT, Spec, WholeField, number
 
 Exact = Annotated[Fraction, BeforeValidator(number), EXACT]
@@ -42,15 +42,15 @@ class Region(Spec):
     south: Exact = Field(description="smallest latitude")
     east: Exact = Field(description="largest longitude")
     north: Exact = Field(description="largest latitude")
-    columns: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] = Field(description="number of columns")
-    rows: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] = Field(description="number of rows")
+    columns: Annotated[WholeField, Field(ge=1, le=MOST_ON_MAP)] = Field(description="number of columns")
+    rows: Annotated[WholeField, Field(ge=1, le=MOST_ON_MAP)] = Field(description="number of rows")
 
     def model_post_init(self, _: Any) -> None:
         """Check the parameters against each other."""
         if self.west >= self.east or self.south >= self.north:
             raise InvalidParameter("a grid must have its west before its east and its south before its north", self.signature())
-        if not 2 <= self.columns * self.rows <= MAX_CELLS:
-            raise InvalidParameter(f"a grid must have 2 to {MAX_CELLS} cells", self.signature())
+        if not 2 <= self.columns * self.rows <= MOST_ON_MAP:
+            raise InvalidParameter(f"a grid must have 2 to {MOST_ON_MAP} cells", self.signature())
 
     def __len__(self) -> int:
         return self.columns * self.rows

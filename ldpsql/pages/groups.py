@@ -19,6 +19,7 @@ from ldpsql.pages.numbers import FEW, Numbers, bin_names, number_charts, number_
 from ldpsql.pages.tables import share_table
 from ldpsql.pages.wording import counted, determined, interval, percent, points
 
+MOST_OF_MAP = 500  # rows in the table of a large map
 DOUBTFUL = 1e-6  # honest reports have a smaller p-value once in a million groups
 
 
@@ -128,6 +129,8 @@ def _pictures(group: Group) -> Markup | None:
 
 def _table(group: Group, most: int) -> Markup:
     rows, estimator = group.rows, group.one.of.estimator
+    if group.one.likelihood.operator.large:  # the map shows the others
+        most = min(most, MOST_OF_MAP)
     kept = rows if len(rows) <= most else rows.filter(pl.col("estimate").rank("ordinal", descending=True) <= most)
     left = len(rows) - len(kept)
     more = f"{counted(left, 'more value')} with smaller shares: ldpsql estimate lists them all." if left else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.inference.operators import Floats
 from ldpsql.pages.markup import Markup, tag
@@ -13,6 +14,7 @@ from ldpsql.pages.wording import percent, short
 
 SHADES = 10  # colours of page.css, from 0 to the largest number
 NAMES = 12  # along one side
+MOST_TIPS = 8192  # cells up to which each one is an element with a text of its own
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,26 @@ def heat(drawn: Heat) -> Markup:
 def _cells(drawn: Heat) -> Markup:
     rows, columns = drawn.table.shape
     shades = np.minimum((SHADES * np.maximum(drawn.table, 0.0) / (drawn.top or 1.0)).astype(int), SHADES - 1)
-    cells = (
-        tag("rect", tag("title", drawn.tip(i, j)), class_=f"s{shades[i, j]}", x=j, y=i, width=1, height=1)
-        for i in range(rows)
-        for j in range(columns)
-    )
+    if rows * columns > MOST_TIPS:
+        cells = (_area(shades == shade, drawn.top, shade) for shade in np.unique(shades).tolist())
+    else:
+        cells = (
+            tag("rect", tag("title", drawn.tip(i, j)), class_=f"s{shades[i, j]}", x=j, y=i, width=1, height=1)
+            for i in range(rows)
+            for j in range(columns)
+        )
     box = f"0 0 {columns} {rows}"
     return tag("svg", *cells, viewBox=box, preserveAspectRatio="none", width="100%", height="100%", class_="cells")
+
+
+def _area(cells: NDArray[np.bool_], top: float, shade: int) -> Markup:
+    """Return all cells of one colour as one shape, made of the stretches of them in each row."""
+    ends = np.diff(np.pad(cells.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    (rows, starts), (_, stops) = np.nonzero(ends > 0), np.nonzero(ends < 0)
+    stretches = zip(rows.tolist(), starts.tolist(), (stops - starts).tolist(), strict=True)
+    outline = "".join(f"M{at} {row}h{width}v1h-{width}z" for row, at, width in stretches)
+    low, high = (percent(top * (shade + more) / SHADES, top / 1000) for more in (0, 1))
+    return tag("path", tag("title", f"{low} to {high}"), class_=f"s{shade}", d=outline)
 
 
 def scale_of_colours(top: float) -> Markup:

@@ -8,7 +8,7 @@ from math import exp
 import numpy as np
 import polars as pl
 
-from ldpsql.channels import TableChannel
+from ldpsql.channels import PlanarNoise, TableChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import LdpError
 from ldpsql.estimates.estimate import Estimate
@@ -170,6 +170,8 @@ def _alternatives(mechanism: CertifiedValues, groups: Sequence[Group]) -> Markup
 def curve(mechanism: CertifiedValues, reports: int) -> list[Expected]:
     """Return the expected errors of this mechanism and of those over as many declared values; none if there are none."""
     claim, size = mechanism.certificate.claim, mechanism.channel.inputs
+    if isinstance(mechanism.channel, PlanarNoise):
+        return []
     # An epsilon per unit of distance cannot be compared with one for all pairs.
     others = over_declared_values(registry().mechanisms, size) if isinstance(claim, PureLdp) and size <= MAX_VALUES else []
     others = [other for other in others if other.name != mechanism.name]
@@ -201,7 +203,7 @@ def _power(value: float, _: float) -> str:
 
 def _channel(mechanism: CertifiedValues) -> Markup | None:
     """Return a map of the probability of every report for every value, if these can be listed."""
-    if not isinstance(mechanism.channel, TableChannel):
+    if not isinstance(mechanism.channel, TableChannel) or isinstance(mechanism.channel, PlanarNoise):
         return None
     chances = mechanism.channel.probabilities()
     rows, columns = (blocks(size, MAX_SIDE) for size in chances.shape)

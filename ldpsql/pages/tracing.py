@@ -8,7 +8,7 @@ from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.uncertainty import best_fit
 from ldpsql.inference.solver.mle import em_step, uniform
 
-STEPS = 200
+STEPS, STEPS_OF_LARGE = 200, 30
 
 
 def trace(one: Estimate, steps: int = STEPS) -> pl.DataFrame:
@@ -16,7 +16,7 @@ def trace(one: Estimate, steps: int = STEPS) -> pl.DataFrame:
     model = one.likelihood
     best = float(model.log_likelihood(best_fit(model))[0])
     theta, rows = uniform(model), []
-    for step in range(1, steps + 1):
+    for step in range(1, (min(steps, STEPS_OF_LARGE) if model.operator.large else steps) + 1):
         theta = em_step(model, theta)
         missing = best - float(model.log_likelihood(theta)[0])
         rows.append({"step": step, "missing": max(missing, 1e-9), "gap": max(float(model.gap(theta)[0]), 1e-12)})

@@ -14,13 +14,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ldpsql.channels import TOTAL, ChannelOf, TableChannel, Weights, Witness, structure
+from ldpsql.channels import TOTAL, ChannelOf, PlanarNoise, TableChannel, Weights, Witness, structure
 from ldpsql.channels.exact import log_ratio
 from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.errors import InternalError, NotPrivate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
-from ldpsql.privacy.metric import Line
+from ldpsql.privacy.metric import Grid, Line
 from ldpsql.privacy.owned import own_claim
+from ldpsql.privacy.planar import kept_by
 
 Channel: TypeAlias = ChannelOf[Any]
 
@@ -35,7 +36,9 @@ class Certificate:
 
     ``value``, ``other`` and ``report`` are the positions that come closest to the limit, and ``ratio`` is the exact
     P(report|value)/P(report|other) there, or None if it is infinite, which only a claim with delta allows. ``epsilon`` is the
-    smallest that the channel keeps: for metric privacy per unit of distance, for a claim with delta the claimed epsilon.
+    smallest that the channel keeps: for metric privacy per unit of distance, for a claim with delta the claimed epsilon. For
+    noise on a large grid it is the smallest that the noise keeps before it goes to the nearest cell, and the positions are
+    neighbours in a row or a column.
     ``delta`` is the exact delta at that epsilon, 0 for claims without delta.
     """
 
@@ -84,6 +87,8 @@ def _(claim: PureLdp, channel: Channel) -> Certificate:
 def _(claim: MetricLdp, channel: Channel) -> Certificate:
     if not isinstance(channel, TableChannel) or channel.inputs != len(claim.metric):
         raise NotPrivate("metric privacy needs a listed channel with one row for each value of the metric")
+    if isinstance(channel, PlanarNoise):
+        return _on_plane(claim, channel)
     if isinstance(claim.metric, Line):  # neighbours decide: between others the distances add up and the ratios multiply
         return _within(claim, channel.steepest(), claim.limit(0, 1))
     return _on_metric(claim, channel.weights())
@@ -99,6 +104,19 @@ def _within(claim: PureLdp | MetricLdp, witness: Witness | None, limit: Fraction
     if witness.ratio > limit:
         raise _above(claim, found)
     return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, found)
+
+
+def _on_plane(claim: MetricLdp, channel: PlanarNoise) -> Certificate:
+    """Return the certificate of noise on the plane, from that of the noise: moving it to the nearest cell raises no ratio."""
+    grid, witness = claim.metric, channel.steepest()
+    if not isinstance(grid, Grid) or (grid.rows, grid.columns) != channel.shape or witness is None:
+        raise NotPrivate("noise on the plane keeps distances on the grid of its cells only", "claim MetricLdp with that Grid")
+    if not channel.spread:
+        raise _ruled_out()
+    kept, side = kept_by(channel, claim.epsilon.value * grid.side), float(grid.side)
+    if kept is None:
+        raise _above(claim, log_ratio(witness.ratio) / side)
+    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, kept / side)
 
 
 def _on_metric(claim: MetricLdp, weights: Weights) -> Certificate:

@@ -11,6 +11,9 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.errors import NotApplicable
+
+MOST_LISTED = 8192  # cells of which all distances are listed
 _ROOT_DIGITS = 10**30
 
 
@@ -83,7 +86,14 @@ class Grid(Metric):
         return self.side
 
     def matrix(self) -> NDArray[np.float64]:
-        """Return all distances."""
+        """Return all distances.
+
+        Raises:
+            NotApplicable: if they are too many.
+
+        """
+        if len(self) > MOST_LISTED:
+            raise NotApplicable(f"the distances of all pairs of {len(self):,} cells are too many", "use larger cells")
         row, column = np.divmod(np.arange(len(self)), self.columns)
         return float(self.side) * np.hypot(row[:, None] - row, column[:, None] - column)
 

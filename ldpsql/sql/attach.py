@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from ldpsql.engine.functions import MARK, Macros, Scalar
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.guard import GUARD_MACRO, GUARDS, Guard, guard_number
-from ldpsql.ledger.marks import mark, marked
+from ldpsql.ledger.marks import mark, marks
 from ldpsql.ledger.permanent import Key
 from ldpsql.quoting import quoted
 from ldpsql.registry.declared import CATALOG_NUMBER, new_catalog
@@ -78,10 +79,11 @@ def attach(
     """
     guard, own = _guard(ledger, key), duckdb_of(con)
     with _ATTACHING, own.cursor() as cursor:  # an open result would block the connection itself
-        _make_catalog(cursor, name)
-        _watch(cursor, name, guard)
+        existing = _Functions.of(cursor, name)
+        _make_catalog(cursor, name, existing)
+        _watch(cursor, name, guard, existing)
         cursor.execute(f"USE {quoted(name)}")  # elsewhere a macro of the user's could hide a scalar function
-        _create_all(cursor, name)
+        _create_all(cursor, name, existing)
         cursor.execute(named.macros({**registry().named, **(mechanisms or {})}, cursor).statements(name))
     if use:
         _put_on_search_path(own, name)
@@ -106,9 +108,29 @@ def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
         con.execute("SET search_path = ?", [f"{path},system.main,{quoted(catalog)}"])
 
 
-def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
+@dataclass(frozen=True)
+class _Functions:
+    """The functions that exist before a catalog is attached: the macros in it, and the scalar functions.
+
+    The query takes DuckDB about 20 ms, so it runs once.
+    """
+
+    macros: frozenset[str]
+    scalars: frozenset[str]
+
+    @classmethod
+    def of(cls, cursor: DuckDBPyConnection, catalog: str) -> _Functions:
+        """Return what exists for a catalog of this name."""
+        listed = """SELECT lower(database_name), function_type, function_name FROM duckdb_functions()
+                    WHERE lower(database_name) = lower($1) OR (database_name = 'system' AND function_type = 'scalar')"""
+        rows = cursor.execute(listed, [catalog]).fetchall()
+        macros = frozenset(name for database, _, name in rows if database == catalog.lower())
+        return cls(macros, frozenset(name for database, kind, name in rows if (database, kind) == ("system", "scalar")))
+
+
+def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -> None:
     """Attach the catalog unless it exists; a macro in it distinguishes it from a database of the user's."""
-    if _has_macro(cursor, name, MARK):
+    if MARK in existing.macros:
         return
     taken = """SELECT lower(database_name) FROM duckdb_databases() UNION ALL
                SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
@@ -122,15 +144,10 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str) -> None:
     cursor.execute(f"CREATE MACRO {quoted(name)}.{CATALOG_NUMBER}() AS {new_catalog()}::BIGINT")
 
 
-def _has_macro(cursor: DuckDBPyConnection, catalog: str, macro: str) -> bool:
-    exists = "SELECT count(*) > 0 FROM duckdb_functions() WHERE lower(database_name) = lower($1) AND function_name = $2"
-    return cursor.execute(exists, [catalog, macro]).fetchall() == [(True,)]
-
-
-def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
+def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard, existing: _Functions) -> None:
     """Create the macro that holds the number of the guard; a ledger or key of an earlier attach stays unless it is replaced."""
-    written = guard_number(cursor, name) if _has_macro(cursor, name, GUARD_MACRO) else None
-    number = marked(cursor).get(name.casefold(), written)
+    written = guard_number(cursor, name) if GUARD_MACRO in existing.macros else None
+    number = marks(existing.scalars).get(name.casefold(), written)
     if number != written:
         warnings.warn(
             "the guard of the ledger was removed from this connection, and is now restored", PrivacyLeakWarning, stacklevel=3
@@ -146,27 +163,21 @@ def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard) -> None:
     cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
 
 
-def _python_scalars(cursor: DuckDBPyConnection) -> set[str]:
-    """Return the names of the scalar functions that exist; the query takes DuckDB about 20 ms, so it runs once."""
-    scalars = "SELECT function_name FROM duckdb_functions() WHERE database_name = 'system' AND function_type = 'scalar'"
-    return {name for (name,) in cursor.execute(scalars).fetchall()}
-
-
-def _create_all(cursor: DuckDBPyConnection, catalog: str) -> None:
+def _create_all(cursor: DuckDBPyConnection, catalog: str, existing: _Functions) -> None:
     """Create the functions of all plugins; a plugin of a third party whose SQL DuckDB refuses is marked broken."""
-    functions, existing = registry().functions(), _python_scalars(cursor)
+    functions = registry().functions()
     built_in_last = sorted(functions, key=lambda one: one[0].built_in)  # so that no macro of another plugin replaces ours
     for kind, ordered in ((Scalar, functions), (Macros, built_in_last)):  # macros of one plugin may call scalars of another
         for plugin, offered in ordered:
             try:
-                _create(cursor, [f for f in offered if isinstance(f, kind)], existing, catalog)
+                _create(cursor, [f for f in offered if isinstance(f, kind)], existing.scalars, catalog)
             except duckdb.Error as error:
                 if plugin.built_in:
                     raise
                 registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
 
 
-def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], existing: set[str], catalog: str) -> None:
+def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], existing: Set[str], catalog: str) -> None:
     for function in functions:
         if isinstance(function, Macros):
             cursor.execute(function.statements(catalog))

@@ -17,7 +17,7 @@ _DOLLARS = re.compile(r"\$\w*\$")
 _NOT_IN_NAMES = re.compile(r"[^\w$]")  # DuckDB skips the blanks of all scripts, Python's strip() only some of them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Token:
     """A word, sign, constant or comment; ``offset`` is its first byte in the UTF-8 text."""
 

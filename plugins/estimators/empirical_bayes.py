@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import ndtr
 
 from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookimpl, simplex_projection, uniform
 
@@ -70,6 +69,8 @@ class EmpiricalBayes(Estimator):
 
 def priors(shares: Floats, size: int) -> Floats:
     """Return all priors of a share, one of ``size`` that sum to one, over rising atoms that begin with 0: (priors, atoms)."""
+    from scipy.special import ndtr  # noqa: PLC0415  # slow to import, needed by this estimator only
+
     edges = np.concatenate([[0.0], (shares[1:-1] + shares[2:]) / 2.0, [np.inf]])
     absent, spread, bulk = (axis.ravel()[:, None] for axis in np.meshgrid(ABSENT, SPREAD, BULK))
     middle = np.log(bulk / (size * (1.0 - absent))) - spread**2 / 2.0

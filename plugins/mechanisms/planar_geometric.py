@@ -4,7 +4,7 @@ ElSalamouny, Palamidessi, "Full convergence of the iterative Bayesian update and
 protection", 2020, appendix B, equation 24.
 """
 
-from ldpsql.mechanisms import Channel, GridMechanism, Mechanism, clamped_plane, from_doubles, hookimpl, reduced
+from ldpsql.mechanisms import Channel, GridMechanism, Mechanism, hookimpl, planar_channel
 
 
 class PlanarGeometric(GridMechanism):
@@ -20,8 +20,7 @@ class PlanarGeometric(GridMechanism):
 
     def channel(self) -> Channel:
         """Return the noise; the cells on the border collect its mass beyond the border."""
-        step = self.epsilon.value * self.side
-        return from_doubles(clamped_plane(self.columns, self.rows, reduced(step)), step)
+        return planar_channel(self.columns, self.rows, self.epsilon.value * self.side)
 
 
 @hookimpl

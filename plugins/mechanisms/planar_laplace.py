@@ -6,7 +6,7 @@ CCS 2013.
 
 from math import ceil
 
-from ldpsql.mechanisms import Channel, GridMechanism, Mechanism, clamped_plane, from_doubles, hookimpl, reduced
+from ldpsql.mechanisms import Channel, GridMechanism, Mechanism, hookimpl, planar_channel
 
 _POINTS_PER_DECAY = 8  # the midpoint rule is then good to about 1e-3
 _MOST_POINTS = 65
@@ -28,7 +28,7 @@ class PlanarLaplace(GridMechanism):
         """Return the noise; the cells on the border collect its mass beyond the border."""
         step = self.epsilon.value * self.side
         points = min(_MOST_POINTS, 2 * ceil(_POINTS_PER_DECAY * min(float(step), 8.0) / 2) + 1)
-        return from_doubles(clamped_plane(self.columns, self.rows, reduced(step), points), step)
+        return planar_channel(self.columns, self.rows, step, points)
 
 
 @hookimpl

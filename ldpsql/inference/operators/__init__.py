@@ -11,6 +11,7 @@ from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOpe
 from ldpsql.inference.operators.octets import collapsed, packed
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
 from ldpsql.inference.operators.pairs import PairOperator
+from ldpsql.inference.operators.plane import PlaneOperator
 from ldpsql.inference.operators.product import ProductOperator
 from ldpsql.inference.operators.signed_bits import SignedOperator
 from ldpsql.inference.operators.stack import StackOperator
@@ -29,6 +30,7 @@ __all__ = [
     "MixedKeepOrSpreadOperator",
     "Operator",
     "PairOperator",
+    "PlaneOperator",
     "ProductOperator",
     "SignedOperator",
     "SquareGeometricOperator",

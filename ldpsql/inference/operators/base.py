@@ -48,6 +48,7 @@ class Operator(ABC):
     exchangeable: bool = False  # whether each report names one value and all values are treated alike
     injective: bool = False  # whether the maximum of the likelihood is certainly unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
+    large: bool = False  # whether nothing may be computed for all pairs of values, and errors are not computed
     isotropic: bool = False  # whether curvatures are too large to compute, and close to a multiple of the identity
 
     @cached_property

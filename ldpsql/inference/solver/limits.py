@@ -24,7 +24,7 @@ class Limits:
 
     def __init__(self, steps: int = 10_000, seconds: float | None = None) -> None:
         self.most, self.steps, self._interrupts_before = steps, 0, Limits._interrupts
-        self._end = soonest(seconds)
+        self._end, self._untimed = soonest(seconds), steps
 
     @classmethod
     def interrupt(cls) -> None:
@@ -40,6 +40,14 @@ class Limits:
     def allow(cls, ended: object) -> None:
         """Let solves run again, unless another object refuses them."""
         cls._ending.discard(ended)
+
+    def untimed(self, steps: int) -> None:
+        """Take at most this many steps if there is no deadline: for steps that take long."""
+        self._untimed = steps
+
+    @property
+    def _allowed(self) -> int:
+        return min(self.most, self._untimed) if self._end is None else self.most
 
     def renew(self) -> None:
         """Start with another group: its steps are counted from 0."""
@@ -59,7 +67,7 @@ class Limits:
 
     def take(self) -> bool:
         """Count one more step; return False if no step is left or the deadline has passed."""
-        if self.steps >= self.most or self.late:
+        if self.steps >= self._allowed or self.late:
             return False
         self.steps += 1
         return True
@@ -69,4 +77,4 @@ class Limits:
         """Why the solve of a group that is not certified ended."""
         if self.late:
             return Status.OUT_OF_TIME
-        return Status.OUT_OF_STEPS if self.steps >= self.most else Status.ROUNDED
+        return Status.OUT_OF_STEPS if self.steps >= self._allowed else Status.ROUNDED

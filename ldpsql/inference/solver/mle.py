@@ -34,6 +34,7 @@ STALLED_STEPS = 10  # steps without progress, after which rounding is assumed to
 ROUNDING = 1e-13
 MAX_INTERIOR_CELLS = 1 << 22  # of a channel, for the interior point method
 STACK = 1024  # groups at a time
+UNTIMED_STEPS = 300  # for a large map without a deadline
 
 Step: TypeAlias = Callable[[Point, int], Point]  # a point and the number of steps without progress -> the next point
 
@@ -141,6 +142,9 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
     if likelihood.operator.isotropic:
         return along_gradients(Point(likelihood, start[0]), target, limits).theta[None], limits.steps
     best = _first_steps(likelihood, start[0])
+    if likelihood.operator.large:
+        limits.untimed(UNTIMED_STEPS)
+        return _run(squarem_step, best, target, limits).theta[None], limits.steps
     if (size := likelihood.operator.inputs) > MAX_VALUES:
         best = thinned(best, limits)
     best = _run(NewtonStep(), best, target, limits)

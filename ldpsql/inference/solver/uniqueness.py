@@ -20,7 +20,9 @@ MAX_RANK_CELLS = 1 << 24  # of a channel, to compute its rank
 
 
 def unique(likelihood: Likelihood, theta: Floats) -> bool:
-    """Return whether a maximum of one group's likelihood, shape (1, inputs), is the only one."""
+    """Return whether a maximum of one group's likelihood, shape (1, inputs), is the only one; False if that is not computed."""
+    if likelihood.operator.large:
+        return False
     point = Point(likelihood, theta[0])
     return likelihood.operator.injective or _independent(point, optimal_face(point))
 

@@ -1,0 +1,224 @@
+"""Noise on the plane added to the cells of a large rectangle: no table of all pairs of cells.
+
+The channel is a post-processing of a simpler one on a grid of points, ``points`` x ``points`` of them in each cell, that
+extends beyond the rectangle as far as the noise reaches. From the centre of the value's cell, the point at squared distance n
+(in steps of the grid) has the weight ``falling[n]``; and every point has at least the weight ``spread`` whatever the value is.
+Each point then goes to its cell, or to the nearest cell of the rectangle. So the ratios of two values are at most those at a
+point, (falling[n] + spread) / (falling[m] + spread): one row of whole numbers to certify.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from math import log, pi
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels.alias import AliasTables
+from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
+from ldpsql.channels.exact import log_ratio
+from ldpsql.channels.planar_tables import at_end, box, cells_reached, noise_tables, reach
+from ldpsql.channels.randomness import Words, random_words
+from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
+
+MOST_SQUARES = 1 << 24  # weights of the noise
+MOST_PAIRS = 1 << 24  # cells x cells up to which tables of all pairs are made
+_ROOM = 1.0 - 2.0**-36  # for the rounding of a sum of doubles
+
+
+class PlanarNoise(TableChannel):
+    """Report the cell of a rectangle nearest to the value plus noise; cells are numbered row by row.
+
+    Args:
+        falling: the weight of the noise at each point by its squared distance in steps of the grid, never rising.
+        columns: columns of the rectangle, at least 2.
+        rows: its rows, at least 2.
+        points: steps along the side of a cell, an odd number.
+        floor: the part of the weight of each report that does not depend on the value, shape (rows, columns).
+
+    Raises:
+        InvalidParameter: if the noise rises with the distance, or the weights do not have these shapes or do not sum to 2**64.
+
+    """
+
+    def __init__(self, falling: Weights, columns: int, rows: int, points: int, floor: Weights) -> None:
+        plain = all(type(part) is np.ndarray and part.dtype == np.uint64 for part in (falling, floor))
+        whole = type(columns) is type(rows) is type(points) is int and min(columns, rows) >= 2 and points > 0 and points % 2
+        shaped = whole and floor.shape == (rows, columns) and falling.ndim == 1 and 0 < len(falling) <= MOST_SQUARES
+        if not plain or not shaped:
+            raise InvalidParameter("noise on the plane must be weights by squared distance, and a floor for every cell")
+        self._falling, self._floor = falling.copy(), floor.copy()
+        self._falling.flags.writeable = self._floor.flags.writeable = False
+        self._columns, self._rows, self._points = columns, rows, points
+        self._tables = noise_tables(self._falling, columns, rows, points)
+        if (self._falling[1:] > self._falling[:-1]).any():
+            raise InvalidParameter("noise on the plane must not rise with the distance")
+        if sum(self._entries.tolist()) != TOTAL:
+            raise InvalidParameter("the weights of the noise and of the floor must sum to 2**64")
+
+    @classmethod
+    def within(cls, columns: int, rows: int, decay: float, points: int) -> PlanarNoise:
+        """Return noise proportional to e^(-decay * distance in cells), summed over the points of each cell.
+
+        Rounding a weight down, which loses less than 1, changes no ratio by more than e^decay allows if each point also has a
+        spread of at least 1 / (1 - e^-decay). What rounding leaves over goes to all cells alike: more spread only makes ratios
+        smaller.
+
+        Raises:
+            InvalidParameter: if the noise reaches too far.
+
+        """
+        step = decay / points
+        most = 64 * log(2) + min(0.0, 2 * log(step) - log(2 * pi))  # the logarithm of the largest weight, about
+        if (most / step) ** 2 >= MOST_SQUARES:
+            raise InvalidParameter("epsilon is too small for cells of this side", "use larger cells or a larger epsilon")
+        shape = np.exp(-step * np.sqrt(np.arange(int((most / step) ** 2) + 2)))
+        spread = int(2 / -np.expm1(-decay)) + 1
+        reached = reach(len(shape), points)
+        floor = spread * points**2 * cells_reached(columns, rows, reached)
+        room = TOTAL - int(floor.sum())
+        total = float(box(noise_tables(shape, columns, rows, points)).sum())
+        falling = (shape * (room / total * _ROOM)).astype(np.uint64)
+        left = room - sum(box(noise_tables(falling, columns, rows, points)).ravel().tolist())
+        each, more = divmod(left, floor.size)
+        floor += np.uint64(each)
+        floor.ravel()[:more] += np.uint64(1)
+        return cls(falling, columns, rows, points, floor)
+
+    @property
+    def falling(self) -> Weights:
+        """The weight of the noise at each point, by its squared distance in steps of the grid."""
+        return self._falling
+
+    @property
+    def floor(self) -> Weights:
+        """The part of the weight of each report that does not depend on the value, shape (rows, columns)."""
+        return self._floor
+
+    @property
+    def points(self) -> int:
+        """Steps along the side of a cell."""
+        return self._points
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The rows and the columns."""
+        return self._rows, self._columns
+
+    @property
+    def inputs(self) -> int:
+        """Number of values."""
+        return self._columns * self._rows
+
+    @property
+    def outputs(self) -> int:
+        """Number of reports."""
+        return self.inputs
+
+    @property
+    def noise(self) -> Weights:
+        """The noise at each offset of columns and of rows, shape (2, 2, columns, rows): see `noise_tables`."""
+        return self._tables
+
+    @cached_property
+    def spread(self) -> int:
+        """The weight that every point has at least, whatever the value is."""
+        alike = self._points**2 * cells_reached(self._columns, self._rows, reach(len(self._falling), self._points))
+        return int((self._floor // alike).min())
+
+    def rows(self, values: Codes) -> Weights:
+        """Return the rows of weights of these values.
+
+        Raises:
+            NotApplicable: if they are too many for a table.
+
+        """
+        if len(values) * self.outputs > MOST_PAIRS:
+            raise NotApplicable(
+                f"a table of {len(values):,} x {self.outputs:,} probabilities is too large",
+                "use ibu or best with stop := 'held_out', or larger cells",
+            )
+        return np.asarray(self._of_noise(values.astype(np.int64)) + self._floor.ravel(), dtype=np.uint64)
+
+    def _of_noise(self, values: NDArray[np.int64]) -> Weights:
+        row, column = np.divmod(values, self._columns)
+        sides = ((column, self._columns), (row, self._rows))
+        apart = [np.abs(own[:, None] - np.arange(size)) for own, size in sides]
+        across, along = (at_end(size) for _, size in sides)
+        table = self._tables[across[None, None, :], along[None, :, None], apart[0][:, None, :], apart[1][:, :, None]]
+        return np.asarray(table.reshape(len(values), self.outputs))
+
+    def widest(self) -> Witness | None:
+        """Refuse: noise on the plane keeps an epsilon for each unit of distance.
+
+        Raises:
+            NotPrivate: always.
+
+        """
+        raise NotPrivate(
+            "noise on the plane keeps an epsilon per unit of distance", "claim MetricLdp with the grid of its cells"
+        )
+
+    def steepest(self) -> Witness | None:
+        """Return where the ratio of two cells that are next to each other in a row or a column is about the largest."""
+        candidates = [one for turned in (False, True) for one in self._steps(turned)]
+        return max(candidates, key=lambda one: log_ratio(one.ratio), default=None)
+
+    def _steps(self, turned: bool) -> list[Witness]:  # private
+        """Return for each kind of report the pair of neighbours whose ratio is largest."""
+        out = []
+        tables = self._tables.transpose(1, 0, 3, 2) if turned else self._tables
+        size, other = tables.shape[2:]
+        for end in (0, 1):
+            for side in (0, 1):
+                # An inner report is at least one cell from either end.
+                table = tables[end, side, : size if end else size - 1, : other if side else other - 1].astype(np.float64)
+                table += float(self._floor[(self._rows - 1) * side, (self._columns - 1) * end])
+                ratio = table[:-1] / table[1:]
+                if ratio.size and (end or size > 2) and (side or other > 2):
+                    k, across = (int(i) for i in np.unravel_index(ratio.argmax(), ratio.shape))
+                    at, row = (size - 1 if end else k + 1), (other - 1 if side else max(1, across))
+                    cells = [(row, at), (row - across, at - k), (row - across, at - k - 1)]
+                    report, near, far = (c * self._columns + r if turned else r * self._columns + c for r, c in cells)
+                    out.append(self._witness(near, far, report))
+        return out
+
+    def _witness(self, value: int, other: int, report: int) -> Witness:
+        high, low = (int(w) for w in self.rows(np.array([value, other], dtype=np.int32))[:, report])
+        return Witness(Fraction(high, low), value, other, report)
+
+    @cached_property
+    def _entries(self) -> Weights:
+        """The weights that are drawn from: of every offset of rows and columns, then of every cell."""
+        quarter = box(self._tables, mirrored=False)
+        half = np.concatenate([quarter[:0:-1], quarter])
+        whole = np.concatenate([half[:, :0:-1], half], axis=1).T
+        return np.concatenate([whole.ravel(), self._floor.ravel()])
+
+    @cached_property
+    def tables(self) -> AliasTables:
+        """The table that an offset or a cell is drawn from."""
+        return AliasTables.of(self._entries[None])
+
+    def draws_its_weights(self) -> bool:
+        """Return whether the table, recounted, reproduces the weights of the offsets and cells."""
+        return self.tables.make(self._entries[None])
+
+    def draw(self, values: Codes, words: Words = random_words) -> Codes:
+        """Draw an offset or a cell for each value, from one word each, and move the value by the offset."""
+        entry = self.tables.draw(np.zeros(len(values), dtype=np.int32), words)
+        width = 2 * self._columns - 1
+        down, row = entry // width, values // self._columns
+        across = entry - down * width
+        across += values - row * self._columns
+        across -= self._columns - 1
+        down += row
+        down -= self._rows - 1
+        np.clip(across, 0, self._columns - 1, out=across)
+        np.clip(down, 0, self._rows - 1, out=down)
+        down *= self._columns
+        down += across
+        entry -= width * (2 * self._rows - 1)
+        return np.where(entry < 0, down, entry)

@@ -1,0 +1,301 @@
+"""Maps of up to 160,000 cells: noise on the plane that is certified once, drawn from one table and read by transforms."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from math import exp
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql.channels import TOTAL, DenseChannel, PlanarNoise, copied, reduced
+from ldpsql.channels.alias import AliasTables
+from ldpsql.channels.plane import clamped_plane
+from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
+from ldpsql.estimates.distances import emd
+from ldpsql.estimates.estimate import Estimate, estimate_counts
+from ldpsql.inference.operators import PlaneOperator
+from ldpsql.mechanisms import certify, certify_values
+from ldpsql.mechanisms.region import Region
+from ldpsql.pages.report import report_page
+from ldpsql.privacy import planar
+from ldpsql.privacy.certificate import Certificate, certificate
+from ldpsql.privacy.claims import Epsilon, MetricLdp
+from ldpsql.privacy.metric import Grid
+from ldpsql.registry.registry import registry
+from tests.seeds import generator
+
+RNG = generator(__name__)
+SIDE = 70
+SMALL = [(2, 2, "1", 1), (3, 2, "3", 5), (5, 4, "0.7", 3), (9, 9, "8", 9), (12, 7, "0.2", 3), (3, 3, "32", 65)]
+
+
+def noise(columns: int, rows: int, epsilon: str, points: int) -> PlanarNoise:
+    return PlanarNoise.within(columns, rows, reduced(Epsilon.parse(epsilon).value), points)
+
+
+def claim(columns: int, rows: int, epsilon: str) -> MetricLdp:
+    return MetricLdp(Epsilon.parse(epsilon), Grid(columns, rows, Fraction(1)))
+
+
+def only_own_cell(floor: int) -> PlanarNoise:
+    """Four cells: the own one has the weight 2**64 - 3 floor, the others the floor."""
+    return PlanarNoise(np.array([TOTAL - 4 * floor], dtype=np.uint64), 2, 2, 1, np.full((2, 2), floor, dtype=np.uint64))
+
+
+def falling_by(logs: list[float]) -> PlanarNoise:
+    """Noise with these logarithms of weights at squared distances 0, 1, .., 80 in a large rectangle, whose corner is likely."""
+    unit, floor, size = 2**40, round(2**40 * exp(-8.91)), 12
+    heights = [round(unit * exp(log)) - floor for log in logs]
+    floors = np.full((size, size), 100 * floor, dtype=np.uint64)
+    floors[1:-1, 1:-1] = floor
+    points = [i * i + j * j for i in range(-9, 10) for j in range(-9, 10)]
+    floors[0, 0] += np.uint64(TOTAL - int(floors.sum()) - sum(heights[n] for n in points if n < len(heights)))
+    return PlanarNoise(np.array(heights, dtype=np.uint64), size, size, 1, floors)
+
+
+def in_turn(words: np.ndarray) -> Callable[[int], np.ndarray]:
+    """Return a source of bits that gives these words, one after the other."""
+    left = iter(words.tolist())
+    return lambda count: np.array([next(left) for _ in range(count)], dtype=np.uint64)
+
+
+def bumps(columns: int, rows: int) -> np.ndarray:
+    row, column = np.mgrid[:rows, :columns]
+    mass = sum(np.exp(-((column - columns * x) ** 2 + (row - rows * y) ** 2) / 60) for x, y in ((0.2, 0.3), (0.7, 0.6)))
+    return np.asarray(mass / np.sum(mass)).ravel()
+
+
+def reported(people: int, columns: int = SIDE, rows: int = SIDE, epsilon: str = "0.5") -> tuple[np.ndarray, np.ndarray]:
+    """Return the true shares and the counts of reports."""
+    truth, size = bumps(columns, rows), columns * rows
+    channel = certify_values(registry().mechanism(f"planar_geometric({epsilon}, {columns}, {rows})")).channel
+    drawn = channel.draw(RNG.choice(size, people, p=truth).astype(np.int32))
+    return truth, np.bincount(drawn, minlength=size)[None].astype(np.float64)
+
+
+def estimated(counts: np.ndarray, estimator: str) -> Estimate:
+    mechanism = registry().mechanism(f"planar_geometric(0.5, {SIDE}, {SIDE})")
+    return estimate_counts(mechanism, counts, registry().estimator(estimator))[0]
+
+
+# --- the channel ---
+
+
+@pytest.mark.parametrize(("columns", "rows", "epsilon", "points"), SMALL)
+def test_noise_on_the_plane_is_the_same_with_and_without_a_table(columns: int, rows: int, epsilon: str, points: int) -> None:
+    channel = noise(columns, rows, epsilon, points)
+    table = clamped_plane(columns, rows, reduced(Epsilon.parse(epsilon).value), points)
+    assert channel.probabilities() == pytest.approx(table / table.sum(axis=1, keepdims=True), abs=1e-10)
+    assert {sum(row) for row in channel.weights().tolist()} == {TOTAL}
+
+
+@pytest.mark.parametrize(("columns", "rows", "epsilon", "points"), SMALL)
+def test_the_sampler_moves_every_value_by_its_weights(columns: int, rows: int, epsilon: str, points: int) -> None:
+    """The weights of the entries are recounted from the table by its definition, and one word of each part is drawn with."""
+    channel = noise(columns, rows, epsilon, points)
+    packed, bits = [int(w) for w in channel.tables.packed[0]], channel.tables.bits
+    starts, weights = [], []
+    for column, entry in enumerate(packed):
+        threshold, start = entry >> bits, column << (64 - bits)
+        starts += [start] * (threshold > 0) + [start + threshold]
+        weights += [threshold] * (threshold > 0) + [(1 << (64 - bits)) - threshold]
+    words = np.array(starts, dtype=np.uint64)
+    for value in {0, columns * rows // 2, columns * rows - 1}:
+        drawn = channel.draw(np.full(len(words), value, dtype=np.int32), in_turn(words))
+        recounted = Counter[int]()
+        for report, weight in zip(drawn.tolist(), weights, strict=True):
+            recounted[report] += weight
+        assert [recounted[z] for z in range(columns * rows)] == channel.weights()[value].tolist()
+
+
+@pytest.mark.parametrize(("columns", "rows", "epsilon", "points"), SMALL)
+def test_the_certificate_of_the_noise_bounds_that_of_all_pairs(columns: int, rows: int, epsilon: str, points: int) -> None:
+    channel, claimed = noise(columns, rows, epsilon, points), claim(columns, rows, epsilon)
+    proof, all_pairs = certificate(channel, claimed), certificate(DenseChannel(channel.weights()), claimed)
+    assert all_pairs.epsilon <= proof.epsilon + 1e-12 <= float(epsilon) + 1e-12
+    assert proof.ratio is not None
+    high, low = (int(w) for w in channel.weights()[[proof.value, proof.other], proof.report])
+    assert proof.ratio == Fraction(high, low)
+    assert proof.ratio <= claimed.limit(proof.value, proof.other)
+
+
+def test_noise_of_one_point_a_cell_wastes_nothing() -> None:
+    for text in ("planar_geometric(0.2, 300, 20)", "planar_geometric('0.05', 70, 90, side=2)"):
+        proof = certify(registry().mechanism(text)).certificate
+        assert 0 <= proof.slack < 1e-10
+
+
+def test_a_copy_of_a_channel_shares_nothing_with_it() -> None:
+    channel = noise(5, 4, "0.7", 3)
+    copy = copied(channel)
+    assert not np.shares_memory(copy.falling, channel.falling)
+    assert not np.shares_memory(copy.floor, channel.floor)
+    assert copy.weights().tolist() == channel.weights().tolist()
+    for part in (channel.falling, channel.floor):
+        with pytest.raises(ValueError, match="read-only"):
+            part[0] = 1
+
+
+# --- planted bugs ---
+
+
+def test_a_ratio_that_is_one_unit_too_large_is_refused() -> None:
+    limit = claim(2, 2, "1").limit(0, 1)
+    floor = -(-TOTAL // (limit + 3))  # the smallest one that keeps the ratio (2**64 - 3 floor) / floor
+    assert certificate(only_own_cell(floor), claim(2, 2, "1")).slack < 1e-15
+    with pytest.raises(NotPrivate, match="above the claimed 1 per unit of distance"):
+        certificate(only_own_cell(floor - 1), claim(2, 2, "1"))
+
+
+def test_noise_that_falls_too_fast_over_more_than_one_cell_is_refused() -> None:
+    """From the own cell to the next one, and from that to the diagonal one, it falls by e: by e^2 over a distance of 1.41."""
+    gentle = [-0.99 * n**0.5 for n in range(81)]
+    assert certificate(falling_by(gentle), claim(12, 12, "1")).epsilon == pytest.approx(0.99, abs=1e-6)
+    steep = gentle[:2] + [gentle[4]] * 2 + gentle[4:]
+    with pytest.raises(NotPrivate, match="above the claimed"):
+        certificate(falling_by(steep), claim(12, 12, "1"))
+
+
+def test_a_table_that_draws_other_noise_is_refused() -> None:
+    channel = noise(5, 4, "0.7", 3)
+    packed = channel.tables.packed.copy()
+    packed[0, 0] ^= np.uint64(1 << 40)
+    channel.__dict__["tables"] = AliasTables(packed, channel.tables.bits)
+    with pytest.raises(NotPrivate, match="do not give back its weights"):
+        certificate(channel, claim(5, 4, "0.7"))
+
+
+def test_a_floor_that_is_lower_in_a_corner_lowers_the_spread() -> None:
+    """A corner collects the spread of all points beyond it."""
+    channel = noise(5, 4, "0.7", 1)
+    floor = channel.floor.copy()
+    floor[1, 1] += floor[0, 0] - np.uint64(1)
+    floor[0, 0] = 1
+    lower = PlanarNoise(channel.falling, 5, 4, 1, floor)
+    assert lower.spread == 0
+    with pytest.raises(NotPrivate):
+        certificate(lower, claim(5, 4, "0.7"))
+
+
+def test_noise_that_does_not_fit_its_definition_is_refused() -> None:
+    channel = noise(5, 4, "0.7", 1)
+    rising = channel.falling.copy()
+    rising[1], rising[2] = rising[2], rising[1]
+    heavy = np.full(10, 2**63, dtype=np.uint64)  # sums that overflow
+    for falling, floor in (
+        (rising, channel.floor),
+        (channel.falling, channel.floor + np.uint64(1)),
+        (heavy, channel.floor),
+        (channel.falling, channel.floor.T),
+        (channel.falling.astype(np.int64), channel.floor),
+    ):
+        with pytest.raises(InvalidParameter):
+            PlanarNoise(falling, 5, 4, 1, floor)  # type: ignore[arg-type]  # on purpose
+
+
+@pytest.mark.parametrize("wrong", [claim(4, 5, "0.7"), claim(10, 2, "0.7")])
+def test_noise_on_another_grid_is_refused(wrong: MetricLdp) -> None:
+    with pytest.raises(NotPrivate, match="grid of its cells"):
+        certificate(noise(5, 4, "0.7", 1), wrong)
+
+
+def test_pairs_that_doubles_cannot_decide_are_decided_by_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def proven(doubt: float) -> Certificate:
+        monkeypatch.setattr(planar, "_DOUBT", doubt)
+        monkeypatch.setattr(planar, "_MOST_DECIDED", 10**6)
+        return certificate(noise(3, 3, "8", 1), claim(3, 3, "8"))
+
+    assert proven(1e-12) == proven(1e-3)
+
+
+# --- estimates ---
+
+
+@pytest.mark.parametrize(("columns", "rows", "epsilon", "points"), [*SMALL, (40, 25, "0.3", 3), (31, 17, "2", 9)])
+def test_noise_on_the_plane_by_transforms_is_the_same_map(columns: int, rows: int, epsilon: str, points: int) -> None:
+    channel = noise(columns, rows, epsilon, points)
+    op, table = PlaneOperator(channel), channel.probabilities()
+    theta, w = RNG.dirichlet(np.ones(op.inputs), 3), RNG.random((3, op.outputs))
+    for groups in (0, slice(0, 1), slice(None)):
+        assert op.forward(theta[groups]) == pytest.approx(theta[groups] @ table, rel=1e-9, abs=1e-15)
+        assert op.adjoint(w[groups]) == pytest.approx(w[groups] @ table.T, rel=1e-10)
+
+
+def test_held_out_steps_and_best_are_closer_to_the_truth_than_the_reports() -> None:
+    truth, counts = reported(100_000)
+    error = {name: float(np.abs(estimated(counts, name).estimate - truth).sum()) / 2
+             for name in ("observed", "ibu(stop='held_out')", "best")}  # fmt: skip
+    assert error["ibu(stop='held_out')"] < 0.5 * error["observed"]
+    assert error["best"] < 0.5 * error["observed"]
+
+
+def test_the_maximum_of_a_large_map_has_an_honest_status() -> None:
+    _, counts = reported(20_000)
+    with_time, cut = estimated(counts, "ibu(max_iterations=20, deadline=60)"), estimated(counts, "ibu(deadline=0.01)")
+    assert [one.diagnosis.status for one in (with_time, cut)] == ["out of steps", "out of time"]
+    assert with_time.diagnosis.gap > 1e-9
+    assert "held_out" in with_time.diagnosis.remedy
+    assert np.isinf(with_time.std_error).all()
+    assert (with_time.low <= with_time.estimate).all()
+    assert (with_time.high == 1).all()
+
+
+@pytest.mark.parametrize("name", ["inv", "inv_n", "inv_p", "iiw", "base_cut", "empirical_bayes", "pool", "em_mr"])
+def test_estimators_that_need_all_pairs_refuse_a_large_map(name: str) -> None:
+    with pytest.raises(NotApplicable, match=r"4,900 cells is not computed.*held_out"):
+        estimated(np.ones((1, SIDE**2)), name)
+
+
+def test_nothing_lists_all_pairs_of_cells_of_a_large_map(con: DuckDBPyConnection) -> None:
+    mechanism = registry().mechanism("planar_laplace(0.5, 300, 300)")
+    channel = certify_values(mechanism).channel
+    even = np.full(90_000, 1 / 90_000)
+    for listing in (channel.weights, lambda: emd(even, even, Grid(300, 300, Fraction(1)))):  # type: ignore[attr-defined]
+        with pytest.raises(NotApplicable, match="90,000"):
+            listing()
+    for sql in ("ldp.mutual_information(ldp.planar_laplace(0.5, 300, 300), list_transform(range(90000), lambda x: 1))",):
+        with pytest.raises(duckdb.Error, match="LDP406"):
+            con.execute(f"SELECT {sql}").fetchall()
+
+
+def test_a_large_map_is_perturbed_and_read_in_sql(con: DuckDBPyConnection) -> None:
+    con.execute(f"CREATE MACRO place() AS ldp.planar_geometric(0.5, {SIDE}, {SIDE})")
+    con.execute("CREATE TABLE people AS SELECT 1000 + i % 50 AS cell FROM range(4000) t(i)")
+    con.execute("CREATE TABLE noisy AS SELECT ldp.perturb(cell, place()) AS cell FROM people ORDER BY random()")
+    rows = con.execute("SELECT unnest(ldp.ibu(cell, place(), stop := 5), recursive := true) FROM noisy").fetchall()
+    assert len(rows) == SIDE**2
+    assert sum(row[1] for row in rows) == pytest.approx(1)
+    with pytest.raises(duckdb.Error, match=r"LDP103.*at most 160000 cells"):
+        con.execute("SELECT ldp.describe(ldp.planar_laplace(1, 401, 400))")
+
+
+def test_a_region_of_160000_cells_finds_cells_and_centres(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO whole_city() AS ldp.grid(0, 0, 400, 400, 400, 400)")
+    (row,) = con.execute("SELECT ldp.cell_centre(ldp.cell(399.9, 123.4, whole_city()), whole_city()) FROM range(1)").fetchall()
+    assert row[0] == {"lon": 399.5, "lat": 123.5}
+    assert len(Region(west=0, south=0, east=1, north=1, columns=400, rows=400)) == 160_000
+
+
+def test_the_page_of_a_large_map_draws_every_cell(tmp_path: Path) -> None:
+    columns, rows = 92, 90
+    mechanism = registry().mechanism(f"planar_geometric(1, {columns}, {rows})")
+    _, counts = reported(5_000, columns, rows, "1")
+    one = estimate_counts(mechanism, counts, registry().estimator("ibu(stop=5)"))[0]
+    page = report_page({"All": one}, {}, certify_values(mechanism))
+    assert len(page) < 12_000_000
+    (map_of_cells,) = re.findall(r'<svg[^>]*class="cells">(.*?)</svg>', page)
+    drawn = sum(int(width) for width in re.findall(r"h(\d+)v1", map_of_cells))
+    assert drawn == columns * rows
+
+
+def test_ldpsql_names_the_limit_of_the_reach_of_noise() -> None:
+    with pytest.raises(InvalidParameter, match="epsilon is too small for cells of this side"):
+        ldpsql.certify(registry().mechanism("planar_geometric('0.001', 300, 300)"))
