@@ -68,7 +68,7 @@ def _counted(
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return the list of keys as text, frequencies and means of each group; NULL if the group is empty."""
     parts = [
-        (rows, mechanism.keys.written, estimate_key_value(mechanism, likelihood, estimator).rows())
+        (rows, mechanism.values().listed.written, estimate_key_value(mechanism, likelihood, estimator).rows())
         for rows, mechanism, estimator, likelihood in _counted(histograms, plans)
     ]
     return listed(parts, len(histograms), ("key", *ROW))
@@ -94,7 +94,7 @@ def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
         centres, shares = estimate_densities(mechanism, likelihood, estimator)
         keys, bins = shares.shape[1:]
-        texts = mechanism.keys.written.take(pa.array(np.repeat(np.arange(keys), bins)))
+        texts = mechanism.values().listed.written.take(pa.array(np.repeat(np.arange(keys), bins)))
         middles = np.broadcast_to(np.tile(centres, keys), (len(rows), keys * bins))
         parts.append((rows, texts, np.stack([middles, shares.reshape(len(rows), -1)], axis=-1)))
     return listed(parts, len(histograms), _DENSITY)

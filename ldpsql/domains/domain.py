@@ -115,7 +115,7 @@ class Domain:
         """The fingerprint of the domain: a digest, in 32 hexadecimal digits, of the type and the values in their order."""
         digest = blake2b(f"{self.values.type} {len(self)} ".encode(), digest_size=16)
         offsets = np.frombuffer(self.written.buffers()[1], np.int32)[self.written.offset :][: len(self) + 1]
-        digest.update(np.diff(offsets).astype("<i4"))
+        digest.update(np.diff(offsets).astype("<i4").tobytes())
         digest.update(memoryview(self.written.buffers()[2])[offsets[0] : offsets[-1]])
         return digest.hexdigest()
 

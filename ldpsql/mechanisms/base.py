@@ -100,7 +100,7 @@ class CategoricalMechanism(Mechanism):
     """An epsilon-LDP mechanism over declared values: an implementation only adds ``name`` and `channel`."""
 
     epsilon: EpsilonField = Field(description="privacy parameter: no value makes a report more than e^epsilon times likelier")
-    domain: DomainField = Field(description="the values that may occur, in a fixed order")
+    domain: DomainField = Field(description="the values that may occur, in a fixed order; at most 16,777,216")
 
     def values(self) -> Domain:
         """Return the declared domain."""

@@ -69,7 +69,7 @@ class Matrix(Mechanism):
     sql_reports = Domain.sql_given("reports", "domain")
     domain: DomainField = Field(description="the values that may occur, in the order of the rows")
     rows: Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])] = (
-        Field(description="probabilities, one row for each value, one column for each report")
+        Field(description="probabilities of at most 100 characters, one row for each value, one column for each report")
     )
     epsilon: EpsilonField | None = Field(None, description="the claim; by default the smallest that the rows keep")
     reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")
