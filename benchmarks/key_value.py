@@ -1,15 +1,13 @@
-"""Key-value mechanisms: errors against theory, maximum likelihood against inversion, and speed against plain NumPy.
+"""Key-value mechanisms: errors against theory, and maximum likelihood against inversion.
 
 The part on real sparse data needs the public ratings of clothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from math import comb, exp
-from statistics import median
+from math import comb
 from time import process_time
 
 import numpy as np
@@ -39,7 +37,6 @@ def figures(quick: bool) -> list[Figure]:
         *accuracy(1300 if quick else 5000),
         *unary_against_randomised_response(5 if quick else 20),
         *([] if ratings is None else sparse(str(ratings), 2 if quick else 60)),
-        *speed(100_000 if quick else 500_000),
         *piecewise(3 if quick else 10),
     ]
 
@@ -208,75 +205,6 @@ def sparse(path: str, rounds: int) -> list[Figure]:
                 text = f"{where}: {estimator} / unbiased, mean squared error of {what} (+- {doubt:.3f})"
                 out.append(at_most(text, value, 0.9) if estimator == "ibu" else Figure(text, value))
         out.append(at_most(f"{where}: slowest estimate", slowest, 20.0, "s"))
-    return out
-
-
-def numpy_reference(
-    rng: np.random.Generator, sets: Sets, keys: int, padding: int, epsilon: float
-) -> tuple[NDArray[np.int64], Floats]:
-    """Return PCKV-GRR with floating-point chances and a generator that is not secret, as a careless program would."""
-    sizes = np.diff(sets.ends)
-    lift, total = padding * (exp(epsilon) - 1), keys + padding
-    slot = rng.integers(0, np.maximum(sizes, padding))
-    own = slot < sizes
-    at = np.where(own, sets.ends[:-1] + slot, 0)
-    key = np.where(own, sets.keys[at], rng.integers(keys, total, len(sizes)))
-    value = np.where(own, 2 * sets.places[at] - 1, 0.0)
-    sign = np.where(rng.random(len(sizes)) < (1 + value) / 2, 1, -1)
-    keep = rng.random(len(sizes)) < (lift + 2) / (lift + 2 * total)
-    other = (key + rng.integers(1, total, len(sizes))) % total
-    true = rng.random(len(sizes)) < (lift + 1) / (lift + 2)
-    fair = np.where(rng.random(len(sizes)) < 0.5, 1, -1)
-    return np.where(keep, key, other), np.where(keep, np.where(true, sign, -sign), fair)
-
-
-def numpy_unary(rng: np.random.Generator, sets: Sets, keys: int, padding: int, epsilon: float) -> NDArray[np.int8]:
-    """Return PCKV-UE in the same way: one number in {-1, 0, 1} for each key and dummy."""
-    key, sign = numpy_reference(rng, sets, keys, padding, 32.0)  # nearly always the pair that was drawn
-    users, total, chance = np.arange(len(sets)), keys + padding, 2 / (exp(epsilon) + 3)
-    drawn = rng.random((len(sets), total), dtype=np.float32)
-    out = (drawn < chance).astype(np.int8)
-    out[drawn < chance / 2] = -1
-    own = rng.random(len(sets))
-    right = exp(epsilon) / (exp(epsilon) + 1) / 2
-    out[users, key] = np.where(own < right, sign, np.where(own < 0.5, -sign, 0))
-    return out
-
-
-def seconds(run: Callable[[], object]) -> float:
-    """Return the median processor time of five runs."""
-    times = []
-    for _ in range(5):
-        start = process_time()
-        run()
-        times.append(process_time() - start)
-    return median(times)
-
-
-def speed(n: int) -> list[Figure]:
-    """Return rows per second, and ratios to plain NumPy on the same sets."""
-    keys, padding, out = 100, 3, []
-    sets, _, _ = people(n, keys, padding)
-    rng = np.random.default_rng()
-    one = seconds(lambda: numpy_reference(rng, sets, keys, padding, 1.0))
-    many = seconds(lambda: numpy_unary(rng, sets, keys, padding, 1.0))
-    with ldpsql.connect() as con:
-        con.execute("SET threads = 1")
-        con.execute(
-            f"CREATE TABLE users AS SELECT MAP {{i % {keys}: i % 3 - 1, (i + 7) % {keys}: 0}} AS pairs FROM range({n}) t(i)"
-        )
-        for name in ("pckv_grr", "pckv_ue", "pckv_pm"):
-            _, channel = made(name, 1, keys, padding)
-            con.execute(f"CREATE OR REPLACE MACRO m() AS ldp.{name}(1, range({keys}), padding := {padding})")
-            draw = seconds(lambda channel=channel: channel.draw(sets))
-            sql = seconds(lambda: con.execute("CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(pairs, m()) FROM users"))
-            plain = many if name == "pckv_ue" else one
-            what = f"{name}, {keys} keys, padding {padding}"
-            out += [
-                Figure(f"{what}: draws", n / draw / 1e6, "M rows/s"),
-                Figure(f"{what}: draws against plain NumPy", plain / draw),
-                Figure(f"{what}: SQL in one thread", n / sql / 1e6, "M rows/s"),
-            ]
     return out
 
 

@@ -44,7 +44,18 @@ from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.handles import GRIDS, MEASURES, MECHANISMS, MIXTURES, PLANS, TOPS, numbers, read_estimator, read_mechanism
+from ldpsql.registry.handles import (
+    GRIDS,
+    MEASURES,
+    MECHANISMS,
+    MIXTURES,
+    PLANS,
+    TOPS,
+    numbers,
+    read_estimator,
+    read_mechanism,
+    without_inversion,
+)
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
 
@@ -143,4 +154,5 @@ __all__ = [
     "tops",
     "type_of",
     "without_impossible",
+    "without_inversion",
 ]

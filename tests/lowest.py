@@ -12,7 +12,7 @@ _FLOOR = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)")
 def constraints(project: str) -> list[str]:
     """Return ``name==floor`` for every dependency of the package itself."""
     needed = tomllib.loads(project)["project"]["dependencies"]
-    return [f"{found[1]}=={found[2]}" for dependency in needed if (found := _FLOOR.match(dependency))]
+    return [f"{floor[1]}=={floor[2]}" for dependency in needed if (floor := _FLOOR.match(dependency))]
 
 
 if __name__ == "__main__":

@@ -184,9 +184,9 @@ def test_an_unsorted_unsigned_domain_and_a_null_in_a_dictionary_are_read_right()
 
 
 def test_a_domain_cannot_be_changed_from_outside() -> None:
-    given = np.array([1, 2])
-    mechanism = krr(given)
-    given[0] = 99
+    values = np.array([1, 2])
+    mechanism = krr(values)
+    values[0] = 99
     assert mechanism.domain.values.to_pylist() == [1, 2]
 
 
@@ -241,9 +241,9 @@ def test_no_exception_in_python_carries_a_raw_value(name: str) -> None:
     error = caught.value
     assert error.__context__ is None
     assert error.__cause__ is None
-    told = traceback.TracebackException.from_exception(error, capture_locals=True)
-    (guard,) = [frame for frame in told.stack if frame.name == "call"]  # all frames below it are gone
-    assert guard is told.stack[-1]
+    captured = traceback.TracebackException.from_exception(error, capture_locals=True)
+    (guard,) = [frame for frame in captured.stack if frame.name == "call"]  # all frames below it are gone
+    assert guard is captured.stack[-1]
     assert CANARY not in str(guard.locals)
     assert CANARY not in str(error)
 

@@ -79,8 +79,8 @@ def is_estimate(con: DuckDBPyConnection, reports: str) -> None:
 
 def fits(reports: pa.ChunkedArray) -> None:
     """Check the shares of the cities; |z| < 5.5 for four of them fails honest reports with probability 1.5e-7."""
-    found = ldpsql.estimate(reports, CITY, "inv")
-    for share, error, truth in zip(found.estimate, found.std_error, [1 / 2, 1 / 4, 1 / 8, 1 / 8], strict=True):
+    estimate = ldpsql.estimate(reports, CITY, "inv")
+    for share, error, truth in zip(estimate.estimate, estimate.std_error, [1 / 2, 1 / 4, 1 / 8, 1 / 8], strict=True):
         assert abs(share - truth) < 5.5 * error
 
 
@@ -136,7 +136,7 @@ def test_text_is_what_its_name_says_and_is_read_back(db: DuckDBPyConnection, out
     assert rows(db, "SELECT count(*), sum(day) FROM 'again.parquet'") == [(ROWS, ROWS)]
 
 
-def test_reports_stay_beside_the_rows_they_belong_to(db: DuckDBPyConnection) -> None:
+def test_reports_stay_in_the_rows_they_belong_to(db: DuckDBPyConnection) -> None:
     db.execute("COPY (SELECT i AS id, i % 2 AS x FROM range(400_000) t(i)) TO 'in.parquet'")
     perturb_copy(db, "in.parquet", "out.parquet", {"x": "krr(epsilon=20, domain=[0, 1])"}, keep=["id"])
     # at epsilon 20 a report lies with probability 2e-9, so one lie in 400,000 has probability 8e-4, and three 1e-10
@@ -152,10 +152,10 @@ def test_reports_stay_beside_the_rows_they_belong_to(db: DuckDBPyConnection) -> 
 def test_partitions_are_folders_that_duckdb_reads_back(db: DuckDBPyConnection) -> None:
     run = perturb_copy(db, "people", "out", {"city": CITY}, keep=["day"], partition_by=["day"])
     assert run.rows == ROWS
-    found = rows(
+    stored = rows(
         db, "SELECT day, count(*) FROM read_parquet('out/**/*.parquet', hive_partitioning := true) GROUP BY ALL ORDER BY day"
     )
-    assert found == [(day, ROWS // 3) for day in range(3)]
+    assert stored == [(day, ROWS // 3) for day in range(3)]
     perturb_copy(db, "out", "again.parquet", {"city": CITY}, keep=["day"])  # and ldpsql does
     assert rows(db, "SELECT count(DISTINCT day) FROM 'again.parquet'") == [(3,)]
 
@@ -261,7 +261,7 @@ def test_a_variable_of_python_is_not_taken_for_the_file(db: DuckDBPyConnection) 
     del parquet
 
 
-def test_the_names_in_a_text_file_are_not_told(db: DuckDBPyConnection) -> None:
+def test_the_names_in_a_text_file_are_not_shown(db: DuckDBPyConnection) -> None:
     Path("in.csv").write_text("Canary 7,Canary 8\nTurin,Bari\n")
     with pytest.raises(UnknownName) as caught:
         perturb_copy(db, "in.csv", "out.parquet", {"Canary 9": CITY})
@@ -329,8 +329,8 @@ def test_names_and_types_of_any_kind_pass_through(db: DuckDBPyConnection) -> Non
         "CREATE TABLE odd AS SELECT 'a'::ENUM('a', 'b') AS \"it's\", 1 AS day, {'k': [1, 2]} AS s, DATE '2020-01-01' AS d"
     )
     perturb_copy(db, "odd", "o'ut", {"it's": "krr(1, ['a', 'b'])"}, keep=["day", "s", "d"], partition_by=["day"])
-    found = rows(db, "SELECT day, s, d FROM read_parquet('o''ut/*/*.parquet', hive_partitioning := true)")
-    assert found == [(1, {"k": [1, 2]}, datetime.date(2020, 1, 1))]
+    stored = rows(db, "SELECT day, s, d FROM read_parquet('o''ut/*/*.parquet', hive_partitioning := true)")
+    assert stored == [(1, {"k": [1, 2]}, datetime.date(2020, 1, 1))]
 
 
 KEPT = """
@@ -349,9 +349,9 @@ def test_kept_columns_have_the_types_and_values_that_duckdb_itself_would_give_th
     perturb_copy(db, "odd", "reports.parquet", mechanism, keep=kept)
     db.execute("COPY odd TO 'odd.parquet'")
     for name in kept:
-        shown = f'SELECT typeof("{name}"), "{name}"::VARCHAR FROM'
-        assert rows(db, f"{shown} reports") == rows(db, f"{shown} odd")
-        assert rows(db, f"{shown} 'reports.parquet'") == rows(db, f"{shown} 'odd.parquet'")
+        query = f'SELECT typeof("{name}"), "{name}"::VARCHAR FROM'
+        assert rows(db, f"{query} reports") == rows(db, f"{query} odd")
+        assert rows(db, f"{query} 'reports.parquet'") == rows(db, f"{query} 'odd.parquet'")
 
 
 @pytest.mark.parametrize(
@@ -573,8 +573,8 @@ def test_control_c_ends_the_command_with_130_and_leaves_nothing(tmp_path: Path, 
     while not staged.exists() and process.poll() is None:
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert (process.returncode, told) == (130, "interrupted: nothing was published\n")
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (130, "interrupted: nothing was published\n")
     assert not [name for name in os.listdir() if "out" in name]
 
 
@@ -595,6 +595,56 @@ def test_control_c_after_the_end_does_not_say_that_nothing_was_published(
     assert left.value.exit_code == 130
     assert capsys.readouterr().err.startswith("interrupted: the reports were published")
     assert db.execute("SELECT count(*) FROM 'out.parquet'").fetchall() == [(ROWS,)]
+
+
+@pytest.mark.parametrize("how", [{}, {"replace": True}, {"append": True}])
+@pytest.mark.parametrize("committed", [False, True])
+def test_control_c_says_of_a_table_whether_its_reports_are_there(
+    db: DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    how: dict[str, Any],
+    committed: bool,
+) -> None:
+    db.execute("COPY people TO 'in.parquet'")
+    with duckdb.connect("tables.duckdb") as con:
+        con.execute("CREATE TABLE Reports (city VARCHAR)" if how else "SELECT 1")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"ldpsql.bulk.run.{'publish' if committed else 'charged'}", interrupted)
+    with pytest.raises(typer.Exit) as left:
+        perturb_command("in.parquet", "reports", ["city"], [CITY], table=True, database="tables.duckdb", **how)
+    assert left.value.exit_code == 130
+    outcome = "the reports were published" if committed else "nothing was published"
+    assert capsys.readouterr().err == f"interrupted: {outcome}\n"
+
+
+@pytest.mark.parametrize("text", ["city,n\nLima,1\nOslo,2,3\nRome\n", "n;city\n1;Lima\n2\n3;4;5\n"])
+def test_a_csv_file_that_is_ragged_is_refused_as_such(db: DuckDBPyConnection, text: str) -> None:
+    Path("in.csv").write_text(text)
+    with pytest.raises((SourceRefused, UnknownName), match=r"every line (must )?have as many fields") as caught:
+        ldpsql.perturb_copy(db, "in.csv", "out.parquet", {"city": CITY})
+    assert "Lima" not in str(caught.value)
+
+
+def test_the_hint_of_a_full_disk_asks_about_a_table_only_if_there_is_one(
+    db: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ldpsql.bulk.forms.Form.write", full)
+    monkeypatch.setattr("ldpsql.bulk.orders.write_table", full)
+    with pytest.raises(DestinationRefused) as of_file:
+        ldpsql.perturb_copy(db, "people", "out.parquet", {"city": CITY})
+    with pytest.raises(DestinationRefused) as of_table:
+        ldpsql.perturb_table(db, "people", "reports", {"city": CITY})
+    assert [("disk" in caught.value.hint, "table" in caught.value.hint) for caught in (of_file, of_table)] == [
+        (True, False),
+        (True, True),
+    ]
 
 
 def test_a_refused_source_is_named_by_its_file_and_no_folder(db: DuckDBPyConnection) -> None:

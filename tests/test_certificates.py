@@ -37,9 +37,9 @@ def test_realised_epsilon_is_never_above_the_claim_and_close_to_it(epsilon: str,
 
 
 def test_the_witness_attains_the_ratio() -> None:
-    known = certify(Matrix(domain=[1, 2, 3], rows=[["1/2", "1/3", "1/6"], ["1/3", "1/3", "1/3"], ["1/6", "1/3", "1/2"]]))
-    assert isinstance(known.channel, DenseChannel)
-    weights, proof = known.channel.weights().tolist(), known.certificate
+    certified = certify(Matrix(domain=[1, 2, 3], rows=[["1/2", "1/3", "1/6"], ["1/3", "1/3", "1/3"], ["1/6", "1/3", "1/2"]]))
+    assert isinstance(certified.channel, DenseChannel)
+    weights, proof = certified.channel.weights().tolist(), certified.certificate
     assert Fraction(weights[proof.value][proof.report], weights[proof.other][proof.report]) == proof.ratio
     assert proof.ratio == max(Fraction(a[y], b[y]) for a in weights for b in weights for y in range(3))
 

@@ -50,11 +50,11 @@ def test_plugins_list_in_every_format() -> None:
 def test_plugins_show_explains_every_mechanism_and_estimator() -> None:
     assert "ldp.krr(epsilon, domain" in run("plugins", "show", "krr").stdout
     for name, spec in {**registry().mechanisms, **registry().estimators}.items():
-        shown = CliRunner().invoke(plugins_app, ["show", name])  # a process for each would take half a minute
-        assert shown.exit_code == 0
-        assert f"ldp.{name}(" in shown.stdout
-        assert all(parameter.name in shown.stdout for parameter in spec.parameters())
-        assert spec.kind == "estimator" or "\nclaim      " in shown.stdout
+        result = CliRunner().invoke(plugins_app, ["show", name])  # a process for each would take half a minute
+        assert result.exit_code == 0
+        assert f"ldp.{name}(" in result.stdout
+        assert all(parameter.name in result.stdout for parameter in spec.parameters())
+        assert spec.kind == "estimator" or "\nclaim      " in result.stdout
 
 
 def test_errors_are_a_line_with_code_and_hint_on_stderr_and_an_exit_code() -> None:
@@ -76,8 +76,8 @@ def test_two_columns_of_one_name_are_both_written(tmp_path: Path) -> None:
     assert run("sql", "-c", "SELECT 1 AS a, 2 AS a", "--format", "csv").stdout == "a,a_1\n1,2\n"
     (tmp_path / "reports.csv").write_text("n,city\n" + "7,Lima\n8,Oslo\n8,Oslo\n", encoding="utf-8")
     options = ("-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])", "--by", "n", "--format", "json")
-    found = json.loads(run("estimate", "reports.csv", *options, cwd=tmp_path).stdout)
-    assert {(row["n"], row["n_1"]) for row in found} == {(7, 1), (8, 2)}
+    rows = json.loads(run("estimate", "reports.csv", *options, cwd=tmp_path).stdout)
+    assert {(row["n"], row["n_1"]) for row in rows} == {(7, 1), (8, 2)}
 
 
 def test_numbers_that_json_does_not_have_are_null() -> None:
@@ -192,8 +192,8 @@ def test_estimate_reads_a_file_and_a_table_and_keeps_the_order_of_the_domain(pro
     assert [round(row["estimate"], 1) for row in rows] == [1, 0, 0, 0, 1, 0]
     (project / "folder").mkdir()
     (project / "folder" / "part.parquet").write_bytes((project / "reports.parquet").read_bytes())
-    told = run("estimate", "folder", "-c", "city", "-m", "city", "--by", "re'gion", "--format", "json", cwd=project)
-    assert told.stdout == done.stdout
+    from_folder = run("estimate", "folder", "-c", "city", "-m", "city", "--by", "re'gion", "--format", "json", cwd=project)
+    assert from_folder.stdout == done.stdout
     assert run("sql", "w.duckdb", "-c", "CREATE TABLE t AS FROM 'reports.parquet'", cwd=project).returncode == 0
     done = run(
         "estimate", "t", "-d", "w.duckdb", "-c", "city", "-m", "city", "--estimator", "inv", "--format", "csv", cwd=project
@@ -279,12 +279,12 @@ def test_a_flag_goes_before_the_environment_before_the_project_before_the_user(p
     assert "error[LDP105]" in broken.stderr
 
 
-def test_doctor_tells_what_works(tmp_path: Path) -> None:
+def test_doctor_reports_what_works(tmp_path: Path) -> None:
     done = run("doctor", "--format", "json", cwd=tmp_path)
-    found = {row["check"]: row["status"] for row in json.loads(done.stdout)}
+    statuses = {row["check"]: row["status"] for row in json.loads(done.stdout)}
     assert done.returncode == 0
-    assert found.keys() >= {"packages", "settings", "random source", "plugins", "SQL", "extra report", "extra dbt"}
-    assert {found[check] for check in ("packages", "settings", "random source", "plugins", "SQL")} == {"ok"}
+    assert statuses.keys() >= {"packages", "settings", "random source", "plugins", "SQL", "extra report", "extra dbt"}
+    assert {statuses[check] for check in ("packages", "settings", "random source", "plugins", "SQL")} == {"ok"}
     broken = run("doctor", cwd=tmp_path, LDPSQL_PLUGINS="no-such-plugin")
     assert broken.returncode == 1
     assert "no-such-plugin" in broken.stdout
@@ -304,16 +304,16 @@ def test_doctor_looks_at_the_ledger_and_the_key(tmp_path: Path, monkeypatch: pyt
     Path("people.key").chmod(0o600)
     Path("budget.ledger").write_text("no ledger")
     done = run("doctor", "--format", "json", cwd=tmp_path)
-    told = next(row for row in json.loads(done.stdout) if row["check"] == "ledger")
-    assert (done.returncode, told["status"], told["finding"][:8]) == (1, "failed", "[LDP313]")
+    ledger = next(row for row in json.loads(done.stdout) if row["check"] == "ledger")
+    assert (done.returncode, ledger["status"], ledger["finding"][:8]) == (1, "failed", "[LDP313]")
 
 
 def test_export_sql_writes_macros_that_a_client_without_ldpsql_runs(project: Path) -> None:
     assert run("export-sql", "-m", "city", "-o", "city.sql", cwd=project).returncode == 0
     with duckdb.connect() as con:
         con.execute((project / "city.sql").read_text(encoding="utf-8"))
-        found = con.execute(f"SELECT city_ibu(city) FROM '{project / 'reports.parquet'}'").fetchall()
-    assert [row["value"] for row in found[0][0]] == ["Lima", "Oslo", "Rome"]
+        estimates = con.execute(f"SELECT city_ibu(city) FROM '{project / 'reports.parquet'}'").fetchall()
+    assert [row["value"] for row in estimates[0][0]] == ["Lima", "Oslo", "Rome"]
     assert run("export-sql", "-m", "city", cwd=project).stdout == (project / "city.sql").read_text(encoding="utf-8")
 
 
@@ -340,7 +340,7 @@ def test_report_and_plan_draw(project: Path) -> None:
 
 
 def test_enable_and_disable_keep_the_comments_of_the_settings(project: Path) -> None:
-    told = (project / "ldpsql.toml").read_text(encoding="utf-8")
+    text = (project / "ldpsql.toml").read_text(encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "LDPSQL_PLUGINS"}
     environment["LDPSQL_CONFIG"] = str(project / "own.toml")
 
@@ -350,7 +350,7 @@ def test_enable_and_disable_keep_the_comments_of_the_settings(project: Path) -> 
 
     assert plugins("enable", "coin").returncode == 0
     changed = (project / "ldpsql.toml").read_text(encoding="utf-8")
-    assert changed.startswith(told)
+    assert changed.startswith(text)
     assert 'allow = ["coin"]' in changed
     assert "mechanism  coin" in plugins("show", "coin").stdout
     assert plugins("disable", "coin").returncode == 0

@@ -29,9 +29,9 @@ def likelihood(text: str) -> Likelihood:
     return Likelihood(op, RNG.multinomial(N, op.forward(TRUTH), REPEATS).astype(np.float64), layout=(10,), named=None)
 
 
-def covered(found: Likelihood, fit: Fit) -> Floats:
-    told = intervals(found, fit, 0.95)
-    return ((told.low <= TRUTH) & (told.high >= TRUTH)).sum(axis=0).astype(np.float64)
+def covered(likelihood: Likelihood, fit: Fit) -> Floats:
+    estimated = intervals(likelihood, fit, 0.95)
+    return ((estimated.low <= TRUTH) & (estimated.high >= TRUTH)).sum(axis=0).astype(np.float64)
 
 
 @pytest.mark.parametrize("name", ["ibu", "inv", "inv_n", "inv_p", "base_cut", "iiw", "uniform", "ems(stop=50)"])
@@ -44,19 +44,21 @@ def covered(found: Likelihood, fit: Fit) -> Floats:
     ],
 )
 def test_intervals_of_every_kind_of_estimator_cover_the_truth(name: str, text: str) -> None:
-    found = likelihood(text)
-    held = covered(found, registry().estimator(name).fit(found))
+    drawn = likelihood(text)
+    held = covered(drawn, registry().estimator(name).fit(drawn))
     assert held.min() >= FEWEST
     if name in ("ibu", "inv"):
         assert held[:4].sum() <= MOST
 
 
 def test_intervals_of_observed_sets_cover_the_truth() -> None:
-    given = registry().mechanism("oue(epsilon=2, domain=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9])")
+    mechanism = registry().mechanism("oue(epsilon=2, domain=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9])")
     repeats, n, held = 100, 2000, np.zeros(10)
     for _ in range(repeats):
-        told = estimate_column(ldpsql.perturb(RNG.choice(10, n, p=TRUTH).tolist(), given), given, registry().estimator("ibu"))
-        held += (told.low <= TRUTH) & (told.high >= TRUTH)
+        estimated = estimate_column(
+            ldpsql.perturb(RNG.choice(10, n, p=TRUTH).tolist(), mechanism), mechanism, registry().estimator("ibu")
+        )
+        held += (estimated.low <= TRUTH) & (estimated.high >= TRUTH)
     assert held.min() >= 78  # of 100 with chance .93 fewer do with chance 1e-6
 
 
@@ -64,11 +66,11 @@ def test_the_error_of_an_inversion_is_its_own() -> None:
     # a channel with more reports than values, where inverting wastes information
     table = np.array([[0.5, 0.1, 0.2, 0.2], [0.1, 0.5, 0.2, 0.2], [0.1, 0.1, 0.2, 0.6]])
     truth, repeats = np.array([0.5, 0.3, 0.2]), 20_000
-    found = Likelihood(DenseOperator(table), RNG.multinomial(5000, truth @ table, repeats).astype(np.float64))
+    drawn = Likelihood(DenseOperator(table), RNG.multinomial(5000, truth @ table, repeats).astype(np.float64))
     for name in ("inv", "ibu"):
-        fit = registry().estimator(name).fit(found)
-        seen, told = fit.theta.std(axis=0), intervals(found, fit, 0.95).std_error.mean(axis=0)
-        assert seen == pytest.approx(told, rel=5 * np.sqrt(0.5 / repeats))  # five standard deviations of a standard deviation
+        fit = registry().estimator(name).fit(drawn)
+        seen, stated = fit.theta.std(axis=0), intervals(drawn, fit, 0.95).std_error.mean(axis=0)
+        assert seen == pytest.approx(stated, rel=5 * np.sqrt(0.5 / repeats))  # five standard deviations of a standard deviation
 
 
 def test_score_intervals_of_a_table_are_those_of_wilson() -> None:

@@ -287,7 +287,7 @@ def test_a_source_that_changes_after_the_charge_is_not_published(
     ledger, user = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2, privacy_unit=by)), "id" if by == "id" else None
     end = "csv" if "csv" in source else "parquet"
     con.execute(f"COPY people TO 'in.{end}'; CREATE OR REPLACE VIEW view AS FROM 'in.{end}'")
-    given: Any = con.cursor().sql("FROM 'in.parquet'") if source == "relation" else source
+    argument: Any = con.cursor().sql("FROM 'in.parquet'") if source == "relation" else source
 
     def change() -> None:
         con.cursor().execute(f"COPY (SELECT 5000 + i AS id, 'Oslo' AS city FROM range(100) t(i)) TO 'in2.{end}'")
@@ -296,7 +296,7 @@ def test_a_source_that_changes_after_the_charge_is_not_published(
     changing(monkeypatch, change)
     before = set(os.listdir())
     with pytest.raises(SourceRefused, match="changed while it was read") as caught:
-        perturb(con, given, Charge(ledger, "people", user=user))
+        perturb(con, argument, Charge(ledger, "people", user=user))
     assert "5000" not in str(caught.value)
     assert caught.value.__context__ is None
     assert set(os.listdir()) == before | {f"in.{end}"}
@@ -491,7 +491,7 @@ def test_a_guard_that_is_taken_off_is_restored_with_a_warning(con: DuckDBPyConne
     con.execute(off)
     with pytest.raises(NotReleased, match="its own ledger"):
         perturb_table(con, "people", "reports", COLUMNS)
-    with pytest.warns(PrivacyLeakWarning, match="taken off"):
+    with pytest.warns(PrivacyLeakWarning, match="removed from"):
         ldpsql.attach(con)
     with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
         con.execute("SELECT ldp.perturb('Lima', ldp.krr(1, ['Lima', 'Oslo']))")

@@ -60,18 +60,18 @@ def test_the_example_builds_charges_the_ledger_and_perturbs_every_person_once(pr
     ((share,),) = rows(project, "SELECT estimate FROM shares WHERE region = 'south' AND value = 'Lima'")
     assert abs(share - 0.75) < 0.25
     assert rows(project, "SELECT count(*) FROM duckdb_functions() WHERE NOT internal") == [(0,)]  # nothing stays in the file
-    shown = dbt(project, "show", "--select", "reports", "--full-refresh")
-    assert shown.returncode != 0 or "Lima" not in shown.stdout  # nobody is left to be drawn, and nothing is released
+    refused = dbt(project, "show", "--select", "reports", "--full-refresh")
+    assert refused.returncode != 0 or "Lima" not in refused.stdout  # nobody is left to be drawn, and nothing is released
 
 
 def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
     settings = project / "ldpsql.toml"
-    told = settings.read_text(encoding="utf-8")
-    settings.write_text(told.replace("epsilon=2", "epsilon=3"), encoding="utf-8")
+    original = settings.read_text(encoding="utf-8")
+    settings.write_text(original.replace("epsilon=2", "epsilon=3"), encoding="utf-8")
     refused = dbt(project, "build")
     assert "[LDP311]" in refused.stdout
     assert Ledger.open(project / "people.ledger").history() == []
-    settings.write_text(told, encoding="utf-8")
+    settings.write_text(original, encoding="utf-8")
     model = project / "models" / "reports.sql"
     text = model.read_text(encoding="utf-8")
     model.write_text(text + "\nwhere error('stopped') is null", encoding="utf-8")
@@ -83,7 +83,7 @@ def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
 
 
 @pytest.mark.parametrize("materialized", ["view", "ephemeral"])
-def test_a_model_that_would_draw_anew_at_every_read_stops_the_project(project: Path, materialized: str) -> None:
+def test_a_model_that_would_draw_again_at_every_read_stops_the_project(project: Path, materialized: str) -> None:
     (project / "macros").mkdir()
     called = "ldp.PERTURB " if materialized == "view" else '"ldp"."perturb"'
     (project / "macros" / "noisy.sql").write_text(f"{{% macro noisy(c) %}}{called}({{{{ c }}}}, ldp.m.city()){{% endmacro %}}")
@@ -192,14 +192,14 @@ def test_what_jinja_puts_together_is_read_before_it_runs(project: Path) -> None:
 
 def test_a_wrong_profile_or_mechanism_is_one_line(project: Path) -> None:
     profile = project / "profiles.yml"
-    told = profile.read_text(encoding="utf-8")
-    profile.write_text(told + "          config: {mechanisms: {town: 'kr(1, [1, 2])'}}\n")
+    text = profile.read_text(encoding="utf-8")
+    profile.write_text(text + "          config: {mechanisms: {town: 'kr(1, [1, 2])'}}\n")
     done = dbt(project, "run")
     assert (
         "[LDP105] the mechanism 'town' in the settings: there is no mechanism named 'kr'. Hint: did you mean 'krr'?"
         in done.stdout
     )
-    profile.write_text(told + "          config: {mechanism: {}}\n")
+    profile.write_text(text + "          config: {mechanism: {}}\n")
     done = dbt(project, "run")
     assert "[LDP201]" in done.stdout
     assert "did you mean 'mechanisms'?" in done.stdout

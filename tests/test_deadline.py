@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, process_time
 
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection, Error
 
-from ldpsql.errors import OutOfTime
+from ldpsql.errors import NotApplicable, OutOfTime
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean
 from ldpsql.inference.deadline import check, soonest, until
+from ldpsql.inference.operators import DenseOperator, ProductOperator
 from ldpsql.inference.outcome import Status
 from ldpsql.mechanisms import base
 from ldpsql.registry.registry import registry
@@ -34,14 +35,14 @@ def test_a_deadline_holds_while_the_operator_is_built(con: DuckDBPyConnection, c
 
 def test_errors_for_which_there_is_no_time_are_infinite() -> None:
     square = registry().mechanism("square_wave(1, 0, 9, bins=10)")
-    found = estimate_counts(square, np.full((2, 10), 50.0), registry().estimator("ibu(deadline=60)"))
-    assert np.isfinite(found.intervals.std_error).all()
-    late = replace(found, end=monotonic() - 1)
+    estimates = estimate_counts(square, np.full((2, 10), 50.0), registry().estimator("ibu(deadline=60)"))
+    assert np.isfinite(estimates.intervals.std_error).all()
+    late = replace(estimates, end=monotonic() - 1)
     assert np.isinf(late.intervals.std_error).all()
     assert (late.intervals.low == 0).all()
     assert (late.intervals.high == 1).all()
     assert np.isinf(Mean().measure(late).std_error).all()
-    assert np.allclose(Mean().measure(late).estimate, Mean().measure(found).estimate)
+    assert np.allclose(Mean().measure(late).estimate, Mean().measure(estimates).estimate)
 
 
 def test_the_earlier_of_two_deadlines_holds_and_is_forgotten_afterwards() -> None:
@@ -67,22 +68,22 @@ def test_a_deadline_bounds_all_groups_together(name: str) -> None:
     krr = registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": list(range(100))})
     counts = np.random.default_rng(5).multinomial(3000, np.full(100, 1 / 100), size=400).astype(np.float64)
     before = monotonic()
-    found = estimate_counts(krr, counts, registry().estimator({"estimator": name, "deadline": 0.02, "misfit": "allow"}))
+    estimates = estimate_counts(krr, counts, registry().estimator({"estimator": name, "deadline": 0.02, "misfit": "allow"}))
     assert monotonic() - before < 5  # a loaded machine
-    assert found.fit.theta.shape == (400, 100)
-    assert np.allclose(found.fit.theta.sum(axis=1), 1)
+    assert estimates.fit.theta.shape == (400, 100)
+    assert np.allclose(estimates.fit.theta.sum(axis=1), 1)
     if name != "ibu":  # krr has a closed form
-        assert found.fit.status[-1] is Status.OUT_OF_TIME
-        assert "deadline" in found[399].diagnosis.remedy
+        assert estimates.fit.status[-1] is Status.OUT_OF_TIME
+        assert "deadline" in estimates[399].diagnosis.remedy
 
 
 def test_a_deadline_that_is_long_enough_changes_no_estimate() -> None:
     krr = registry().mechanism("krr(1, [1, 2, 3])")
     counts = np.array([[50.0, 40.0, 30.0], [5.0, 9.0, 30.0]])
     for name in ("best", "pool", "corrected_em"):
-        found = [estimate_counts(krr, counts, registry().estimator(text)) for text in (name, f"{name}(deadline=60)")]
-        assert (found[0].fit.theta == found[1].fit.theta).all()
-        assert found[0].fit.status == found[1].fit.status
+        estimates = [estimate_counts(krr, counts, registry().estimator(text)) for text in (name, f"{name}(deadline=60)")]
+        assert (estimates[0].fit.theta == estimates[1].fit.theta).all()
+        assert estimates[0].fit.status == estimates[1].fit.status
 
 
 def test_a_deadline_holds_for_key_value_reports(con: DuckDBPyConnection) -> None:
@@ -98,3 +99,17 @@ def test_a_number_that_sql_writes_without_a_leading_digit_is_an_epsilon(con: Duc
     assert con.execute("SELECT ldp.perturb('a', ldp.krr(.5, ['a', 'b']))").fetchone() in {("a",), ("b",)}
     with pytest.raises(Error, match="LDP101"):
         con.execute("SELECT ldp.perturb('a', ldp.krr(-.5, ['a', 'b']))")
+
+
+def test_a_deadline_holds_for_lists_of_reports_over_many_values(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO m() AS ldp.olh(1, range(10000))")
+    con.execute("CREATE TABLE lists AS SELECT [ldp.perturb(i % 9, m()), ldp.perturb(i % 9, m())] AS r FROM range(300) t(i)")
+    before = process_time()
+    with pytest.raises(Error, match="LDP407"):
+        con.execute("SELECT ldp.ibu_repeated(r, m(), estimator := 'ibu(deadline=0.05)') FROM lists")
+    assert process_time() - before < 5  # 14 before, and 3.5 GB
+
+
+def test_lists_of_reports_that_need_too_large_a_table_are_refused_before_it_is_made() -> None:
+    with pytest.raises(NotApplicable, match=r"400,000 lists of reports and 1,000 values"):
+        ProductOperator(DenseOperator(np.eye(1000)), np.zeros(400_000, dtype=np.int64), np.ones(400_000, dtype=np.int64))

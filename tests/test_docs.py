@@ -117,9 +117,9 @@ def test_the_commands_of_the_readme_and_of_the_pages_run(command: str, tmp_path:
 def test_the_plugin_shown_in_the_guide_is_the_one_in_the_examples() -> None:
     coin = ROOT / "examples" / "ldpsql-coin"
     there = (coin / "ldpsql_coin.py").read_text(encoding="utf-8") + (coin / "pyproject.toml").read_text(encoding="utf-8")
-    shown = [block for block in blocks("text", PLUGIN_GUIDE) if "coin" in block.lower()]
-    assert len(shown) == 4
-    for line in "".join(shown).splitlines():
+    printed = [block for block in blocks("text", PLUGIN_GUIDE) if "coin" in block.lower()]
+    assert len(printed) == 4
+    for line in "".join(printed).splitlines():
         assert line in there.splitlines(), line
 
 
@@ -127,9 +127,9 @@ def test_the_files_shown_in_the_guide_on_dbt_are_those_of_the_example() -> None:
     example = ROOT / "examples" / "dbt"
     files = [path.read_text(encoding="utf-8") for path in example.rglob("*") if path.suffix in {".sql", ".toml", ".yml"}]
     guide = (ROOT / "docs" / "guides" / "dbt.md").read_text(encoding="utf-8")
-    shown = [block for language in ("jinja", "yaml", "toml") for block in blocks(language, guide)]
-    assert len(shown) == 5
-    for block in shown:
+    printed = [block for language in ("jinja", "yaml", "toml") for block in blocks(language, guide)]
+    assert len(printed) == 5
+    for block in printed:
         lines = block.splitlines()
         assert any(set(lines) <= set(file.splitlines()) for file in files), block
 

@@ -109,9 +109,9 @@ def test_json_gives_the_domain_back_with_its_type(values: pa.Array) -> None:
     assert hash(again) == hash(domain)
 
 
-@pytest.mark.parametrize("given", [pl.Series(["a", "b"]), np.array(["a", "b"]), ("a", "b"), pa.chunked_array([["a"], ["b"]])])
-def test_lists_of_every_kind_are_domains(given: object) -> None:
-    assert Domain.of(given).values.to_pylist() == ["a", "b"]
+@pytest.mark.parametrize("values", [pl.Series(["a", "b"]), np.array(["a", "b"]), ("a", "b"), pa.chunked_array([["a"], ["b"]])])
+def test_lists_of_every_kind_are_domains(values: object) -> None:
+    assert Domain.of(values).values.to_pylist() == ["a", "b"]
 
 
 def test_messages_hold_no_raw_value() -> None:

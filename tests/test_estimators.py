@@ -70,19 +70,19 @@ CHANNEL_8 = [["1/2", "1/4", "1/4"], ["1/4", "1/2", "1/4"], ["1/4", "1/4", "1/2"]
 
 
 def test_the_maximum_of_channel_7_is_not_unique_and_each_share_has_its_range() -> None:
-    found = ldpsql.estimate([1, 2, 3], matrix(CHANNEL_7))
-    assert not found.diagnosis.unique
-    low, high = found.identified
+    estimate = ldpsql.estimate([1, 2, 3], matrix(CHANNEL_7))
+    assert not estimate.diagnosis.unique
+    low, high = estimate.identified
     assert low == pytest.approx([0, 0, 0], abs=1e-7)
     assert high == pytest.approx([0.5, 1, 0.5], abs=1e-7)
 
 
 def test_the_maximum_of_channel_8_lies_in_a_corner() -> None:
-    found = ldpsql.estimate([1, 2, 2, 3], matrix(CHANNEL_8))
-    assert found.estimate == pytest.approx([0, 1, 0], abs=1e-9)
-    assert found.diagnosis.unique
-    assert found.diagnosis.gap <= 1e-9
-    assert found.identified[0] == pytest.approx(found.identified[1])
+    estimate = ldpsql.estimate([1, 2, 2, 3], matrix(CHANNEL_8))
+    assert estimate.estimate == pytest.approx([0, 1, 0], abs=1e-9)
+    assert estimate.diagnosis.unique
+    assert estimate.diagnosis.gap <= 1e-9
+    assert estimate.identified[0] == pytest.approx(estimate.identified[1])
 
 
 # --- maximum likelihood ---
@@ -170,10 +170,10 @@ def test_steps_of_ibu_raise_the_likelihood_and_stop_where_asked() -> None:
     reports = ldpsql.perturb([0] * 500 + [1] * 500, mechanism)
     heights = []
     for steps in (1, 2, 5, 20, 200):
-        found = ldpsql.estimate(reports, mechanism, f"ibu(stop={steps})")
-        assert found.diagnosis.iterations == steps
-        assert found.diagnosis.status == "stopped"
-        heights.append(found.diagnosis.log_likelihood)
+        estimate = ldpsql.estimate(reports, mechanism, f"ibu(stop={steps})")
+        assert estimate.diagnosis.iterations == steps
+        assert estimate.diagnosis.status == "stopped"
+        heights.append(estimate.diagnosis.log_likelihood)
     best = ldpsql.estimate(reports, mechanism).diagnosis
     assert all(before < after + 1e-9 for before, after in pairwise([*heights, best.log_likelihood]))
 
@@ -293,13 +293,13 @@ def test_the_conformance_suite_finds_estimators_that_are_wrong(
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_estimator_returns_one_share_and_one_interval_for_each_value(name: str) -> None:
     mechanism = krr("1", 7)
-    found = ldpsql.estimate(ldpsql.perturb([0, 1, 2] * 500, mechanism), mechanism, name)
-    table = found.to_arrow()
+    estimate = ldpsql.estimate(ldpsql.perturb([0, 1, 2] * 500, mechanism), mechanism, name)
+    table = estimate.to_arrow()
     assert table.column_names == ["value", "estimate", "std_error", "low", "high"]
     if registry().estimators[name].distribution:
-        assert found.estimate.sum() == pytest.approx(1)
-    assert np.all((found.low <= found.estimate) & (found.estimate <= found.high))
-    assert np.isfinite(found.std_error).all()
+        assert estimate.estimate.sum() == pytest.approx(1)
+    assert np.all((estimate.low <= estimate.estimate) & (estimate.estimate <= estimate.high))
+    assert np.isfinite(estimate.std_error).all()
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -308,8 +308,8 @@ def test_intervals_cover_the_truth_also_near_zero(dense: bool) -> None:
     op = operator_of(as_matrix(mechanism) if dense else mechanism)
     theta = np.array([0.4, 0.3, 0.15, 0.1, 0.04, 0.01, 0, 0, 0, 0])
     likelihood = Likelihood(op, RNG.multinomial(n, op.forward(theta), repeats).astype(np.float64))
-    found = intervals(likelihood, registry().estimator("ibu").fit(likelihood), 0.95)
-    covered = ((found.low <= theta) & (theta <= found.high)).sum(axis=0)
+    errors = intervals(likelihood, registry().estimator("ibu").fit(likelihood), 0.95)
+    covered = ((errors.low <= theta) & (theta <= errors.high)).sum(axis=0)
     # 95 % of 400 is 380; fewer than 355 has probability 6e-8 a value
     assert covered.min() >= 355
     assert covered[:3].max() <= 397  # an interval that always covers says nothing; more has probability 2e-7
@@ -320,16 +320,16 @@ def test_intervals_cover_at_a_large_epsilon_and_few_reports(epsilon: str, n: int
     op = operator(certify(krr(epsilon, 3)).response)
     theta, repeats = np.array([0.98, 0.01, 0.01]), 3000
     likelihood = Likelihood(op, RNG.multinomial(n, op.forward(theta), repeats).astype(np.float64))
-    found = intervals(likelihood, registry().estimator("ibu").fit(likelihood), 0.95)
-    covered = ((found.low <= theta) & (theta <= found.high)).mean(axis=0)
+    errors = intervals(likelihood, registry().estimator("ibu").fit(likelihood), 0.95)
+    covered = ((errors.low <= theta) & (theta <= errors.high)).mean(axis=0)
     # Wilson's interval covers .8986 at the worst of these; five standard deviations of 3,000 below that is .871
     assert covered.min() >= 0.871
 
 
 def test_one_report_says_little_whatever_epsilon_is() -> None:
-    found = ldpsql.estimate([0], krr("30", 3))
-    assert found.low[0] < 0.3
-    assert found.high[1] > 0.7
+    estimate = ldpsql.estimate([0], krr("30", 3))
+    assert estimate.low[0] < 0.3
+    assert estimate.high[1] > 0.7
 
 
 def test_dense_and_keep_or_spread_intervals_agree() -> None:
@@ -399,10 +399,10 @@ def test_no_report_an_impossible_report_and_bad_counts_are_refused() -> None:
             aligned(Counts.of(pa.array([0]), pa.array(numbers)), mechanism)
 
 
-def test_one_report_has_an_estimate_that_admits_to_know_nothing() -> None:
-    found = ldpsql.estimate(["a"], registry().mechanism("krr(epsilon=1, domain=['a', 'b'])"))
-    assert found.estimate.tolist() == [1, 0]
-    assert found.low[0] < 0.5 < found.high[1]
+def test_one_report_has_an_estimate_whose_intervals_reach_one_half() -> None:
+    estimate = ldpsql.estimate(["a"], registry().mechanism("krr(epsilon=1, domain=['a', 'b'])"))
+    assert estimate.estimate.tolist() == [1, 0]
+    assert estimate.low[0] < 0.5 < estimate.high[1]
 
 
 def test_an_estimate_prints_its_rows_and_how_it_came_about() -> None:

@@ -51,11 +51,11 @@ class Case:
         self.name, self.folder = name, folder
         self.mechanism = small(name)
         self.text = str(self.mechanism)
-        known = certify(self.mechanism)
-        values = known.values.listed.values.take(pa.array(np.arange(N) % len(known.values.listed)))
-        raw = [[{"key": key, "value": 1.0}] for key in values.to_pylist()] if isinstance(known, CertifiedPairs) else values
+        certified = certify(self.mechanism)
+        values = certified.values.listed.values.take(pa.array(np.arange(N) % len(certified.values.listed)))
+        raw = [[{"key": key, "value": 1.0}] for key in values.to_pylist()] if isinstance(certified, CertifiedPairs) else values
         pq.write_table(pa.table({"x": raw}), folder / "raw.parquet")
-        pq.write_table(pa.table({"x": known.perturb(pa.array(raw))}), folder / "reports.parquet")
+        pq.write_table(pa.table({"x": certified.perturb(pa.array(raw))}), folder / "reports.parquet")
 
     @property
     def pairs(self) -> bool:

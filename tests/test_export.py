@@ -74,13 +74,13 @@ def test_pure_sql_gives_what_ldpsql_gives_to_twelve_digits_for_every_structure_a
             query = f"SELECT key, unnest(ldp._rows(({made}).domain, __ldp_estimate(c, ldp._plan('{ours}', {made})))) AS s"
             groups = f"(SELECT g AS key, histogram(r) AS c FROM '{path}' GROUP BY g)"
             expected.append(con.sql(f"{query} FROM {groups} ORDER BY key, s").fetchall())
-    for query, found, right in zip(asked, client(macros, asked, cwd=tmp_path), expected, strict=True):
-        assert len(found) == len(right), (query, found)
-        for (key, told), (group, known) in zip(found, right, strict=True):
+    for query, rows, right in zip(asked, client(macros, asked, cwd=tmp_path), expected, strict=True):
+        assert len(rows) == len(right), (query, rows)
+        for (key, exported), (group, own) in zip(rows, right, strict=True):
             assert key == group
-            assert told["value"] == known["value"]
-            for column in told.keys() - {"value"}:
-                assert told[column] == pytest.approx(known[column], abs=1e-12), (query, column)
+            assert exported["value"] == own["value"]
+            for column in exported.keys() - {"value"}:
+                assert exported[column] == pytest.approx(own[column], abs=1e-12), (query, column)
 
 
 def test_exported_estimators_refuse_what_ldpsql_refuses_and_give_null_for_nothing(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_a_database_holds_the_macros_in_the_format_of_an_older_duckdb(tmp_path: 
     export.write(mechanism, "city", path)
     export.write(mechanism, "town", path)
     queries = ["SELECT len(city_ibu('a')), len(town_inv('b'))", "SELECT tags['storage_version'] FROM duckdb_databases()"]
-    found = client("SELECT 1", queries, str(path), cwd=tmp_path)
-    assert found[0] == [[2, 2]]
-    assert "v1.2.0" in str(found[1])
+    answers = client("SELECT 1", queries, str(path), cwd=tmp_path)
+    assert answers[0] == [[2, 2]]
+    assert "v1.2.0" in str(answers[1])
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,13 @@ def test_a_mean_is_a_number_where_no_inverted_share_is_positive(con: DuckDBPyCon
 def test_no_interval_has_width_zero_however_unlikely_the_reports(spec: str, estimator: str) -> None:
     mechanism = registry().mechanism(spec.format(SIX))
     counts = np.concatenate([34 * np.eye(6), np.full((1, 6), 2.0), 2 * np.eye(6)])
-    found = estimate_counts(mechanism, counts, registry().estimator(f"{estimator}(misfit='allow')"))
-    shown = found.intervals
-    assert (shown.high - shown.low > 0.02).all()
-    assert (shown.low <= found.fit.theta).all()
-    assert (shown.high >= found.fit.theta).all()
+    estimates = estimate_counts(mechanism, counts, registry().estimator(f"{estimator}(misfit='allow')"))
+    errors = estimates.intervals
+    assert (errors.high - errors.low > 0.02).all()
+    assert (errors.low <= estimates.fit.theta).all()
+    assert (errors.high >= estimates.fit.theta).all()
     for functional in (Mean(), Variance(), RangeShare(1, 3)):
-        number = functional.measure(found)
+        number = functional.measure(estimates)
         assert (number.high - number.low > 0.005).all()
 
 
@@ -56,8 +56,8 @@ def test_no_interval_has_width_zero_where_reports_are_sets() -> None:
     mechanism = registry().mechanism(f"oue(2, {SIX})")
     channel = certify(mechanism).channel
     none = SupportOperator(channel, np.zeros((1, 1), dtype=np.uint8))  # type: ignore[arg-type]
-    shown = estimate_likelihood(mechanism, Likelihood(none, np.array([[34.0]])), registry().estimator("ibu")).intervals
-    assert (shown.high - shown.low > 0.02).all()
+    errors = estimate_likelihood(mechanism, Likelihood(none, np.array([[34.0]])), registry().estimator("ibu")).intervals
+    assert (errors.high - errors.low > 0.02).all()
     table = partial_supports(pa.table({"r": [[0]] * 34}, pa.schema([("r", pa.list_(pa.uint64()))])), "r", mechanism).inv()
     assert (table["high"].to_numpy() - table["low"].to_numpy() > 0.02).all()
 

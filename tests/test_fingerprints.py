@@ -218,9 +218,9 @@ def test_without_a_fingerprint_a_warning_comes_once(con: DuckDBPyConnection, tmp
             ldpsql.estimate_groups(con, "raw", "out", report="city", keys=["region"], mechanism=DREW, replace=True)
     assert [warning.category for warning in caught] == [UnmarkedReports]
     con.execute(f"COPY raw TO '{tmp_path / 'raw.parquet'}'")
-    told = CliRunner().invoke(app, ["estimate", str(tmp_path / "raw.parquet"), "--column", "city", "--mechanism", DREW])
-    assert told.exit_code == 0
-    assert told.stderr.count("nothing says which mechanism") == 1
+    result = CliRunner().invoke(app, ["estimate", str(tmp_path / "raw.parquet"), "--column", "city", "--mechanism", DREW])
+    assert result.exit_code == 0
+    assert result.stderr.count("nothing says which mechanism") == 1
 
 
 @pytest.mark.usefixtures("silent")
@@ -232,8 +232,8 @@ def test_what_can_hold_no_fingerprint_is_not_warned_of(tmp_path: Path) -> None:
         ldpsql.estimate(reports, DREW)
     ldpsql.estimate(frame, "city", DREW)
     frame.write_csv(tmp_path / "reports.csv")
-    told = CliRunner().invoke(app, ["estimate", str(tmp_path / "reports.csv"), "--column", "city", "--mechanism", DREW])
-    assert (told.exit_code, told.stderr) == (0, "")
+    result = CliRunner().invoke(app, ["estimate", str(tmp_path / "reports.csv"), "--column", "city", "--mechanism", DREW])
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 def released(tmp_path: Path) -> DuckDBPyConnection:

@@ -399,8 +399,8 @@ def test_a_mechanism_that_changes_the_epsilon_that_users_write_is_refused() -> N
 
         @model_validator(mode="before")
         @classmethod
-        def _louder(cls, given: dict[str, object]) -> dict[str, object]:
-            return {**given, "epsilon": 30}
+        def _louder(cls, arguments: dict[str, object]) -> dict[str, object]:
+            return {**arguments, "epsilon": 30}
 
     loaded, plugin = added(Deaf)
     assert plugin.status == "ok", plugin.reason

@@ -47,12 +47,12 @@ def wrong_parameters() -> Iterator[str]:
         parameters = mechanism.parameters()
         for wrong in parameters:
             for raw in ("city", "[city]"):
-                given = [
+                arguments = [
                     f'"{p.name}" := {raw if p is wrong else VALUES.get(p.name, "1")}'
                     for p in parameters
                     if p.required or p is wrong
                 ]
-                yield f"SELECT ldp.perturb(city, ldp.{name}({', '.join(given)})) FROM raw"
+                yield f"SELECT ldp.perturb(city, ldp.{name}({', '.join(arguments)})) FROM raw"
     for overflows in ("planar_geometric(1, big, big)", "planar_laplace(1, big, big)", f"geometric(1, -big, big, {2**63 - 1})"):
         yield f"SELECT ldp.perturb(n, ldp.{overflows}) FROM raw"
 
@@ -98,9 +98,9 @@ def wrong_arguments(con: DuckDBPyConnection) -> Iterator[str]:
         for wrong in parameters:
             if name in estimators and wrong in sound and not name.startswith("ibu"):
                 continue  # one estimator stands for all: their macros differ in their options only
-            given = {p: sound[p] for p in parameters if p in sound}
+            valid = {p: sound[p] for p in parameters if p in sound}
             for raw in RAW:
-                arguments = ", ".join(f'"{p}" := {told}' for p, told in (given | {wrong: raw}).items())
+                arguments = ", ".join(f'"{p}" := {text}' for p, text in (valid | {wrong: raw}).items())
                 yield f'SELECT * FROM ldp."{name}"({arguments})' if is_table else f'SELECT ldp."{name}"({arguments}) FROM raw'
 
 
@@ -108,8 +108,8 @@ def wrong_grids() -> Iterator[str]:
     """Every part of a grid, given a raw column."""
     for place in range(6):
         for raw in ("city", "[city]", "big"):
-            told = ["0", "0", "1", "1", "big" if raw == "big" else "2", "2"]
-            grid = f"ldp.grid({', '.join([*told[:place], raw, *told[place + 1 :]])})"
+            edges = ["0", "0", "1", "1", "big" if raw == "big" else "2", "2"]
+            grid = f"ldp.grid({', '.join([*edges[:place], raw, *edges[place + 1 :]])})"
             yield from (
                 f"SELECT ldp.{call} FROM raw"
                 for call in (f"cells({grid})", f"cell(0.5, 0.5, {grid})", f"cell_centre(1, {grid})")
@@ -186,8 +186,8 @@ def test_no_error_of_sql_shows_a_value(
     statements = every[part::8]
     refused = [refuses_cleanly(raw, sql) for sql in statements]
     assert sum(refused) > 0.8 * len(statements)  # the others only look wrong: a number between 0 and 5, an empty histogram
-    shown = capfd.readouterr()
-    assert clean(caplog.text + shown.out + shown.err)
+    output = capfd.readouterr()
+    assert clean(caplog.text + output.out + output.err)
 
 
 def test_an_error_without_the_name_keeps_it_in_no_attribute() -> None:
@@ -265,11 +265,11 @@ def bulk(
 ) -> None:
     with duckdb.connect(database(path)) as con:
         con.execute("CREATE TABLE reports (x INTEGER)")
-        found = str(path / source) if "." in source else source
+        source_path = str(path / source) if "." in source else source
         if into:
-            ldpsql.perturb_copy(con, found, into, {column: mechanism})
+            ldpsql.perturb_copy(con, source_path, into, {column: mechanism})
         else:
-            ldpsql.perturb_table(con, found, "reports" if append else "fresh", {column: mechanism}, append=append)
+            ldpsql.perturb_table(con, source_path, "reports" if append else "fresh", {column: mechanism}, append=append)
 
 
 def cycles(path: Path, source: str, column: str) -> None:
@@ -355,10 +355,10 @@ def test_no_error_of_the_command_line_shows_a_value(
     monkeypatch.setattr("sys.argv", ["ldpsql", "sql", path, "-c", sql])
     with pytest.raises(SystemExit) as stopped:
         app.run()
-    shown = capfd.readouterr()
+    output = capfd.readouterr()
     assert stopped.value.code != 0
-    assert shown.err.startswith("error")
-    assert clean(shown.out + shown.err)
+    assert output.err.startswith("error")
+    assert clean(output.out + output.err)
 
 
 @pytest.mark.parametrize(
@@ -408,12 +408,12 @@ def test_no_command_shows_a_value(
     monkeypatch.setattr("sys.argv", ["ldpsql", *arguments])
     with pytest.raises(SystemExit) as stopped:
         app.run()
-    shown = capfd.readouterr()
+    output = capfd.readouterr()
     assert stopped.value.code != 0
-    assert clean(shown.out + shown.err)
+    assert clean(output.out + output.err)
 
 
-def test_the_ledger_tells_nothing_of_people(tmp_path: Path) -> None:
+def test_the_ledger_reveals_nothing_about_people(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=1, privacy_unit="city"))
     mechanism = registry().mechanism(f"krr(1, ['{CANARY}', 'b'])")  # even a declared value stays out of it
     with ledger.release("people", {"city": mechanism}, "reports", users=[NUMBER]):

@@ -82,7 +82,7 @@ def all_sets(keys: int, places: list[float]) -> list[Sets]:
 
 
 def exact_rows(channel: KeyValue, sets: list[Sets]) -> list[list[int]]:
-    """P(report | set) of every report, in whole numbers with one denominator: written anew, from the weights alone."""
+    """P(report | set) of every report, in whole numbers with one denominator: computed again, from the weights alone."""
     response = channel.response
     chances = [channel.chances(held) for held in sets]
     assert all(sum(row) == TOTAL**2 for row in chances)
@@ -161,8 +161,8 @@ def test_padding_sampling_and_rounding_draw_the_chances_of_the_certificate(
     monkeypatch.setattr(type(channel.response), "draw", lambda _, symbols, __: symbols)
 
     def symbol(held: Sets, *words: int) -> int:
-        given = iter(words)
-        return int(channel.draw(held, lambda _: np.array([next(given)], dtype=np.uint64))[0])
+        remaining = iter(words)
+        return int(channel.draw(held, lambda _: np.array([next(remaining)], dtype=np.uint64))[0])
 
     for held in all_sets(2, [0.0, 0.3, 1.0]):
         drawn, slots, dummies = [0] * channel.response.inputs, max(len(held.keys), padding), padding * channel.cells
@@ -183,10 +183,10 @@ def test_padding_sampling_and_rounding_draw_the_chances_of_the_certificate(
 @pytest.mark.parametrize("padding", [1, 2])
 def test_an_audit_draws_from_sets_and_bounds_epsilon(name: str, padding: int) -> None:
     options = {"bins": 2} if name == "pckv_pm" else {}
-    found = empirical(made(name, 4, ["a", "b"], padding=padding, **options), draws=40_000)
-    assert found.passed
-    assert 0.5 < found.epsilon_at_least <= 4
-    assert found.value.startswith("MAP {'a': ")
+    result = empirical(made(name, 4, ["a", "b"], padding=padding, **options), draws=40_000)
+    assert result.passed
+    assert 0.5 < result.epsilon_at_least <= 4
+    assert result.value.startswith("MAP {'a': ")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -287,9 +287,9 @@ def test_frequencies_and_sums_are_unbiased_with_the_variance_of_the_theory(name:
     if name == "pckv_pm":  # values count as the centres of their bins
         values = (2 * np.minimum(np.floor((values + 1) / 2 * channel.cells), channel.cells - 1) + 1) / channel.cells - 1
     truth = held.mean(axis=0)
-    found = [shown(mechanism, likelihood_of(mechanism, channel.draw(sets))) for _ in range(rounds)]
-    errors = np.array([padding * seen.drawn[0, :keys] - truth for seen in found])
-    seen = found[0]
+    evidence = [shown(mechanism, likelihood_of(mechanism, channel.draw(sets))) for _ in range(rounds)]
+    errors = np.array([padding * seen.drawn[0, :keys] - truth for seen in evidence])
+    seen = evidence[0]
     # The report shows the key with probability p: a pair is drawn with probability 1/max(size, padding).
     drawn = held / np.maximum(held.sum(axis=1), padding)[:, None]
     p = seen.other + seen.lift * drawn
@@ -298,8 +298,8 @@ def test_frequencies_and_sums_are_unbiased_with_the_variance_of_the_theory(name:
     score = (errors**2 / theory).sum(axis=0)
     assert (score <= chi2.isf(ALARM, rounds)).all()
     assert (score >= chi2.ppf(ALARM, rounds)).all()
-    sums = np.array([one.total[0, :keys] for one in found]) - (drawn * values).mean(axis=0)
-    spread = np.sqrt(np.mean([one.square[0, :keys] for one in found], axis=0) / n) / seen.apart
+    sums = np.array([one.total[0, :keys] for one in evidence]) - (drawn * values).mean(axis=0)
+    spread = np.sqrt(np.mean([one.square[0, :keys] for one in evidence], axis=0) / n) / seen.apart
     assert (np.abs(sums.mean(axis=0)) <= Z * spread / np.sqrt(rounds) + 1e-3 * (name == "pckv_pm")).all()
 
 
@@ -325,11 +325,11 @@ def test_maximum_likelihood_is_that_of_krr_and_of_support_sets() -> None:
     for name in ("pckv_grr", "pckv_ue", "pckv"):
         mechanism = made(name, 1, list(range(4)), padding=2)
         likelihood = likelihood_of(mechanism, channel_of(mechanism).draw(sets))
-        found = estimate_key_value(mechanism, likelihood, registry().estimator("ibu"))
-        theta = found.symbols.fit.theta
+        estimates = estimate_key_value(mechanism, likelihood, registry().estimator("ibu"))
+        theta = estimates.symbols.fit.theta
         assert likelihood.gap(theta)[0] < 1e-6
         pairs = theta.reshape(1, -1, 2)
-        assert found.drawn == pytest.approx(np.minimum(pairs.sum(axis=-1), 0.5))
+        assert estimates.drawn == pytest.approx(np.minimum(pairs.sum(axis=-1), 0.5))
 
 
 def counted(mechanism: KeyValueMechanism, drawn: Floats, means: Floats, n: int) -> Likelihood:
@@ -351,9 +351,9 @@ def test_means_of_no_estimator_are_worse_than_the_unbiased_ones(epsilon: int) ->
     for _ in range(60):
         one = counted(mechanism, drawn, means, 30_000)
         for at, name in enumerate(("inv", "ibu")):
-            found = estimate_key_value(mechanism, one, registry().estimator(name))
-            assert np.abs(found.means).max() <= 1
-            errors[at] += ((found.means[0, :40] - means) ** 2).sum()
+            estimates = estimate_key_value(mechanism, one, registry().estimator(name))
+            assert np.abs(estimates.means).max() <= 1
+            errors[at] += ((estimates.means[0, :40] - means) ** 2).sum()
     assert errors[1] < 0.8 * errors[0]
 
 
@@ -425,8 +425,8 @@ def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: Du
                                                            CASE i % 3 WHEN 0 THEN 7.5 WHEN 1 THEN 0.5 ELSE 2.5 END}, m()) AS r
            FROM range(60_000) t(i)"""
     )
-    found = con.sql("SELECT unnest(ldp.key_value_density(r, m()), recursive := true) FROM reports").fetchall()
-    shares = {(key, value): share for key, value, share in found}
+    rows = con.sql("SELECT unnest(ldp.key_value_density(r, m()), recursive := true) FROM reports").fetchall()
+    shares = {(key, value): share for key, value, share in rows}
     assert len(shares) == 16
     for cell, share in ((("film", 7.5), 1.0), (("book", 0.5), 0.5), (("book", 2.5), 0.5)):
         assert shares[cell] == pytest.approx(share, abs=0.1)
@@ -439,7 +439,7 @@ def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: Du
 
 
 @pytest.mark.parametrize("padding", [1, 2, 7, 300])
-def test_the_share_of_dummies_tells_what_is_lost_if_sizes_are_geometric(padding: int) -> None:
+def test_the_share_of_dummies_shows_what_is_lost_if_sizes_are_geometric(padding: int) -> None:
     for q in (0.01, 0.3, 0.8, 0.99):
         sizes = np.arange(20_000)
         chance = (1 - q) * q**sizes
@@ -456,23 +456,23 @@ def test_a_warning_comes_with_sizes_that_lose_much_and_with_no_others() -> None:
     for q, lost, warned in ((0.9, 0.81, True), (0.5, 0.25, False)):
         numbers = np.minimum(RNG.geometric(1 - q, 5000) - 1, 60)
         sets = [[{"key": k, "value": 0.0} for k in range(number)] for number in numbers]
-        told = ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism).sets
-        assert told.lost_if_geometric == pytest.approx(lost, abs=0.13)
-        assert bool(told.warning) is warned
+        diagnosis = ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism).sets
+        assert diagnosis.lost_if_geometric == pytest.approx(lost, abs=0.13)
+        assert bool(diagnosis.warning) is warned
 
 
-def test_the_share_of_dummies_tells_when_sets_are_larger_than_the_padding() -> None:
+def test_the_share_of_dummies_shows_if_sets_are_larger_than_the_padding() -> None:
     mechanism = made("pckv_grr", 2, list(range(6)), padding=2)
     large = [[{"key": k, "value": 0.5} for k in range(5)]] * 5000
-    told = ldpsql.key_value(ldpsql.perturb(large, mechanism), mechanism).sets
-    assert abs(told.dummies) <= Z * told.dummies_error
-    assert "larger than the padding" in told.warning
+    diagnosis = ldpsql.key_value(ldpsql.perturb(large, mechanism), mechanism).sets
+    assert abs(diagnosis.dummies) <= Z * diagnosis.dummies_error
+    assert "larger than the padding" in diagnosis.warning
     small = [[{"key": 0, "value": 0.5}]] * 5000
-    found = ldpsql.key_value(ldpsql.perturb(small, mechanism), mechanism)
-    assert abs(found.sets.dummies - 0.5) <= Z * found.sets.dummies_error
-    assert found.sets.mean_set_size == pytest.approx(2 * (1 - found.sets.dummies))
-    assert not found.sets.warning
-    assert "key-value reports" in repr(found)
+    estimate = ldpsql.key_value(ldpsql.perturb(small, mechanism), mechanism)
+    assert abs(estimate.sets.dummies - 0.5) <= Z * estimate.sets.dummies_error
+    assert estimate.sets.mean_set_size == pytest.approx(2 * (1 - estimate.sets.dummies))
+    assert not estimate.sets.warning
+    assert "key-value reports" in repr(estimate)
 
 
 def test_the_choice_goes_to_the_smaller_variance() -> None:
@@ -549,9 +549,9 @@ def test_declared_rules_drop_and_clip(con: DuckDBPyConnection) -> None:
         "MAP {}": (None, None),
     }
     for pairs, (key, sign) in people.items():
-        found = con.execute(f"SELECT r.key, r.sign FROM (SELECT ldp.perturb({pairs}, m()) AS r FROM range(200))").fetchall()
+        reports = con.execute(f"SELECT r.key, r.sign FROM (SELECT ldp.perturb({pairs}, m()) AS r FROM range(200))").fetchall()
         # Epsilon 16 changes a report with probability below 1e-5; two in 200 are below 1e-6.
-        assert sum(row != (key, sign) for row in found) <= 1, pairs
+        assert sum(row != (key, sign) for row in reports) <= 1, pairs
 
 
 def test_keys_keep_their_sql_type(con: DuckDBPyConnection) -> None:
@@ -566,10 +566,10 @@ def test_keys_keep_their_sql_type(con: DuckDBPyConnection) -> None:
         con.execute(f"SET VARIABLE m = ldp.{name}(16, $keys::{kind}[], padding := 1)", {"keys": keys})
         people = f"SELECT ldp.perturb(MAP {{{literal}::{kind}: 1.0}}, getvariable('m')) AS r FROM range(300)"
         con.execute(f"CREATE OR REPLACE TABLE reports AS {people}")
-        found = con.sql("SELECT unnest(ldp.key_value(r, getvariable('m')), recursive := true) FROM reports")
-        assert str(found.types[0]) == kind
-        assert found.columns == ["key", *ROW]
-        first = found.fetchall()[0]
+        relation = con.sql("SELECT unnest(ldp.key_value(r, getvariable('m')), recursive := true) FROM reports")
+        assert str(relation.types[0]) == kind
+        assert relation.columns == ["key", *ROW]
+        first = relation.fetchall()[0]
         assert first[0] == keys[0]
         assert first[1] == pytest.approx(1.0, abs=0.6)  # unary encoding has a standard error of about 0.06
 
@@ -594,15 +594,15 @@ def test_group_by_counts_merge_and_python_agree(con: DuckDBPyConnection, name: s
     for group in (0, 1):
         relation = con.sql("SELECT r FROM reports WHERE g = $g", params={"g": group})
         column, frame = relation.to_arrow_table()["r"], relation.pl()["r"]
-        for found in (
+        for estimate in (
             merged[group],
             *(ldpsql.key_value(r, registry_of(name), "ibu").to_arrow().to_pylist() for r in (column, frame)),
         ):
-            for row, expected in zip(found, grouped[group], strict=True):
+            for row, expected in zip(estimate, grouped[group], strict=True):
                 assert row["key"] == expected["key"]
                 assert list(row.values())[1:] == pytest.approx(list(expected.values())[1:], rel=1e-6, abs=1e-9)
-    told = con.sql("SELECT unnest(ldp.key_value_diagnose(r, m())) FROM reports WHERE g = 0").fetchall()[0]
-    assert told[0] == 1000
+    diagnosis = con.sql("SELECT unnest(ldp.key_value_diagnose(r, m())) FROM reports WHERE g = 0").fetchall()[0]
+    assert diagnosis[0] == 1000
     kept = con.sql("SELECT ldp.key_value(r, m(), estimator := 'ibu', keep := g = 1) FROM reports").fetchall()[0]
     assert kept[0] == grouped[1]
     wide = con.sql("SELECT ldp.key_value(r, m(), confidence := 0.999) FROM reports").fetchall()[0]
@@ -679,12 +679,12 @@ def test_maximum_likelihood_beats_the_unbiased_estimate_on_sparse_ratings(name: 
     errors: dict[str, list[list[float]]] = {"unbiased": [], "ibu": []}
     for _ in range(rounds):
         reports = ldpsql.perturb(users, mechanism)
-        for estimator, found in errors.items():
+        for estimator, squares in errors.items():
             estimate = ldpsql.key_value(reports, mechanism, estimator)
             assert estimate.diagnosis.status == ("certified" if estimator == "ibu" else "inversion")
             rows = pl.DataFrame(estimate.to_arrow()).join(top, on="key")
             apart = rows["frequency"] - rows["len"] / len(ratings), rows["mean"] - rows["rating"]
-            found.append([float(np.mean(series.to_numpy() ** 2)) for series in apart])
+            squares.append([float(np.mean(series.to_numpy() ** 2)) for series in apart])
     ratios = np.mean(errors["ibu"], axis=0) / np.mean(errors["unbiased"], axis=0)
     assert (ratios[: 2 if name == "pckv_grr" else 1] <= 0.9).all()
 

@@ -160,7 +160,7 @@ def test_a_release_that_was_not_published_is_charged_again_unless_it_is_resumed(
     assert spent(ledger) == ["2"]
 
 
-def test_a_window_gives_the_budget_anew_after_it_has_passed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_renews_the_budget_after_it_has_passed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=1, budget_window="1 hour"))
     ledger.charge("people", {"city": krr("1")}, "one")
     with pytest.raises(BudgetExceeded):
@@ -300,7 +300,7 @@ def test_a_ledger_of_another_layout_is_refused(path: Path, version: int) -> None
         Ledger.open(path)
 
 
-def test_data_that_the_ledger_does_not_know_is_told(path: Path) -> None:
+def test_data_that_the_ledger_does_not_have_is_reported(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=9))
     backup = path.with_name("backup")
     shutil.copy(path, backup)
@@ -334,7 +334,7 @@ def in_child(path: Path, prepare: str) -> str:
     return subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True).stdout
 
 
-def test_a_full_disk_is_told_and_charges_nothing(path: Path) -> None:
+def test_a_full_disk_is_reported_and_charges_nothing(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=9))
     size = path.stat().st_size + 100_000
     limit = f"signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
@@ -343,7 +343,7 @@ def test_a_full_disk_is_told_and_charges_nothing(path: Path) -> None:
     assert 0 < len(ledger.history()) < 2000
 
 
-def test_a_folder_that_cannot_be_written_is_told() -> None:
+def test_a_folder_that_cannot_be_written_is_reported() -> None:
     with tempfile.TemporaryDirectory() as folder:  # unlike pytest's, one that everybody may enter
         path = Path(folder) / "budget.ledger"
         Ledger.open(path, Policy(epsilon_budget=9))
@@ -354,7 +354,7 @@ def test_a_folder_that_cannot_be_written_is_told() -> None:
         path.parent.chmod(0o755)
 
 
-def test_a_place_without_a_folder_is_told(path: Path) -> None:
+def test_a_place_without_a_folder_is_reported(path: Path) -> None:
     with pytest.raises(LedgerUnwritable):
         Ledger.open(path.parent / "nowhere" / "ledger", Policy(epsilon_budget=9))
 

@@ -17,9 +17,11 @@ from ldpsql.cli.app import app
 from ldpsql.engine.functions import Scalar
 from ldpsql.errors import PrivacyLeakWarning, SourceRefused
 from ldpsql.mechanisms.base import certify
+from ldpsql.polars import LdpFrame, LdpNamespace
 from ldpsql.registry.registry import registry
-from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import IN_PYTHON, Drawing, Draws
 from ldpsql.sql.lint import lint
+from ldpsql.sql.repeated import MACROS
 from ldpsql.sql.scripts import lint_files
 from ldpsql.sql.tokens import statements
 
@@ -214,8 +216,54 @@ def test_a_large_epsilon_is_warned_of_once() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["oue", "olh", "subset_selection"])
-def test_reports_are_not_perturbed_again_where_their_type_tells_them(con: DuckDBPyConnection, mechanism: str) -> None:
+def test_reports_are_not_perturbed_again_if_their_type_identifies_them(con: DuckDBPyConnection, mechanism: str) -> None:
     con.execute(f"CREATE MACRO m() AS ldp.{mechanism}(1, ['a', 'b', 'c'])")
     con.execute("CREATE TABLE reports AS SELECT ldp.perturb('a', m()) AS report")
     with pytest.raises(duckdb.InvalidInputException, match="LDP304"):
         con.execute("SELECT ldp.perturb(report, m()) FROM reports").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("sql", "kinds"),
+    [
+        ("SELECT ldp.perturb(city, city()) IN ('Lima', 'Oslo') FROM people", ["statement"]),
+        ("SELECT ldp.perturb(city, city()) NOT IN ('Lima', 'Oslo') FROM people", ["statement"]),
+        ("SELECT ldp.perturb(city, city()) IN ['Lima', 'Oslo'] FROM people", ["statement"]),
+        ("SELECT nullif(ldp.perturb(city, city()), 'Lima') FROM people", ["statement"]),
+        ("SELECT list_contains(['Lima', 'Oslo'], ldp.perturb(city, city())) FROM people", ["statement"]),
+        ("SELECT ['Lima', 'Oslo'].list_has(ldp.perturb(city, city())) FROM people", ["statement"]),
+        ("SELECT CASE ldp.perturb(city, city()) WHEN 'Lima' THEN 1 WHEN 'Oslo' THEN 2 END FROM people", ["statement"]),
+        ("SELECT split_part(ldp.perturb(city, city()), 'i', 1) FROM people", ["statement"]),
+        ("CREATE MACRO southern(c) AS ldp.perturb(c, city()) IN ('Lima', 'Quito')", ["macro"]),
+        ("SELECT ldp.perturb(city, city()) = 'Lima' FROM people WHERE country IN ('pe', 'no')", []),
+        ("SELECT ldp.perturb(nullif(city, 'none'), city()) FROM people", []),
+        ("SELECT ldp.perturb(city, city()) IN (SELECT name FROM capitals) FROM people", []),
+        ("SELECT ldp.perturb(city, city()) IN ('Lima') FROM people", []),
+        ("SELECT CASE WHEN a THEN 1 WHEN b THEN 2 ELSE ldp.perturb(3, city()) END FROM people", []),
+        ("SELECT city IN ('Lima', 'Oslo') FROM reports", []),
+    ],
+)
+def test_draws_inside_of_expressions_that_duckdb_evaluates_several_times_are_found(
+    tmp_path: Path, sql: str, kinds: list[str]
+) -> None:
+    (tmp_path / "q.sql").write_text(sql)
+    assert [place.finding.kind for place in lint_files([tmp_path])] == kinds
+
+
+def test_the_macros_of_duckdb_that_repeat_a_parameter_are_those_of_the_lint() -> None:
+    of_the_catalog = {"format_pg_type", "format_type", "map_to_pg_oid", "pg_get_constraintdef"}
+    query = (
+        "SELECT function_name, parameters, macro_definition FROM duckdb_functions() WHERE internal AND function_type = 'macro'"
+    )
+    with duckdb.connect() as con:
+        repeated = {
+            name
+            for name, parameters, text in con.sql(query).fetchall()
+            if any(len(re.findall(rf"(?<![\w.]){re.escape(parameter)}(?!\w)", text)) > 1 for parameter in parameters)
+        }
+    assert repeated - of_the_catalog == MACROS
+
+
+def test_the_python_functions_that_draw_are_listed() -> None:
+    methods = {name for namespace in (LdpFrame, LdpNamespace) for name in vars(namespace) if not name.startswith("_")}
+    assert {name for name in ldpsql.__all__ if name.startswith("perturb")} | methods == IN_PYTHON

@@ -82,17 +82,17 @@ def test_a_point_outside_is_refused_without_a_word_about_it_or_taken_to_the_near
     assert con.execute(f"SELECT ldp.cell({point}, {GRID}, outside := 'nearest')").fetchone() == (nearest,)
 
 
-def test_null_stays_null_and_what_is_no_number_is_refused(con: DuckDBPyConnection) -> None:
+def test_null_stays_null_and_what_is_not_a_number_is_refused(con: DuckDBPyConnection) -> None:
     rows = con.execute(f"SELECT ldp.cell(NULL, 37.7, {GRID}), ldp.cell(-122.4, NULL::DOUBLE, {GRID})").fetchone()
     assert rows == (None, None)
-    for bad, told in (
+    for bad, complaint in (
         ("'NaN'::DOUBLE", "LDP302"),
         ("'inf'::DOUBLE", "LDP302"),
         ("'x'", "LDP304"),
         ("1::DECIMAL(38, 20)", "LDP304"),
         ("true", "LDP304"),
     ):
-        with pytest.raises(Exception, match=told):
+        with pytest.raises(Exception, match=complaint):
             con.execute(f"SELECT ldp.cell({bad}, 37.7, {GRID}, outside := 'nearest')")
     with pytest.raises(Exception, match="outside must be 'nearest' or NULL"):
         con.execute(f"SELECT ldp.cell(-122.4, 37.7, {GRID}, outside := 'clip')")
@@ -104,8 +104,8 @@ def test_the_centre_of_every_cell_lies_in_it(con: DuckDBPyConnection) -> None:
     assert con.execute(query).fetchone() == (384, 384, True)
     first = con.execute("SELECT unnest(ldp.cell_centre(x, ldp.grid(0, 0, 30, 2, 3, 2))) FROM (VALUES (4), (NULL)) t(x)")
     assert first.fetchall() == [(15.0, 1.5), (None, None)]
-    for bad, told in (("6", "LDP302"), ("-1", "LDP302"), ("1.5", "LDP304")):
-        with pytest.raises(Exception, match=told):
+    for bad, code in (("6", "LDP302"), ("-1", "LDP302"), ("1.5", "LDP304")):
+        with pytest.raises(Exception, match=code):
             con.execute(f"SELECT ldp.cell_centre({bad}, ldp.grid(0, 0, 30, 2, 3, 2))")
 
 

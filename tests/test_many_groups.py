@@ -35,8 +35,8 @@ def test_groups_in_steps_are_the_groups_of_one_statement(
     monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", at_once)
     options: dict[str, Any] = {"report": "city", "keys": ["the day", "kind"], "mechanism": CITY, "estimator": estimator}
     assert ldpsql.estimate_groups(reports, "reports", "found", **options) == 499 * 3  # NULL is a kind; day 0 has no report
-    name, _, given = estimator.rstrip(")").partition("(")
-    call = f"ldp.{name}(city, city(){', ' + given.replace('=', ' := ') if given else ''})"
+    name, _, arguments = estimator.rstrip(")").partition("(")
+    call = f"ldp.{name}(city, city(){', ' + arguments.replace('=', ' := ') if arguments else ''})"
     expected = f"""SELECT "the day", kind, unnest({call}, recursive := true), count(city) AS n
                    FROM reports GROUP BY "the day", kind HAVING count(city) > 0 ORDER BY ALL"""
     assert rows(reports, "FROM found ORDER BY ALL") == rows(reports, expected)

@@ -40,7 +40,7 @@ def made(name: str, epsilon: object, size: int) -> Mechanism:
     """An instance of a built-in mechanism with about ``size`` values."""
     columns, rows = GRIDS[size]
     listed = [f"v{i}" for i in range(size)]
-    given: dict[str, dict[str, Any]] = {
+    parameters: dict[str, dict[str, Any]] = {
         "truncated_geometric": {"low": 0, "high": size - 1},
         "geometric": {"low": 0, "high": size - 1, "margin": 7},
         "planar_geometric": {"columns": columns, "rows": rows},
@@ -50,13 +50,13 @@ def made(name: str, epsilon: object, size: int) -> Mechanism:
         "gaussian": {"low": -1, "high": 1, "bins": min(size, 128), "delta": "0.00001"},
     }
     interval = {"low": -1, "high": 1, "bins": size}
-    intervals = {"laplace", "stochastic_rounding", "piecewise", "square_wave"}
-    options = given.get(name, interval if name in intervals else {"domain": listed})
+    intervals = {"laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"}
+    options = parameters.get(name, interval if name in intervals else {"domain": listed})
     return registry().mechanism({"mechanism": name.removesuffix("_private"), "epsilon": epsilon, **options})
 
 
 PURE = ["krr", "rappor", "oue", "subset_selection", "olh", "olh_private"]
-PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave"]
+PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
 METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplace", "exponential"]
 
 
@@ -121,23 +121,23 @@ def table(mechanism: Mechanism) -> np.ndarray:
 
 
 def test_truncated_geometric_is_its_closed_form() -> None:
-    a, found = exp(-0.5), table(registry().mechanism("truncated_geometric(0.5, 3, 12)"))
+    a, rows = exp(-0.5), table(registry().mechanism("truncated_geometric(0.5, 3, 12)"))
     for x in range(10):
         for z in range(10):
             scale = 1 / (1 + a) if z in (0, 9) else (1 - a) / (1 + a)
-            assert found[x, z] == pytest.approx(scale * a ** abs(z - x), rel=1e-12)
+            assert rows[x, z] == pytest.approx(scale * a ** abs(z - x), rel=1e-12)
 
 
 def test_geometric_is_the_geometric_distribution_inside_its_margin() -> None:
-    a, found = exp(-1), table(registry().mechanism("geometric(1, 0, 4, margin=3)"))
-    assert found.shape == (5, 11)
-    assert found[2, 1:-1] == pytest.approx([(1 - a) / (1 + a) * a ** abs(z - 5) for z in range(1, 10)], rel=1e-12)
-    assert found[2, 0] == pytest.approx(a**5 / (1 + a), rel=1e-12)
+    a, rows = exp(-1), table(registry().mechanism("geometric(1, 0, 4, margin=3)"))
+    assert rows.shape == (5, 11)
+    assert rows[2, 1:-1] == pytest.approx([(1 - a) / (1 + a) * a ** abs(z - 5) for z in range(1, 10)], rel=1e-12)
+    assert rows[2, 0] == pytest.approx(a**5 / (1 + a), rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "points", "rel"), [("planar_geometric", 1, 1e-9), ("planar_laplace", 9, 2e-3)])
 def test_planar_noise_is_summed_over_the_whole_plane(name: str, points: int, rel: float) -> None:
-    found = table(registry().mechanism(f"{name}(2, 3, 2, side='0.5')"))
+    rows = table(registry().mechanism(f"{name}(2, 3, 2, side='0.5')"))
     far = np.arange(-60, 61)
     step = (np.arange(points) - (points - 1) / 2) / points
     for x in range(6):
@@ -148,49 +148,49 @@ def test_planar_noise_is_summed_over_the_whole_plane(name: str, points: int, rel
             mass = np.exp(-2 * 0.5 * across).sum(axis=(0, 2))
             nearest = np.clip(j, 0, 1) * 3 + np.clip(far, 0, 2)
             masses += np.bincount(nearest, weights=mass, minlength=6)
-        assert found[x] == pytest.approx(masses / masses.sum(), rel=rel)
+        assert rows[x] == pytest.approx(masses / masses.sum(), rel=rel)
 
 
 def test_exponential_is_its_formula_for_any_metric() -> None:
-    found = table(registry().mechanism("exponential(2, ['a', 'b', 'c'], distances=[[0, 1, 3], [1, 0, 2], [3, 2, 0]])"))
+    rows = table(registry().mechanism("exponential(2, ['a', 'b', 'c'], distances=[[0, 1, 3], [1, 0, 2], [3, 2, 0]])"))
     near = np.exp(-np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0]]))
-    assert found == pytest.approx(near / near.sum(axis=1, keepdims=True), rel=1e-9)
+    assert rows == pytest.approx(near / near.sum(axis=1, keepdims=True), rel=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_piecewise_is_unbiased_with_the_variance_of_the_paper(epsilon: float) -> None:
     bins = 1024
-    found = table(registry().mechanism(f"piecewise({epsilon}, -1, 1, bins={bins})"))
+    rows = table(registry().mechanism(f"piecewise({epsilon}, -1, 1, bins={bins})"))
     x = (2 * np.arange(bins) + 1) / bins - 1
     z = exp(epsilon / 2)
     reach = (z + 1) / (z - 1)
     centres = reach * x
     width = 2 * reach / bins  # a bin that the window covers in part counts at its centre: an error of the order of width^2
-    assert found @ centres == pytest.approx(x, abs=width**2)
-    variance = found @ centres**2 - x**2
+    assert rows @ centres == pytest.approx(x, abs=width**2)
+    variance = rows @ centres**2 - x**2
     assert variance == pytest.approx(x**2 / (z - 1) + (z + 3) / (3 * (z - 1) ** 2), rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.0001, 0.5, 1.0, 3.0])
 def test_square_wave_has_its_density_and_width(epsilon: float) -> None:
     bins = 1024
-    found = table(registry().mechanism(f"square_wave({epsilon}, 0, 1, bins={bins})"))
+    rows = table(registry().mechanism(f"square_wave({epsilon}, 0, 1, bins={bins})"))
     grown = exp(epsilon)
     b = (epsilon * grown - grown + 1) / (2 * grown * (grown - 1 - epsilon)) if epsilon > 0.01 else 0.5 - epsilon / 6
     p = grown / (2 * b * grown + 1)
     width = (1 + 2 * b) / bins
-    assert found.max() == pytest.approx(p * width, rel=1e-8)
-    assert found.min() == pytest.approx(p / grown * width, rel=1e-8)
-    mean = found @ ((np.arange(bins) + 0.5) * width - b)  # of the window around x, and of the rest of [-b, 1+b]
+    assert rows.max() == pytest.approx(p * width, rel=1e-8)
+    assert rows.min() == pytest.approx(p / grown * width, rel=1e-8)
+    mean = rows @ ((np.arange(bins) + 0.5) * width - b)  # of the window around x, and of the rest of [-b, 1+b]
     x = (np.arange(bins) + 0.5) / bins
     low = p / grown
     assert mean == pytest.approx(low * (0.5 * (1 + 2 * b)) + (p - low) * 2 * b * x, abs=width**2)
 
 
 def test_stochastic_rounding_is_unbiased() -> None:
-    found = table(registry().mechanism("stochastic_rounding(1, -1, 1, bins=8)"))
+    rows = table(registry().mechanism("stochastic_rounding(1, -1, 1, bins=8)"))
     c = (e + 1) / (e - 1)
-    assert c * (found[:, 1] - found[:, 0]) == pytest.approx((2 * np.arange(8) + 1) / 8 - 1, abs=1e-9)
+    assert c * (rows[:, 1] - rows[:, 0]) == pytest.approx((2 * np.arange(8) + 1) / 8 - 1, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_blahut_arimoto_has_the_tight_epsilon_of_the_reproduction(beta: str) -> 
         pytest.skip(f"needs {file.name} of the shared data")
     with file.open() as lines:
         prior = [int(row["n_as_used"]) for row in csv.DictReader(lines)]
-    given = {"beta": beta, "domain": list(range(384)), "prior": prior, "columns": 24, "iterations": 10}
-    mechanism: Any = registry().mechanism({"mechanism": "blahut_arimoto", **given})
+    parameters = {"beta": beta, "domain": list(range(384)), "prior": prior, "columns": 24, "iterations": 10}
+    mechanism: Any = registry().mechanism({"mechanism": "blahut_arimoto", **parameters})
     assert mechanism.tight() == pytest.approx(TIGHT[beta], abs=1e-10)
     proof = certify(mechanism).certificate
     assert proof.epsilon <= mechanism.tight() + 1e-9
@@ -258,8 +258,8 @@ def test_a_metric_certificate_is_refused_by_the_last_unit_of_a_weight() -> None:
 
 def test_square_roots_are_bounded_from_below() -> None:
     for n in range(2, 2000):
-        found = root_below(n)
-        assert found**2 <= n < (found + Fraction(1, 10**29)) ** 2
+        root = root_below(n)
+        assert root**2 <= n < (root + Fraction(1, 10**29)) ** 2
 
 
 def test_the_exact_delta_is_the_sum_over_all_reports() -> None:

@@ -63,9 +63,9 @@ def test_every_estimator_recovers_the_shares_from_every_mechanism(
     people.execute(f"CREATE OR REPLACE TABLE reports AS SELECT half, ldp.perturb(x, {CALLS[name]}) AS r FROM people")
     rows = people.execute(f"SELECT unnest(ldp.{estimator}(r, {CALLS[name]}), recursive := true) FROM reports").fetchall()
     assert [row[0] for row in rows] == list(range(10))
-    for (_, found, error, *_), true in zip(rows, TRUTH, strict=True):
+    for (_, estimate, error, *_), true in zip(rows, TRUTH, strict=True):
         room = 8 * error if estimator in ("inv", "ibu") else 12 * error  # the false alarm of 8 sigma is far below 1e-6
-        assert abs(found - true) <= room + 1e-9, (name, estimator)
+        assert abs(estimate - true) <= room + 1e-9, (name, estimator)
     groups = people.execute(f"SELECT half, len(ldp.{estimator}(r, {CALLS[name]})) FROM reports GROUP BY half ORDER BY half")
     assert groups.fetchall() == [(0, 10), (1, 10)]
 
@@ -74,11 +74,11 @@ def test_every_estimator_recovers_the_shares_from_every_mechanism(
 def test_diagnosis_and_counts_work_with_every_mechanism(people: DuckDBPyConnection, name: str) -> None:
     call = CALLS[name]
     people.execute(f"CREATE OR REPLACE TABLE reports AS SELECT half, ldp.perturb(x, {call}) AS r FROM people LIMIT 8000")
-    told = people.execute(f"SELECT ldp.diagnose(r, {call}) FROM reports").fetchone()
-    assert told is not None
-    assert told[0]["status"] == "certified"
-    assert told[0]["reports"] == 8000
-    assert told[0]["influence"] > 0
+    diagnosis = people.execute(f"SELECT ldp.diagnose(r, {call}) FROM reports").fetchone()
+    assert diagnosis is not None
+    assert diagnosis[0]["status"] == "certified"
+    assert diagnosis[0]["reports"] == 8000
+    assert diagnosis[0]["influence"] > 0
     daily = "SELECT ldp.counts(r) AS c FROM reports GROUP BY half"
     merged = people.execute(f"SELECT ldp.inv_counts(ldp.merge(c), {call}) FROM ({daily})").fetchone()
     direct = people.execute(f"SELECT ldp.inv(r, {call}) FROM reports").fetchone()
@@ -131,12 +131,12 @@ def test_reports_have_their_type_also_through_variables_and_parameters(con: Duck
     assert drawn == (expected,) or (drawn, expected) == (("INTEGER",), "BIGINT")  # Python's whole numbers come in as INTEGER
 
 
-def test_every_row_draws_anew(con: DuckDBPyConnection) -> None:
+def test_every_row_draws_a_new_report(con: DuckDBPyConnection) -> None:
     query = "SELECT count(DISTINCT ldp.perturb(1, {})) FROM range(1000)"
     for call in ("ldp.oue(1, range(40))", "ldp.subset_selection(1, range(40))", "ldp.olh(1, range(9), seeds := 'private')"):
-        found = con.execute(query.format(call)).fetchone()
-        assert found is not None
-        assert found[0] > 900
+        row = con.execute(query.format(call)).fetchone()
+        assert row is not None
+        assert row[0] > 900
 
 
 def test_reports_of_words_are_chosen_level_by_level(con: DuckDBPyConnection) -> None:
@@ -154,8 +154,8 @@ def test_a_matrix_may_report_values_of_another_type_than_its_domain(con: DuckDBP
     con.execute("CREATE TABLE r AS SELECT ldp.perturb(1, m()) AS r FROM range(1000)")
     assert con.execute("SELECT DISTINCT r, typeof(r) FROM r ORDER BY 1").fetchall() == [("x", "VARCHAR"), ("y", "VARCHAR")]
     for shares in ("ldp.ibu(r, m())", "ldp.inv_counts(ldp.counts(r), m())", "ldp.diagnose(r, m()).identified"):
-        found = con.execute(f"SELECT list_transform({shares}, lambda s: s.value) FROM r").fetchone()
-        assert found == ([1, 2],), shares
+        values = con.execute(f"SELECT list_transform({shares}, lambda s: s.value) FROM r").fetchone()
+        assert values == ([1, 2],), shares
     assert con.execute("SELECT value FROM ldp.estimate(r, r, m())").fetchall() == [(1,), (2,)]
     cells = con.execute("SELECT value, report FROM ldp.channel(m())").fetchall()
     assert cells == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
@@ -190,14 +190,14 @@ def test_numbers_outside_are_clipped_or_replaced_by_a_rule(con: DuckDBPyConnecti
     cases = [("100", "9"), ("-5", "0"), ("'-inf'::DOUBLE", "0"), ("NULL::INTEGER", "9"), ("9", "9")]
     for value, same, m in [*((v, w, clip) for v, w in cases), ("100", "9", replaced)]:
         medians = con.execute(f"SELECT median(ldp.perturb({value}, {m})), median(ldp.perturb({same}, {m})) FROM range(201)")
-        found = medians.fetchone()
-        assert found is not None
-        assert found[0] == pytest.approx(found[1], abs=1)
+        row = medians.fetchone()
+        assert row is not None
+        assert row[0] == pytest.approx(row[1], abs=1)
     with pytest.raises(duckdb.Error, match="LDP302"):
         con.execute(f"SELECT ldp.perturb('NaN'::DOUBLE, {clip})").fetchall()
 
 
-def test_a_fraction_is_no_whole_number(con: DuckDBPyConnection) -> None:
+def test_a_fraction_is_not_a_whole_number(con: DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.Error, match="LDP302"):
         con.execute("SELECT ldp.perturb(1.5, ldp.truncated_geometric(1, 0, 9, outside := 'clip'))").fetchall()
     assert con.execute("SELECT typeof(ldp.perturb(2.0, ldp.truncated_geometric(1, 0, 9)))").fetchone() == ("BIGINT",)
@@ -222,8 +222,8 @@ def test_what_cannot_be_reports_is_refused_and_not_shown(con: DuckDBPyConnection
 def test_a_report_that_blahut_arimoto_dropped_is_refused(con: DuckDBPyConnection) -> None:
     """At beta 10 nobody is ever reported in a cell where the prior has nobody."""
     m = "ldp.blahut_arimoto(10, range(4), [9, 0, 0, 1], columns := 2, iterations := 50)"
-    found = con.execute(f"SELECT len(ldp.ibu(r, {m}, misfit := 'allow')) FROM (SELECT unnest([0, 0, 3]) AS r)").fetchone()
-    assert found == (4,)
+    count = con.execute(f"SELECT len(ldp.ibu(r, {m}, misfit := 'allow')) FROM (SELECT unnest([0, 0, 3]) AS r)").fetchone()
+    assert count == (4,)
     for estimator in ("ibu", "inv"):
         with pytest.raises(duckdb.Error, match="LDP401"):
             con.execute(f"SELECT ldp.{estimator}(r, {m}, misfit := 'allow') FROM (SELECT unnest([0, 1]) AS r)").fetchall()
@@ -257,11 +257,11 @@ def test_information_and_distortion_are_those_of_a_small_channel(con: DuckDBPyCo
     keep = np.e / (np.e + 1)
     joint = np.array([[keep, 1 - keep], [1 - keep, keep]]) * [[0.25], [0.75]]
     expected = (joint * np.log(joint / joint.sum(axis=0) / [[0.25], [0.75]])).sum()
-    found = con.execute(f"SELECT ldp.mutual_information({m}, {prior}), ldp.average_distortion({m}, {prior})").fetchone()
-    assert found == (pytest.approx(expected), pytest.approx(1 - keep))
-    told = con.execute(f"SELECT ldp.rate_distortion({m}, {prior}, 1)").fetchone()
-    assert told is not None
-    assert told[0]["least_information"] <= told[0]["mutual_information"]
+    measured = con.execute(f"SELECT ldp.mutual_information({m}, {prior}), ldp.average_distortion({m}, {prior})").fetchone()
+    assert measured == (pytest.approx(expected), pytest.approx(1 - keep))
+    bounds = con.execute(f"SELECT ldp.rate_distortion({m}, {prior}, 1)").fetchone()
+    assert bounds is not None
+    assert bounds[0]["least_information"] <= bounds[0]["mutual_information"]
     for prior in ("[1]", "[1, -1]", "[0, 0]", "['x', 'y']", "['NaN'::DOUBLE, 1]"):
         with pytest.raises(duckdb.Error, match="LDP103"):
             con.execute(f"SELECT ldp.mutual_information({m}, {prior})").fetchall()
@@ -270,11 +270,11 @@ def test_information_and_distortion_are_those_of_a_small_channel(con: DuckDBPyCo
 @pytest.mark.parametrize("call", [*CALLS.values(), *NUMBERS.values()])
 def test_the_empirical_audit_proves_most_of_the_epsilon_and_no_more(call: str) -> None:
     mechanism = registry().mechanism(_spec(call).replace("range(10)", str(list(range(10)))))
-    found = audit.empirical(mechanism, 40_000)
-    assert found.passed
-    assert found.epsilon_at_least <= certify(mechanism).certificate.epsilon
+    result = audit.empirical(mechanism, 40_000)
+    assert result.passed
+    assert result.epsilon_at_least <= certify(mechanism).certificate.epsilon
     if "gaussian" not in call and "blahut" not in call:
-        assert found.epsilon_at_least > 0.05 * found.claimed_epsilon
+        assert result.epsilon_at_least > 0.05 * result.claimed_epsilon
 
 
 def test_the_empirical_audit_catches_a_sampler_that_overspends(
@@ -288,8 +288,8 @@ def test_the_empirical_audit_catches_a_sampler_that_overspends(
             np.int32
         ),
     )
-    found = audit.empirical(registry().mechanism("krr(epsilon=0.25, domain=['a', 'b', 'c'])"), 40_000)
-    assert not found.passed
+    result = audit.empirical(registry().mechanism("krr(epsilon=0.25, domain=['a', 'b', 'c'])"), 40_000)
+    assert not result.passed
 
 
 def test_influence_of_a_support_report_is_that_of_its_inversion() -> None:
@@ -319,22 +319,22 @@ BAD = st.one_of(
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_bad_input_is_refused_in_one_sentence_or_certified(name: str, data: st.DataObject) -> None:
     cls = registry().mechanisms[name]
-    given: dict[str, Any] = {p.name: GOOD[p.name] for p in cls.parameters() if p.required}
+    arguments: dict[str, Any] = {p.name: GOOD[p.name] for p in cls.parameters() if p.required}
     if name in ("exponential", "blahut_arimoto"):
-        given["columns"] = 2
+        arguments["columns"] = 2
     wrong = data.draw(st.sampled_from([p.name for p in cls.parameters()]))
-    given[wrong] = data.draw(BAD)
+    arguments[wrong] = data.draw(BAD)
     if (
         wrong in ("bins", "margin", "iterations", "columns", "rows", "padding", "steps")
-        and str(given[wrong]).isdecimal()
-        and int(given[wrong]) > 64
+        and str(arguments[wrong]).isdecimal()
+        and int(arguments[wrong]) > 64
     ):
-        given[wrong] = 65  # large tables are not what is tested here
-    if wrong in ("low", "high") and abs(np.float64(_float(given[wrong]))) > 99 and name.endswith("geometric"):
-        given[wrong] = 10**15
+        arguments[wrong] = 65  # large tables are not what is tested here
+    if wrong in ("low", "high") and abs(np.float64(_float(arguments[wrong]))) > 99 and name.endswith("geometric"):
+        arguments[wrong] = 10**15
     refusal = None
     try:
-        assert certify(cls(**given)).certificate.slack >= -1e-12
+        assert certify(cls(**arguments)).certificate.slack >= -1e-12
     except LdpError as error:
         refusal = error
     if refusal is not None:
@@ -342,8 +342,8 @@ def test_bad_input_is_refused_in_one_sentence_or_certified(name: str, data: st.D
         assert refusal.code not in ("LDP900", "LDP301")
 
 
-def _float(given: Any) -> float:
+def _float(value: Any) -> float:
     try:
-        return float(given)
+        return float(value)
     except (TypeError, ValueError, OverflowError):
         return 0.0

@@ -49,6 +49,7 @@ EVERY = {
     "laplace": CUT + STEPPED,
     "square_wave": CUT[:8] + STEPPED[:8],
     "stochastic_rounding": CUT[:8] + STEPPED[:8],
+    "hybrid": CUT[:8] + STEPPED[:8],
     "planar_laplace": [f"{columns}, {rows}" for columns, rows in GRIDS],
     "krr": KEYS,
     "pckv_grr": SIGNED,

@@ -12,6 +12,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import ImpossibleReport
 from ldpsql.estimates.estimate import estimate_likelihood
+from ldpsql.inference.counting import operator_of
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import (
     DenseOperator,
@@ -108,11 +109,11 @@ def test_k_rr_of_several_epsilons_in_closed_form_is_the_stack_of_its_levels() ->
 def test_the_weights_of_a_stack_decide_on_no_estimate() -> None:
     parts = [channel(5, 6), channel(5, 8)]
     counts = RNG.integers(1, 100, (1, 14)).astype(np.float64)
-    found = []
+    estimates = []
     for weights in ([0.5, 0.5], [0.01, 0.99]):
         likelihood = Likelihood(StackOperator(parts, np.array(weights)), counts)
-        found.append(maximise(likelihood, uniform(likelihood), 1e-12, Limits(100))[0])
-    assert found[0] == pytest.approx(found[1], abs=1e-5)
+        estimates.append(maximise(likelihood, uniform(likelihood), 1e-12, Limits(100))[0])
+    assert estimates[0] == pytest.approx(estimates[1], abs=1e-5)
 
 
 def test_inversion_of_a_stack_counts_every_report_the_same() -> None:
@@ -176,10 +177,10 @@ def test_mechanisms_of_different_families_are_estimated_together(mixed: DuckDBPy
     for level, member in (("krr", "number"), ("oue", "words"), ("seeds", "hashed"), ("olh", "hashed"), ("geometric", "number")):
         drawn = f"ldp.perturb(i % 4, families().{level})"
         mixed.execute(f"INSERT INTO u SELECT '{level}', union_value({member} := {drawn}) FROM range(4000) t(i)")
-    told = one(mixed, "SELECT ldp.diagnose_mixed(x, level, families()) FROM u")
-    assert (told["reports"], told["impossible"], told["status"]) == (20000, 0, "certified")
-    assert told["gap"] <= 1e-9
-    assert told["fit_p_value"] > 1e-9
+    diagnosis = one(mixed, "SELECT ldp.diagnose_mixed(x, level, families()) FROM u")
+    assert (diagnosis["reports"], diagnosis["impossible"], diagnosis["status"]) == (20000, 0, "certified")
+    assert diagnosis["gap"] <= 1e-9
+    assert diagnosis["fit_p_value"] > 1e-9
     shares = one(mixed, "SELECT ldp.ibu_mixed(x, level, families()) FROM u")
     covered = sum(share["low"] <= (0.25 if share["value"] < 4 else 0) <= share["high"] for share in shares)
     assert covered >= 11  # of 20 intervals of 95 %: fewer even if they were independent has probability 2e-8
@@ -238,8 +239,8 @@ def test_a_product_has_the_maximum_of_the_channel_of_all_lists() -> None:
     counts = RNG.integers(1, 50, (1, len(lists))).astype(np.float64)
     positions = np.array(lists, dtype=np.int64).ravel()
     logs = ProductOperator(single, positions, np.full(len(lists), 3))
-    found = [maximise(like, uniform(like), 1e-12, Limits(200))[0] for like in (Likelihood(op, counts) for op in (table, logs))]
-    assert found[0] == pytest.approx(found[1], abs=1e-5)
+    maxima = [maximise(like, uniform(like), 1e-12, Limits(200))[0] for like in (Likelihood(op, counts) for op in (table, logs))]
+    assert maxima[0] == pytest.approx(maxima[1], abs=1e-5)
 
 
 def test_one_user_gets_all_mass_where_the_reports_are_likeliest(mixed: DuckDBPyConnection) -> None:
@@ -277,8 +278,8 @@ def test_lists_are_sets_and_empty_ones_say_nothing(mixed: DuckDBPyConnection) ->
     counts = "SELECT ldp.merge(c) FROM (SELECT ldp.repeated_counts(xs) AS c FROM l GROUP BY xs[1])"
     merged = one(mixed, f"SELECT ldp.ibu_repeated_counts(({counts}), city())")
     assert [share["estimate"] for share in merged] == pytest.approx([share["estimate"] for share in shares])
-    told = one(mixed, "SELECT ldp.diagnose_repeated(list_append(xs, 'nowhere'), city()) FROM l WHERE len(xs) = 2")
-    assert (told["reports"], told["impossible"], told["status"]) == (0, 7000, "no reports")
+    diagnosis = one(mixed, "SELECT ldp.diagnose_repeated(list_append(xs, 'nowhere'), city()) FROM l WHERE len(xs) = 2")
+    assert (diagnosis["reports"], diagnosis["impossible"], diagnosis["status"]) == (0, 7000, "no reports")
 
 
 def test_a_list_that_no_value_can_give_is_refused() -> None:
@@ -318,3 +319,30 @@ def test_a_part_of_a_domain_needs_a_value_for_the_others(con: DuckDBPyConnection
     levels = "MAP {'v1': ldp.krr(1, ['a', 'b']), 'v2': ldp.krr(1, ['a', 'b', 'c'])}"
     with pytest.raises(duckdb.Error, match=r"LDP102.*as:VALUE"):
         con.execute(f"SELECT ldp.ibu_mixed('a', 'v1', {levels})")
+
+
+def test_lists_over_many_values_have_the_inversion_and_its_errors_for_every_functional() -> None:
+    users, mechanism = 60, registry().mechanism("olh(1, domain=[" + ",".join(map(str, range(2500))) + "])")
+    single = operator_of(mechanism)
+    assert single.isotropic
+    lengths = RNG.integers(1, 4, users)
+    op = ProductOperator(single, RNG.integers(0, single.outputs, int(lengths.sum())), lengths)
+    shares = RNG.dirichlet(np.ones(users), 2)
+    n, theta = np.array([500.0, 700.0]), np.full((2, op.inputs), 1 / op.inputs)
+    error = op.interval(shares, n, theta, 2.0)[0]
+    chosen = np.eye(op.inputs)[:, :7]
+    centre, variance = op.functionals(shares, n, theta, np.column_stack([chosen, chosen.sum(axis=1)]))
+    assert np.allclose(centre[:, :7], op.invert(shares)[:, :7])
+    assert np.allclose(variance[:, :7], error[:, :7] ** 2)
+    starts = np.cumsum(lengths) - lengths
+    sums = single.invert(np.eye(single.outputs)[op._positions])[:, :7].sum(axis=1)
+    lists = np.add.reduceat(sums, starts) / lengths
+    assert np.allclose(centre[:, 7], shares @ lists)
+    assert np.allclose(variance[:, 7], (shares @ lists**2 - (shares @ lists) ** 2) / n)
+
+
+@pytest.mark.parametrize("text", ["krr(1, [1, 2, 3])", "olh(1, [1, 2, 3, 4, 5, 6, 7, 8, 9])"])
+def test_columns_of_some_reports_are_those_of_the_table(text: str) -> None:
+    op = operator_of(registry().mechanism(text))
+    some = np.array([2, 0, 2])
+    assert np.array_equal(op.of_reports(some), op.matrix()[:, some])

@@ -53,14 +53,14 @@ def column(mechanism: str) -> pa.Array:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_python_solves_each_likelihood_once(solved: Counter[bytes], mechanism: str, estimator: str) -> None:
     reports = ldpsql.perturb(column(mechanism), mechanism)
-    found = ldpsql.estimate(reports, mechanism, estimator)
+    estimate = ldpsql.estimate(reports, mechanism, estimator)
     for _ in range(2):
-        assert found.to_arrow().num_rows == len(found.values)
-        assert found.diagnosis.reports == 400
-        assert found.covariance.shape == (len(found.values),) * 2
-        assert np.isfinite(Mean().measure(found.of).std_error).all()
-        assert np.isfinite(Quantile(0.5).measure(found.of).std_error).all()
-    own = found.likelihood.operator.key + found.likelihood.counts[0].tobytes()
+        assert estimate.to_arrow().num_rows == len(estimate.values)
+        assert estimate.diagnosis.reports == 400
+        assert estimate.covariance.shape == (len(estimate.values),) * 2
+        assert np.isfinite(Mean().measure(estimate.of).std_error).all()
+        assert np.isfinite(Quantile(0.5).measure(estimate.of).std_error).all()
+    own = estimate.likelihood.operator.key + estimate.likelihood.counts[0].tobytes()
     assert solved[own] == 1
     assert set(solved.values()) == {1}
 

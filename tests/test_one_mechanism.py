@@ -72,8 +72,8 @@ def test_one_mechanism_may_come_from_anywhere(sorted_by_city: DuckDBPyConnection
 def test_a_prepared_statement_may_have_another_mechanism_each_time(sorted_by_city: DuckDBPyConnection) -> None:
     for mechanism in ("$1", "(SELECT $1)"):
         sorted_by_city.execute(f"PREPARE p AS SELECT count(ldp.perturb(city, {mechanism})) FROM people")
-        for given in ("city()", "ldp.krr(2, ['Lima', 'Oslo', 'Rome'])"):
-            assert sorted_by_city.execute(f"EXECUTE p({given})").fetchone() == (12288,)
+        for argument in ("city()", "ldp.krr(2, ['Lima', 'Oslo', 'Rome'])"):
+            assert sorted_by_city.execute(f"EXECUTE p({argument})").fetchone() == (12288,)
 
 
 def test_statements_remember_what_they_began_with_until_others_take_the_place() -> None:

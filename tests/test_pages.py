@@ -232,8 +232,8 @@ def test_the_sql_of_a_key_value_page_runs_and_gives_its_estimates(tmp_path: Path
     with ldpsql.connect() as con:
         rows = con.sql(sql).pl()
     assert rows.columns == ["region", "key", *ROW]
-    shown = next(row for row in Parsed(html).rows if row[0] == HOSTILE)
-    assert f"{100 * rows['frequency'][0]:.1f}" == shown[2].split()[0]
+    first = next(row for row in Parsed(html).rows if row[0] == HOSTILE)
+    assert f"{100 * rows['frequency'][0]:.1f}" == first[2].split()[0]
 
 
 def test_the_plan_has_a_page_with_every_mechanism(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_whole_runs_take_a_connection_of_sqlalchemy(engine: sqlalchemy.Engine) -
         assert con.execute(sqlalchemy.text("SELECT count(*) FROM reports")).scalar() == 60
 
 
-def test_what_is_no_connection_is_refused_by_its_type(engine: sqlalchemy.Engine) -> None:
+def test_what_is_not_a_connection_is_refused_by_its_type(engine: sqlalchemy.Engine) -> None:
     with engine.connect() as closed:
         pass
     for wrong, name in ((engine, "sqlalchemy.Engine"), (closed, "sqlalchemy.Connection"), ("x.db", "str")):

@@ -34,7 +34,7 @@ def verdicts(paper: Any) -> dict[str, str]:
 # --- the table ---
 
 
-def test_a_claim_that_does_not_hold_is_told_as_a_difference(script: Any, tmp_path: Path) -> None:
+def test_a_claim_that_does_not_hold_is_reported_as_a_difference(script: Any, tmp_path: Path) -> None:
     shared = script("reproduction")
     paper = shared.Reproduction("A & B", "source")
     paper.findings.append(shared.Finding.checked("fig. 1", "x < y", "2 < 1", 2 < 1, "because"))  # noqa: PLR0133
@@ -83,13 +83,13 @@ def test_figure_9_is_one_run_of_a_wide_spread(script: Any) -> None:
         shared.perturbed(con, ibu.grid("planar_geometric", 1), runs)
         calls = {name: ibu.ESTIMATORS[name] for name in ("inv_n", "inv_p")} | {"ibu": ibu.STOPPED}
         rows = ibu.pl.concat([ibu.noisy(con), ibu.distances(con, calls, tv=ibu.TV)])
-    found = ibu.means(rows, "tv")
+    means = ibu.means(rows, "tv")
     for name, (mean, deviation) in RUNS.items():
-        assert found[name] == pytest.approx(mean, abs=RARE * deviation * sqrt(1 / runs + 1 / 400)), name
+        assert means[name] == pytest.approx(mean, abs=RARE * deviation * sqrt(1 / runs + 1 / 400)), name
         assert abs(ibu.PUBLISHED[name] - mean) <= ibu.WITHIN * deviation, name
 
 
-def test_figure_9_would_be_told_as_different_a_fifth_away(script: Any) -> None:
+def test_figure_9_would_be_reported_as_different_a_fifth_away(script: Any) -> None:
     ibu = script("iterative_bayesian_update")
     for name, (mean, deviation) in RUNS.items():
         assert abs(ibu.PUBLISHED[name] + 0.2 - mean) > ibu.WITHIN * deviation, name
@@ -111,9 +111,9 @@ def test_the_correction_is_below_em_where_samples_are_smallest(script: Any) -> N
     assert away < 0
 
 
-def test_a_correction_that_does_not_help_is_told_as_a_difference(script: Any, rng: np.random.Generator) -> None:
+def test_a_correction_that_does_not_help_is_reported_as_a_difference(script: Any, rng: np.random.Generator) -> None:
     small, shared = script("small_samples"), script("reproduction")
-    found = {
+    errors = {
         "EM": 1.0,
         "Proposal": 1.5,
         "MatInv norm": 3.0,
@@ -129,14 +129,14 @@ def test_a_correction_that_does_not_help_is_told_as_a_difference(script: Any, rn
             "squared_error": value + rng.random() / 100,
             "js_divergence": value + rng.random() / 100,
         }
-        for name, value in found.items()
+        for name, value in errors.items()
         for run in range(10)
     ]
     paper = shared.Reproduction("x", "y")
     small.compare(paper, "fig. 5", "census", small.pl.DataFrame(rows).with_columns(N4=0.0), "N4")
-    told = [(finding.paper[:8], finding.verdict) for finding in paper.findings]
-    assert told.count(("Proposal", "differs")) == 2
-    assert told.count(("inversio", "agrees")) == 2
+    verdicts = [(finding.paper[:8], finding.verdict) for finding in paper.findings]
+    assert verdicts.count(("Proposal", "differs")) == 2
+    assert verdicts.count(("inversio", "agrees")) == 2
 
 
 # --- mixture reduction, figures 4, 7 and 8 ---
@@ -174,7 +174,7 @@ def test_the_four_errors_of_figure_5_are_those_of_two_points(script: Any) -> Non
     """All mass moved from bin 0 to bin 9 of ten on [-1, 1]: bins are .2 wide."""
     four_errors = script("mixture_reduction").four_errors
     p, q = np.eye(10)[0], np.eye(10)[9]
-    found = four_errors(p, q)
-    assert found["Wasserstein"] == pytest.approx(1.8)
-    assert found["variance"] == pytest.approx(0)
-    assert four_errors(p, p) == dict.fromkeys(found, 0)
+    errors = four_errors(p, q)
+    assert errors["Wasserstein"] == pytest.approx(1.8)
+    assert errors["variance"] == pytest.approx(0)
+    assert four_errors(p, p) == dict.fromkeys(errors, 0)

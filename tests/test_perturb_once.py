@@ -75,36 +75,36 @@ def test_the_same_person_and_value_give_the_same_report(keyed: DuckDBPyConnectio
     sql = "SELECT i, ldp.perturb_once(['a', 'b'][1 + i % 2], city(), i) FROM range({}) t(i) ORDER BY i"
     first = rows(keyed, sql.format(5000))
     assert rows(keyed, sql.format(5000)) == first
-    with ldpsql.connect(key=key_file) as later:  # other rows beside it, other threads, another connection
+    with ldpsql.connect(key=key_file) as later:  # next to other rows, other threads, another connection
         later.execute("CREATE MACRO city() AS ldp.krr(1.0, ['a', 'b', 'c'])")
         assert rows(later, sql.format(700)) == first[:700]
 
 
 @pytest.mark.parametrize("mechanism", TEXTS)
-def test_reports_do_not_depend_on_the_rows_beside_them(key_file: Path, mechanism: str) -> None:
-    key, known = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
-    column = known.values.listed.values.take(pa.array(np.arange(60) % len(known.values.listed)))
-    together = key.draw(known, column, ids(60), "")
-    apart = np.concatenate([key.draw(known, column.slice(at, 1), ids(60).slice(at, 1), "") for at in range(60)])
+def test_reports_do_not_depend_on_the_other_rows(key_file: Path, mechanism: str) -> None:
+    key, certified = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
+    column = certified.values.listed.values.take(pa.array(np.arange(60) % len(certified.values.listed)))
+    together = key.draw(certified, column, ids(60), "")
+    apart = np.concatenate([key.draw(certified, column.slice(at, 1), ids(60).slice(at, 1), "") for at in range(60)])
     assert (together == apart).all()
 
 
-def test_another_person_value_column_mechanism_or_key_is_drawn_anew(tmp_path: Path) -> None:
+def test_another_person_value_column_mechanism_or_key_has_a_report_of_its_own(tmp_path: Path) -> None:
     """Under a shared source reports would agree more often than independent ones do: 10,000 pairs, binomial, 1e-6 each."""
-    known = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])"))
+    certified = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])"))
     twin = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'], nulls='as:a')"))
     key, other_key = Key.create(tmp_path / "one"), Key.create(tmp_path / "two")
     n = 10_000
     a, b, people = pa.array(["a"] * n), pa.array(["b"] * n), ids(2 * n)
-    base = key.draw(known, a, people[:n], "")
+    base = key.draw(certified, a, people[:n], "")
     keep, lie = np.e / (np.e + 2), 1 / (np.e + 2)
     same_value, other_value = keep**2 + 2 * lie**2, 2 * keep * lie + lie**2
     pairs = [
-        (key.draw(known, a, people[n:], ""), same_value),
-        (key.draw(known, b, people[:n], ""), other_value),
-        (key.draw(known, a, people[:n], "home"), same_value),
+        (key.draw(certified, a, people[n:], ""), same_value),
+        (key.draw(certified, b, people[:n], ""), other_value),
+        (key.draw(certified, a, people[:n], "home"), same_value),
         (key.draw(twin, a, people[:n], ""), same_value),
-        (other_key.draw(known, a, people[:n], ""), same_value),
+        (other_key.draw(certified, a, people[:n], ""), same_value),
     ]
     for drawn, chance in pairs:
         low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], n, chance)
@@ -114,10 +114,10 @@ def test_another_person_value_column_mechanism_or_key_is_drawn_anew(tmp_path: Pa
 @pytest.mark.parametrize("mechanism", ["krr", "geometric"])
 def test_the_channel_is_the_certified_one(key_file: Path, mechanism: str) -> None:
     """Chi-square of 20,000 people with one value against the exact row of the channel, 1e-6."""
-    key, known = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
+    key, certified = Key.read(key_file), certify(registry().mechanism(TEXTS[mechanism]))
     n = 20_000
-    drawn = key.draw(known, known.values.listed.values.take(pa.array(np.ones(n, dtype=np.int64))), ids(n), "")
-    expected = known.response.probabilities()[1] * n  # type: ignore[attr-defined]  # both list their reports
+    drawn = key.draw(certified, certified.values.listed.values.take(pa.array(np.ones(n, dtype=np.int64))), ids(n), "")
+    expected = certified.response.probabilities()[1] * n  # type: ignore[attr-defined]  # both list their reports
     often = np.flatnonzero(expected >= 50)  # one of the others may turn up that is expected a thousandth of a time
     cell = often[np.searchsorted(often, np.arange(len(expected))).clip(max=len(often) - 1)]
     observed = np.bincount(cell[drawn], minlength=len(expected))[often]
@@ -128,9 +128,9 @@ def test_a_report_is_the_same_in_the_next_version() -> None:
     """Changing these would give everybody a second report: that is a new mechanism, and needs a new name."""
     key = Key(bytes(range(32)))
     for name, expected in GOLDEN.items():
-        known = certify(registry().mechanism(TEXTS[name]))
-        column = known.values.listed.values.take(pa.array([1] * 12))
-        assert known.shown(key.draw(known, column, ids(12), "city")).to_pylist() == expected
+        certified = certify(registry().mechanism(TEXTS[name]))
+        column = certified.values.listed.values.take(pa.array([1] * 12))
+        assert certified.shown(key.draw(certified, column, ids(12), "city")).to_pylist() == expected
 
 
 def test_null_users_and_values_are_refused(keyed: DuckDBPyConnection) -> None:
@@ -146,10 +146,10 @@ def test_without_a_key_nothing_is_drawn(con: DuckDBPyConnection) -> None:
 
 def test_the_key_shows_nowhere(keyed: DuckDBPyConnection, key_file: Path) -> None:
     secret = key_file.read_text().split()[1]
-    told = [repr(Key.read(key_file)), str(Key.read(key_file))]
-    told += [str(rows(keyed, f"EXPLAIN {how} SELECT ldp.perturb_once('a', city(), 1)")) for how in ("", "ANALYZE")]
-    told += [str(rows(keyed, "SELECT macro_definition FROM duckdb_functions()"))]
-    assert not any(secret in text or repr(bytes.fromhex(secret))[2:20] in text for text in told)
+    texts = [repr(Key.read(key_file)), str(Key.read(key_file))]
+    texts += [str(rows(keyed, f"EXPLAIN {how} SELECT ldp.perturb_once('a', city(), 1)")) for how in ("", "ANALYZE")]
+    texts += [str(rows(keyed, "SELECT macro_definition FROM duckdb_functions()"))]
+    assert not any(secret in text or repr(bytes.fromhex(secret))[2:20] in text for text in texts)
 
 
 def test_a_key_is_not_pickled(key_file: Path) -> None:
@@ -164,7 +164,7 @@ def test_sets_of_pairs_have_no_permanent_reports(keyed: DuckDBPyConnection, name
         rows(keyed, f"SELECT ldp.perturb_once(MAP {{'a': 0.5}}, ldp.{name}(1, ['a', 'b']), 1)")
 
 
-def test_a_lost_damaged_shared_or_other_key_is_told(key_file: Path, tmp_path: Path) -> None:
+def test_a_lost_damaged_shared_or_other_key_is_reported(key_file: Path, tmp_path: Path) -> None:
     right = Key.read(key_file).fingerprint
     with pytest.raises(KeyUnusable, match="there is no key file"):
         Key.read(tmp_path / "nowhere")

@@ -24,13 +24,15 @@ def test_the_expected_error_is_that_of_estimates_from_drawn_reports(text: str) -
     A quadratic form of normal errors with mean m has a variance of at most 2 m^2, and its mean over ROUNDS draws is nearly
     normal; the upper tail, which is heavier, is that of a chi-square variable with ROUNDS degrees of freedom.
     """
-    mechanism, told = registry().mechanism(text), expected_error(registry().mechanism(text), N)
+    mechanism, expected = registry().mechanism(text), expected_error(registry().mechanism(text), N)
     values = np.repeat(np.arange(5), N // 5)
-    found = [ldpsql.estimate(certify(mechanism).perturb(pa.array(values)), mechanism, "inv").estimate for _ in range(ROUNDS)]
-    mean = float(np.mean([np.sum((shares - 0.2) ** 2) for shares in found]))
-    assert told.std_error is not None
+    estimates = [
+        ldpsql.estimate(certify(mechanism).perturb(pa.array(values)), mechanism, "inv").estimate for _ in range(ROUNDS)
+    ]
+    mean = float(np.mean([np.sum((shares - 0.2) ** 2) for shares in estimates]))
+    assert expected.std_error is not None
     # The values are fixed here, so the part of the variance that comes from drawing them is missing.
-    most, least = 5 * told.std_error**2, 5 * told.std_error**2 - 0.8 / N
+    most, least = 5 * expected.std_error**2, 5 * expected.std_error**2 - 0.8 / N
     low, high = (float(chi2.ppf(tail, ROUNDS)) / ROUNDS for tail in (5e-7, 1 - 5e-7))
     assert least * low <= mean <= most * high
 
@@ -39,10 +41,10 @@ def test_kr_rs_error_is_the_one_of_its_formula() -> None:
     """Kairouz, Bonawitz, Ramage 2016: the variance of an inverted share is P(1-P)/(n lift^2) with P = 1/k."""
     k, n, e = 50, 100_000, np.e
     lift = (e - 1) / (e + k - 1)
-    told = expected_error(registry().mechanism(f"krr(1, {list(range(k))})"), n)
-    assert told.std_error is not None
-    assert told.std_error == pytest.approx(np.sqrt((1 / k) * (1 - 1 / k) / n) / lift, rel=1e-9)
-    assert told.reports_needed == int(np.ceil(n * (told.std_error / 0.01) ** 2))
+    expected = expected_error(registry().mechanism(f"krr(1, {list(range(k))})"), n)
+    assert expected.std_error is not None
+    assert expected.std_error == pytest.approx(np.sqrt((1 / k) * (1 - 1 / k) / n) / lift, rel=1e-9)
+    assert expected.reports_needed == int(np.ceil(n * (expected.std_error / 0.01) ** 2))
 
 
 @pytest.mark.parametrize("name", ["pckv", "pckv_grr", "pckv_ue", "pckv_pm"])
@@ -87,10 +89,10 @@ def test_a_plan_says_why_a_mechanism_cannot_be_had_and_hides_no_defect(monkeypat
 def test_plans_are_ordered_and_know_every_mechanism_over_declared_values() -> None:
     mechanisms = over_declared_values(registry().mechanisms, 64)
     assert {"krr", "oue", "olh", "rappor", "subset_selection"} <= {m.name for m in mechanisms}
-    found = compare(["4", "0.5"], 1000, mechanisms)
-    assert [plan.epsilon for plan in found] == sorted((plan.epsilon for plan in found), reverse=True)
+    plans = compare(["4", "0.5"], 1000, mechanisms)
+    assert [plan.epsilon for plan in plans] == sorted((plan.epsilon for plan in plans), reverse=True)
     for epsilon in (4.0, 0.5):
-        errors = [plan.std_error for plan in found if plan.epsilon == epsilon]
+        errors = [plan.std_error for plan in plans if plan.epsilon == epsilon]
         assert len(errors) == len(mechanisms)
         assert errors == sorted(errors)  # type: ignore[type-var]  # all are known here
 

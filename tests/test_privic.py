@@ -72,31 +72,31 @@ def iterative_update(channel: np.ndarray, theta: np.ndarray, counts: np.ndarray,
 @pytest.mark.parametrize("mixing", [0.0, 0.1])
 def test_a_step_is_the_papers_algorithms_one_after_the_other(mixing: float) -> None:
     counts = COUNTS
-    found, cycles = cycle_of(counts, mixing)
+    result, cycles = cycle_of(counts, mixing)
     first = blahut_arimoto(np.full(6, 1 / 6), 1.5, 5, mixing)
     theta = iterative_update(first, np.full(6, 1 / 6), counts, 5)
     assert np.allclose(table(cycles[0][0]), first, atol=1e-9)
-    assert np.allclose(found.theta, theta, atol=1e-9)
-    assert np.allclose(table(found.next), blahut_arimoto(theta, 1.5, 5, mixing), atol=1e-9)
-    again = privic.step([(found.next, counts.astype(float))])
+    assert np.allclose(result.theta, theta, atol=1e-9)
+    assert np.allclose(table(result.next), blahut_arimoto(theta, 1.5, 5, mixing), atol=1e-9)
+    again = privic.step([(result.next, counts.astype(float))])
     second = blahut_arimoto(theta, 1.5, 5, mixing)
     assert np.allclose(again.theta, iterative_update(second, theta, counts, 5), atol=1e-9)  # from its prior, not from uniform
 
 
 def test_a_step_says_what_the_next_mechanism_keeps_and_tells() -> None:
-    found, _ = cycle_of(COUNTS)
-    channel = table(found.next)
-    outcome = found.theta @ channel
-    assert found.summary.mutual_information == pytest.approx(
-        float(found.theta @ (channel * np.log(channel / outcome)).sum(axis=1))
+    result, _ = cycle_of(COUNTS)
+    channel = table(result.next)
+    outcome = result.theta @ channel
+    assert result.summary.mutual_information == pytest.approx(
+        float(result.theta @ (channel * np.log(channel / outcome)).sum(axis=1))
     )
-    assert found.summary.average_distortion == pytest.approx(float(found.theta @ (channel * distances()).sum(axis=1)))
+    assert result.summary.average_distortion == pytest.approx(float(result.theta @ (channel * distances()).sum(axis=1)))
     logs, apart = np.log(channel), distances()
     steepest = max((logs[x] - logs[y]).max() / apart[x, y] for x in range(6) for y in range(6) if x != y)
-    assert found.summary.tight_epsilon == pytest.approx(steepest)
-    assert found.summary.realised_epsilon == found.certificate.epsilon == pytest.approx(steepest)
-    assert found.summary.realised_epsilon <= found.certificate.claimed_epsilon <= 2 * 1.5 + 1e-9
-    assert (found.summary.reports, found.summary.iterations, found.summary.status) == (1000, 5, "stopped")
+    assert result.summary.tight_epsilon == pytest.approx(steepest)
+    assert result.summary.realised_epsilon == result.certificate.epsilon == pytest.approx(steepest)
+    assert result.summary.realised_epsilon <= result.certificate.claimed_epsilon <= 2 * 1.5 + 1e-9
+    assert (result.summary.reports, result.summary.iterations, result.summary.status) == (1000, 5, "stopped")
 
 
 def test_several_cycles_together_have_the_likelihood_of_all_their_reports() -> None:
@@ -104,7 +104,7 @@ def test_several_cycles_together_have_the_likelihood_of_all_their_reports() -> N
     first, cycles = cycle_of(counts)
     later = counts[[1, 0, 2, 3, 5, 4]].astype(float)
     both = [*cycles, (first.next, later)]
-    found = privic.step(both, "certified")
+    result = privic.step(both, "certified")
     stacked = np.hstack([table(m) for m, _ in both])
     reports = np.concatenate([counts, later])
 
@@ -112,10 +112,10 @@ def test_several_cycles_together_have_the_likelihood_of_all_their_reports() -> N
         return float(reports @ np.log(theta @ stacked))
 
     long = iterative_update(stacked, np.full(6, 1 / 6), reports, 20_000)
-    assert height(found.theta) >= height(long) - 1e-6
-    assert np.allclose(found.theta, long, atol=1e-4)
-    assert found.summary.status == "certified"
-    assert found.summary.gap <= 1e-9
+    assert height(result.theta) >= height(long) - 1e-6
+    assert np.allclose(result.theta, long, atol=1e-4)
+    assert result.summary.status == "certified"
+    assert result.summary.gap <= 1e-9
     # By steps it starts at the prior of the latest mechanism.
     few = privic.step(both, "3")
     assert np.allclose(few.theta, iterative_update(stacked, first.theta, reports, 3), atol=1e-9)
@@ -143,9 +143,9 @@ def test_a_cycle_is_two_statements_and_its_mechanism_a_value_in_a_table(con: Duc
     assert step["next"]["prior"] == theta.tolist()
     # Six cells, 20,000 reports: five standard errors of a share are below 0.05.
     assert np.abs(theta - TRUTH).max() < 0.05
-    told = con.execute("SELECT ldp.describe((SELECT m FROM cycles WHERE cycle = 4)).realised_epsilon").fetchone()
-    assert told is not None
-    assert 1.5 < told[0] < 3
+    epsilon = con.execute("SELECT ldp.describe((SELECT m FROM cycles WHERE cycle = 4)).realised_epsilon").fetchone()
+    assert epsilon is not None
+    assert 1.5 < epsilon[0] < 3
 
 
 def test_a_stored_mechanism_is_the_same_to_the_last_bit(con: DuckDBPyConnection, tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_every_group_gets_the_step_of_its_own_reports(con: DuckDBPyConnection) -
     alone = {part: con.execute(f"SELECT {step} FROM reports WHERE part = {part}").fetchall()[0][0] for part in range(3)}
     sizes = dict(con.execute("SELECT part, count(*) FROM reports GROUP BY part").fetchall())
     assert grouped == alone
-    assert {part: found["reports"] for part, found in grouped.items()} == sizes
-    thetas = [tuple(share["estimate"] for share in found["theta"]) for found in grouped.values()]
+    assert {part: result["reports"] for part, result in grouped.items()} == sizes
+    thetas = [tuple(share["estimate"] for share in result["theta"]) for result in grouped.values()]
     assert len(set(thetas)) == 3
 
 
@@ -214,7 +214,7 @@ def test_reports_of_another_cycle_are_refused(con: DuckDBPyConnection) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "complaint"),
     [
         ("ldp.describe(ldp.privic_start(0, range(6), columns := 3))", "LDP101"),
         ("ldp.describe(ldp.privic_start(1, range(6), columns := 4))", "LDP103"),
@@ -237,8 +237,8 @@ def test_reports_of_another_cycle_are_refused(con: DuckDBPyConnection) -> None:
         ),
     ],
 )
-def test_bad_input_is_a_clear_error(con: DuckDBPyConnection, query: str, told: str) -> None:
-    with pytest.raises(Exception, match=told):
+def test_bad_input_is_a_clear_error(con: DuckDBPyConnection, query: str, complaint: str) -> None:
+    with pytest.raises(Exception, match=complaint):
         con.execute(f"SELECT {query}")
 
 
@@ -282,8 +282,8 @@ def test_a_cycle_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     mechanism, state = privic.start(1.5, range(6), columns=3), tmp_path / "run.duckdb"
     good, bad = pl.DataFrame({"cell": [0, 1, 2] * 100}), pl.DataFrame({"cell": [0, 1, 6]})
     privic.collect(good, state, mechanism, cycles=1)
-    for source, told in ((bad, "LDP302"), (good.clear(), "LDP404")):
-        with pytest.raises(Exception, match=told):
+    for source, code in ((bad, "LDP302"), (good.clear(), "LDP404")):
+        with pytest.raises(Exception, match=code):
             privic.collect(source, state, mechanism, cycles=2)
     with ldpsql.connect(str(state)) as con:
         assert con.execute("SELECT cycle, count(*) FROM privic.reports GROUP BY cycle").fetchall() == [(1, 300)]
@@ -397,13 +397,13 @@ def test_the_distances_of_the_papers_table_come_out_again(beta: float, published
     cells, truth = Grid(24, 16, Fraction(1)), counts / counts.sum()
     assert emd(np.full(384, 1 / 384), truth, cells) == pytest.approx(7.37595, rel=1e-4)  # row 1 of the table
     locations = pa.array(np.repeat(np.arange(384), counts))
-    mechanism, found = privic.start(beta, range(384), columns=24), []
+    mechanism, distances = privic.start(beta, range(384), columns=24), []
     for _ in published:
         reports = np.bincount(certify(mechanism).draw(locations), minlength=384).astype(float)
         step = privic.step([(mechanism, reports)])
         mechanism = step.next
-        found.append(emd(step.theta, truth, cells))
-    assert found == pytest.approx(published, rel=0.08)
+        distances.append(emd(step.theta, truth, cells))
+    assert distances == pytest.approx(published, rel=0.08)
 
 
 def test_the_command_does_not_draw_past_a_ledger(tmp_path: Path) -> None:
@@ -422,8 +422,8 @@ def test_the_command_does_not_draw_past_a_ledger(tmp_path: Path) -> None:
 
     assert run()[0] == InvalidParameter.exit_code
     assert not (tmp_path / "run.duckdb").exists()
-    code, told = run("--dataset", "people", "--user", "id", "--cycles", "9")  # each about 1.3
-    assert (code, "LDP311" in told) == (BudgetExceeded.exit_code, True)
+    code, output = run("--dataset", "people", "--user", "id", "--cycles", "9")  # each about 1.3
+    assert (code, "LDP311" in output) == (BudgetExceeded.exit_code, True)
     with duckdb.connect(str(tmp_path / "run.duckdb")) as con:
         (cycles,) = con.execute("SELECT count(*) FROM privic.cycles").fetchall()[0]
         assert cycles > 1

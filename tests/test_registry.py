@@ -174,11 +174,11 @@ def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("ldpsql.registry.discovery.entry_points", entry_points_of(a="somebodys", b="broken_at_import"))
 
-    def statuses(told: str | None) -> dict[str, str]:
-        if told is None:
+    def statuses(allowed: str | None) -> dict[str, str]:
+        if allowed is None:
             monkeypatch.delenv("LDPSQL_PLUGINS")
         else:
-            monkeypatch.setenv("LDPSQL_PLUGINS", told)
+            monkeypatch.setenv("LDPSQL_PLUGINS", allowed)
         return {p.name: p.status for p in Registry.load().plugins if p.package in ("somebodys", "broken_at_import")}
 
     assert statuses("0") == {"a": "not enabled", "b": "not enabled"}
@@ -260,7 +260,7 @@ def test_a_forgotten_hookimpl_is_noticed() -> None:
         *("krr(*[1])", "krr(1, ['a', 'b'], epsilon=2)", "[" * 5000),
     ],
 )
-def test_text_that_is_no_spec_is_refused_and_nothing_in_it_is_run(text: str) -> None:
+def test_text_that_is_not_a_spec_is_refused_and_nothing_in_it_is_run(text: str) -> None:
     with pytest.raises(InvalidSpec):
         registry().mechanism(text)
 
@@ -331,7 +331,7 @@ for _ in range(5):
 """
 
 
-def test_a_function_that_a_hook_makes_anew_lives_as_long_as_duckdb_may_call_it() -> None:
+def test_a_function_that_a_hook_makes_at_each_call_lives_as_long_as_duckdb_may_call_it() -> None:
     done = subprocess.run([sys.executable, "-c", CLOSURE], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -56,20 +56,20 @@ def mechanism(text: str) -> Mechanism:
     ],
 )
 def test_observed_refuses_reports_that_are_not_values_of_the_domain(text: str) -> None:
-    given = mechanism(text)
-    reports = ldpsql.perturb(given.values().listed.values.take(np.zeros(50, dtype=np.int64)), given)
+    made = mechanism(text)
+    reports = ldpsql.perturb(made.values().listed.values.take(np.zeros(50, dtype=np.int64)), made)
     with pytest.raises(NotApplicable, match="not values of the domain") as caught:
-        ldpsql.estimate(reports, given, "observed")
+        ldpsql.estimate(reports, made, "observed")
     assert caught.value.code == "LDP406"
 
 
 @pytest.mark.parametrize("text", ["krr(epsilon=1, domain=[3, 1, 2])", "truncated_geometric(epsilon=1, low=0, high=7)"])
 def test_observed_gives_the_shares_of_the_reports(text: str) -> None:
-    given = mechanism(text)
-    column = given.values().listed.values.take(np.array([0, 0, 2, 0]))
-    shares = np.zeros(len(given.values().listed))
+    made = mechanism(text)
+    column = made.values().listed.values.take(np.array([0, 0, 2, 0]))
+    shares = np.zeros(len(made.values().listed))
     shares[[0, 2]] = 0.75, 0.25
-    assert ldpsql.estimate(column, given, "observed(misfit='allow')").estimate == pytest.approx(shares)
+    assert ldpsql.estimate(column, made, "observed(misfit='allow')").estimate == pytest.approx(shares)
 
 
 @pytest.mark.parametrize(
@@ -88,21 +88,21 @@ def test_an_estimator_knows_which_values_are_neighbours(text: str, layout: tuple
 
 
 def test_ems_refuses_values_without_neighbours_and_a_certified_maximum() -> None:
-    given = mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])")
+    made = mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])")
     with pytest.raises(NotApplicable):
-        ldpsql.estimate(["a", "b"], given, "ems")
+        ldpsql.estimate(["a", "b"], made, "ems")
     with pytest.raises(InvalidParameter):
         ldpsql.estimate([1, 2], mechanism("krr(epsilon=1, domain=[1, 2, 3])"), "ems(stop='certified')")
 
 
 def test_what_cannot_be_inverted_is_refused_by_those_that_invert_and_estimated_by_the_others() -> None:
-    given = mechanism("square_wave(epsilon=0.1, low=0, high=1, bins=64)")
-    reports = ldpsql.perturb([0.2] * 500, given)
+    made = mechanism("square_wave(epsilon=0.1, low=0, high=1, bins=64)")
+    reports = ldpsql.perturb([0.2] * 500, made)
     for name in ("inv", "base_cut", "iiw", "empirical_bayes"):
         with pytest.raises(IllConditioned):
-            ldpsql.estimate(reports, given, name)
+            ldpsql.estimate(reports, made, name)
     for name in ("ems", "em_mr", "pool", "corrected_em", "best", "uniform"):
-        assert ldpsql.estimate(reports, given, name).estimate.sum() == pytest.approx(1)
+        assert ldpsql.estimate(reports, made, name).estimate.sum() == pytest.approx(1)
 
 
 # --- each against its definition ---
@@ -148,36 +148,36 @@ def test_pool_shares_what_is_small_and_keeps_what_stands_out() -> None:
     op = krr(2.0, 100)
     theta = np.full(100, 0.5 / 97)
     theta[:3] = 0.5 / 3
-    found = fitted("pool", Likelihood(op, np.rint(op.forward(theta[None]) * 50_000)))[0]
-    assert len(np.unique(found[3:].round(12))) == 1
-    assert found[:3] == pytest.approx(theta[:3], abs=1e-3)
+    shares = fitted("pool", Likelihood(op, np.rint(op.forward(theta[None]) * 50_000)))[0]
+    assert len(np.unique(shares[3:].round(12))) == 1
+    assert shares[:3] == pytest.approx(theta[:3], abs=1e-3)
 
 
 def test_pool_of_numbers_finds_the_steps_of_a_distribution_of_steps() -> None:
     op = line(16, 1.5)
     theta = np.repeat([0.01, 0.04, 0.1, 0.1], 4)[None]
-    found = fitted("pool", Likelihood(op, np.rint(op.forward(theta / theta.sum()) * 1e6), layout=(16,)))
-    assert found[0] == pytest.approx(theta[0] / theta.sum(), abs=1e-3)
-    assert len(np.unique(found.round(9))) <= 4
+    shares = fitted("pool", Likelihood(op, np.rint(op.forward(theta / theta.sum()) * 1e6), layout=(16,)))
+    assert shares[0] == pytest.approx(theta[0] / theta.sum(), abs=1e-3)
+    assert len(np.unique(shares.round(9))) <= 4
 
 
 def test_reduction_keeps_at_least_its_share_of_the_values() -> None:
     op = krr(0.5, 40)
-    found = fitted("em_mr", Likelihood(op, np.arange(105.0, 145.0)[None]))  # no two are equal but by merging
-    assert len(np.unique(found.round(12))) >= 10
+    shares = fitted("em_mr", Likelihood(op, np.arange(105.0, 145.0)[None]))  # no two are equal but by merging
+    assert len(np.unique(shares.round(12))) >= 10
 
 
 def test_reduction_of_numbers_goes_on_to_a_narrower_window_where_none_so_wide_is_small() -> None:
     op = line(16, 1.5)
     theta = np.repeat([1e-6, 1.0], [4, 12])[None] / 12.0
-    found = fitted("em_mr", Likelihood(op, np.rint(op.forward(theta / theta.sum()) * 1e6), layout=(16,)))[0]
-    assert len(np.unique(found[:4].round(12))) == 1  # any eight of them hold a third of all at least
+    shares = fitted("em_mr", Likelihood(op, np.rint(op.forward(theta / theta.sum()) * 1e6), layout=(16,)))[0]
+    assert len(np.unique(shares[:4].round(12))) == 1  # any eight of them hold a third of all at least
 
 
 def test_empirical_bayes_of_equal_shares_finds_them_equal() -> None:
     op = krr(1.0, 100)
-    found = fitted("empirical_bayes", Likelihood(op, np.full((1, 100), 1000.0)))
-    assert found == pytest.approx(np.full((1, 100), 0.01), abs=1e-4)
+    shares = fitted("empirical_bayes", Likelihood(op, np.full((1, 100), 1000.0)))
+    assert shares == pytest.approx(np.full((1, 100), 0.01), abs=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute", "both"])
@@ -186,17 +186,17 @@ def test_empirical_bayes_of_any_reports_is_a_distribution(loss: str, size: int) 
     op = krr(0.5, size)
     one = np.eye(size)
     for counts in (one[:1], 1e9 * one[-1:], np.ones((1, size)), RNG.poisson(2.0, (5, size)) + one[0]):
-        found = fitted(f"empirical_bayes(loss='{loss}')", Likelihood(op, counts))
-        assert (found >= 0).all()
-        assert found.sum(axis=1) == pytest.approx(np.ones(len(counts)), abs=1e-12)
+        shares = fitted(f"empirical_bayes(loss='{loss}')", Likelihood(op, counts))
+        assert (shares >= 0).all()
+        assert shares.sum(axis=1) == pytest.approx(np.ones(len(counts)), abs=1e-12)
 
 
 def test_empirical_bayes_finds_the_few_values_that_are_there() -> None:
     op, theta = krr(3.0, 300), np.repeat([1 / 30, 0.0], [30, 270])
     likelihood = Likelihood(op, drawn(op, theta, 300_000, 20))
     names = ("ibu", "empirical_bayes(loss='absolute')")
-    plain, found = (np.abs(fitted(name, likelihood) - theta).sum(axis=1) for name in names)
-    assert surely_above_zero(plain / 4 - found)  # it is a twentieth, and the mean 24 standard errors above zero
+    plain, shrunk = (np.abs(fitted(name, likelihood) - theta).sum(axis=1) for name in names)
+    assert surely_above_zero(plain / 4 - shrunk)  # it is a twentieth, and the mean 24 standard errors above zero
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
@@ -277,19 +277,19 @@ def test_the_same_counts_give_the_same_estimate() -> None:
 def test_simulated_reports_follow_the_distribution_they_are_simulated_from() -> None:
     op, theta = krr(1.0, 4), np.array([[0.7, 0.1, 0.1, 0.1]])
     one = Likelihood(op, np.full((1, 4), 1e6))
-    anew = redrawn(one, theta, generator(one.counts))
+    again = redrawn(one, theta, generator(one.counts))
     expected = op.forward(theta)[0]
-    assert anew.n == one.n
+    assert again.n == one.n
     # five standard deviations of each of four shares of 4 million
-    assert np.all(np.abs(anew.shares[0] - expected) <= 5 * np.sqrt(expected * (1 - expected) / 4e6))
+    assert np.all(np.abs(again.shares[0] - expected) <= 5 * np.sqrt(expected * (1 - expected) / 4e6))
 
 
 def test_sets_are_simulated_by_drawing_them_again() -> None:
     sets = observed(IndependentBits(3, TOTAL // 2, TOTAL // 4), np.arange(8, dtype=np.uint8)[None])
     one = Likelihood(sets, np.round(1e6 * sets.forward(np.array([[0.8, 0.1, 0.1]]))))
-    anew = redrawn(one, maximum_likelihood(one).theta, generator(one.counts))
+    again = redrawn(one, maximum_likelihood(one).theta, generator(one.counts))
     # 5.5 standard deviations of each of eight shares: false alarm 3e-7
-    assert np.all(np.abs(anew.shares - one.shares) <= 5.5 * np.sqrt(one.shares * (1 - one.shares) / one.n))
+    assert np.all(np.abs(again.shares - one.shares) <= 5.5 * np.sqrt(one.shares * (1 - one.shares) / one.n))
 
 
 def test_held_out_steps_stop_between_none_and_all() -> None:
@@ -310,9 +310,9 @@ def test_best_is_the_mean_of_what_it_says_it_chose_and_says_why() -> None:
     fit = registry().estimator("best").fit(Likelihood(op, counts))
     parts = [fitted(name, Likelihood(op, counts)) for name in fit.chosen[0].split(" + ")]
     assert fit.theta == pytest.approx(np.mean(parts, axis=0))
-    told = ldpsql.estimate(["a", "b", "a"], mechanism("krr(epsilon=1, domain=['a', 'b'])"), "best").diagnosis
-    assert "empirical_bayes" in told.chosen
-    assert told.reason.startswith("log-likelihood of held-out reports, relative to")
+    diagnosis = ldpsql.estimate(["a", "b", "a"], mechanism("krr(epsilon=1, domain=['a', 'b'])"), "best").diagnosis
+    assert "empirical_bayes" in diagnosis.chosen
+    assert diagnosis.reason.startswith("log-likelihood of held-out reports, relative to")
 
 
 def test_best_stays_close_to_the_maximum_where_the_reports_say_it_all() -> None:

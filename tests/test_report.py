@@ -24,9 +24,9 @@ def counted(**columns: list[object]) -> pa.Table:
 def test_groups_are_estimated_under_their_titles_and_compared_with_their_truths() -> None:
     mechanism = registry().mechanism("krr(epsilon=4, domain=['a', 'b'])")
     table = counted(report=["a", "b", "a", "b"], n=[900, 100, 50, 950], region=["n", "n", "s", "s"])
-    found = pages.estimates(table, mechanism, registry().estimator(IBU))
-    assert list(found) == ["region n", "region s"]
-    assert found["region n"].estimate[0] == pytest.approx(ldpsql.estimate(["a"] * 900 + ["b"] * 100, mechanism).estimate[0])
+    estimates = pages.estimates(table, mechanism, registry().estimator(IBU))
+    assert list(estimates) == ["region n", "region s"]
+    assert estimates["region n"].estimate[0] == pytest.approx(ldpsql.estimate(["a"] * 900 + ["b"] * 100, mechanism).estimate[0])
     truth = pages.truths(table, mechanism)
     assert truth["region s"].tolist() == [0.05, 0.95]
 
@@ -55,24 +55,24 @@ def test_the_trace_falls_to_the_maximum() -> None:
     ],
 )
 def test_every_structure_has_a_page_and_pictures(text: str, values: list[object], tmp_path: Path) -> None:
-    found = {"<all>": ldpsql.estimate(ldpsql.perturb(values * 1000, text), text)}
-    pages.write(tmp_path / "page.html", found, {})
+    estimates = {"<all>": ldpsql.estimate(ldpsql.perturb(values * 1000, text), text)}
+    pages.write(tmp_path / "page.html", estimates, {})
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("<script") == 1
     assert "<b>" not in page
     assert "<all>" not in page
     assert "&lt;all&gt;" in page
-    pages.write(tmp_path / "one.png", found, {})
+    pages.write(tmp_path / "one.png", estimates, {})
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
-    pages.write(tmp_path / "one.svg", found, {})
+    pages.write(tmp_path / "one.svg", estimates, {})
     assert (tmp_path / "one.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_an_estimate_shows_itself_in_a_notebook_as_a_table_with_a_chart() -> None:
-    shown = ldpsql.estimate(["<script>"] * 600 + ["b"] * 400, "krr(epsilon=1, domain=['<script>', 'b'])")._repr_html_()
-    assert shown.count("<tr>") == 3
-    assert shown.count("<rect") == 2
-    assert "<script>" not in shown
+    html = ldpsql.estimate(["<script>"] * 600 + ["b"] * 400, "krr(epsilon=1, domain=['<script>', 'b'])")._repr_html_()
+    assert html.count("<tr>") == 3
+    assert html.count("<rect") == 2
+    assert "<script>" not in html
     many = ldpsql.estimate(list(range(300)) * 10, f"krr(epsilon=8, domain={list(range(300))})")._repr_html_()
     assert "100 more values" in many
 

@@ -83,7 +83,7 @@ def borrowing_environment(folder: Path) -> Path:
     return python
 
 
-def test_a_plugin_that_does_not_conform_is_told_why(tmp_path: Path) -> None:
+def test_a_plugin_that_does_not_conform_is_reported_with_the_reason(tmp_path: Path) -> None:
     folder = scaffold.write("liar", tmp_path)
     module = folder / "ldpsql_liar.py"
     text = module.read_text(encoding="utf-8").replace("self.epsilon.exp_below())", "2 * self.epsilon.exp_below())")
@@ -101,9 +101,9 @@ def test_names_that_sql_or_python_could_not_use_are_refused(name: str, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-def test_without_uv_and_pip_the_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_uv_and_pip_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(installing, "find_spec", lambda _: None)
-    with pytest.raises(PluginError) as told:
+    with pytest.raises(PluginError) as refusal:
         installing.install("ldpsql-spinner")
-    assert told.value.hint == f"run: uv pip install --python {sys.executable} ldpsql-spinner"
+    assert refusal.value.hint == f"run: uv pip install --python {sys.executable} ldpsql-spinner"

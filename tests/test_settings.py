@@ -30,19 +30,19 @@ def test_the_project_goes_before_the_user_entry_by_entry(tmp_path: Path, monkeyp
     (tmp_path / "project" / "deeper").mkdir()
     monkeypatch.setenv("LDPSQL_CONFIG", str(user))
     monkeypatch.chdir(tmp_path / "project" / "deeper")
-    told = settings.load()
-    assert told.project == tmp_path / "project" / "ldpsql.toml"
-    assert told.mechanisms == {"a": "krr(1, [1, 2])", "b": "krr(2, [3, 4])"}
-    assert told.defaults == {"format": "json", "estimator": "inv"}
-    assert told.allow is None
+    loaded = settings.load()
+    assert loaded.project == tmp_path / "project" / "ldpsql.toml"
+    assert loaded.mechanisms == {"a": "krr(1, [1, 2])", "b": "krr(2, [3, 4])"}
+    assert loaded.defaults == {"format": "json", "estimator": "inv"}
+    assert loaded.allow is None
 
 
 def test_a_named_mechanism_is_a_mechanism_in_python_and_a_macro_in_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "ldpsql.toml", '[mechanisms]\ncity = "krr(1, [\'Lima\', \\"it\'s\\"])"\n')
     monkeypatch.chdir(tmp_path)
-    known = Registry.load()
-    assert known.mechanism("city") == known.mechanism("krr(1, ['Lima', \"it's\"])")
-    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: known)
+    registered = Registry.load()
+    assert registered.mechanism("city") == registered.mechanism("krr(1, ['Lima', \"it's\"])")
+    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: registered)
     with ldpsql.connect() as con:
         assert con.execute("SELECT ldp.perturb('it''s', ldp.m.city())").fetchall()[0][0] in ("Lima", "it's")
         assert len(con.sql("FROM duckdb_databases() WHERE database_name NOT IN ('system', 'temp', 'memory')").fetchall()) == 1
@@ -100,10 +100,10 @@ def test_the_constructor_call_in_sql_makes_the_same_mechanism(text: str) -> None
     mechanism = registry().mechanism(text)
     with ldpsql.connect() as con:
         call = sql_call(mechanism, con)
-        told = con.execute(f"SELECT ldp.describe({call}).ratio, {call}.domain").fetchall()[0]
-    assert told[0] == str(ldpsql.certify(mechanism).certificate.ratio)
-    assert told[1] == mechanism.values().listed.values.to_pylist()
-    assert "2026" not in text or told[1][0] == datetime.date(2026, 1, 1)
+        row = con.execute(f"SELECT ldp.describe({call}).ratio, {call}.domain").fetchall()[0]
+    assert row[0] == str(ldpsql.certify(mechanism).certificate.ratio)
+    assert row[1] == mechanism.values().listed.values.to_pylist()
+    assert "2026" not in text or row[1][0] == datetime.date(2026, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_settings_that_are_wrong_are_named(text: str, complaint: str, tmp_path: 
 
 
 def attached(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = Registry.load()
-    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: known)
+    registered = Registry.load()
+    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: registered)
     ldpsql.connect()
 
 

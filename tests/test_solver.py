@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -171,9 +173,9 @@ def test_a_deadline_and_a_number_of_steps_end_a_solve_with_an_honest_status() ->
     assert "deadline" in late.status[0].remedy
     short = solve(likelihood, tolerance=1e-15, limits=Limits(1))
     assert short.iterations[0] <= 1
-    found = ldpsql.estimate([0, 1, 1], "krr(epsilon=0.1, domain=[0, 1])", "ibu(stop=1000000, deadline=0.2)").diagnosis
-    assert found.status == "out of time"
-    assert 0 < found.iterations < 1_000_000
+    diagnosis = ldpsql.estimate([0, 1, 1], "krr(epsilon=0.1, domain=[0, 1])", "ibu(stop=1000000, deadline=0.2)").diagnosis
+    assert diagnosis.status == "out of time"
+    assert 0 < diagnosis.iterations < 1_000_000
 
 
 def test_a_deadline_in_sql_ends_a_solve_in_time() -> None:
@@ -335,3 +337,22 @@ def test_many_small_groups_are_solved_together_and_certified() -> None:
     fit = solve(likelihood)
     assert (likelihood.gap(fit.theta) <= 1e-9).all()
     assert set(fit.status) == {Status.CERTIFIED}
+
+
+@dataclass(frozen=True)
+class Straight:
+    """A point whose steps of IBU all move alike, so that nothing says how far to extrapolate."""
+
+    theta: Floats
+    phi: float = 1.0
+
+    def em(self) -> Straight:
+        return Straight(self.theta + np.array([2.0**-10, -(2.0**-10)]), self.phi - 1.0)  # without rounding
+
+    def at(self, theta: Floats) -> Straight:
+        assert np.isfinite(theta).all()
+        return Straight(theta, np.inf)
+
+
+def test_steps_that_do_not_bend_are_extrapolated_to_finite_numbers() -> None:
+    assert squarem_step(Straight(np.array([0.25, 0.75])), 0).phi == -1.0  # type: ignore[arg-type]  # has what a step needs

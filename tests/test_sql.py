@@ -78,7 +78,7 @@ def test_reports_and_estimates_keep_the_type_of_the_domain(con: DuckDBPyConnecti
     assert one(con, "SELECT count(DISTINCT x) FROM r") == len(shares)
 
 
-def test_every_row_and_every_call_draws_anew_and_only_once(con: DuckDBPyConnection) -> None:
+def test_every_row_and_every_call_draws_a_new_report_and_only_one(con: DuckDBPyConnection) -> None:
     con.execute("CREATE MACRO coin() AS ldp.krr(0.000001, [0, 1])")
     twice = con.execute("SELECT ldp.perturb(0, coin()) AS a, ldp.perturb(0, coin()) AS b FROM range(1000)").fetchall()
     assert {(0, 0), (0, 1), (1, 0), (1, 1)} == set(twice)  # each missing with probability (3/4)^1000
@@ -249,16 +249,16 @@ def test_many_groups_are_estimated_in_one_query(con: DuckDBPyConnection) -> None
     assert rows[2:] == pytest.approx((1, 1))
 
 
-def test_diagnose_tells_how_good_the_estimate_is(con: DuckDBPyConnection) -> None:
+def test_diagnose_shows_how_good_the_estimate_is(con: DuckDBPyConnection) -> None:
     fill(con)
-    told = one(con, "SELECT ldp.diagnose(city, city()) FROM reports")
-    assert told["reports"] == 8000
-    assert told["gap"] <= 1e-9
-    assert (told["status"], told["unique"]) == ("certified", True)
-    assert told["fit_p_value"] > 1e-9
+    diagnosis = one(con, "SELECT ldp.diagnose(city, city()) FROM reports")
+    assert diagnosis["reports"] == 8000
+    assert diagnosis["gap"] <= 1e-9
+    assert (diagnosis["status"], diagnosis["unique"]) == ("certified", True)
+    assert diagnosis["fit_p_value"] > 1e-9
     p, q = np.e / (np.e + 3), 1 / (np.e + 3)
-    assert told["influence"] == pytest.approx(1 / (8000 * (p - q)))
-    assert [share["value"] for share in told["identified"]] == CITIES
+    assert diagnosis["influence"] == pytest.approx(1 / (8000 * (p - q)))
+    assert [share["value"] for share in diagnosis["identified"]] == CITIES
     raw = one(con, "SELECT ldp.diagnose(city, city()) FROM people")
     assert raw["fit_p_value"] < 1e-12
     assert "raw column" in raw["remedy"]
@@ -277,9 +277,14 @@ def test_diagnose_tells_how_good_the_estimate_is(con: DuckDBPyConnection) -> Non
 def test_the_catalog_lists_the_registry(con: DuckDBPyConnection) -> None:
     assert {row[0] for row in con.execute("SELECT name FROM ldp.mechanisms()").fetchall()} == set(registry().mechanisms)
     assert {row[0] for row in con.execute("SELECT name FROM ldp.estimators()").fetchall()} == set(registry().estimators)
-    told = one(con, "SELECT ldp.describe(city())")
-    assert (told["mechanism"], told["claim"], told["inputs"], told["outputs"]) == ("krr", "1-LDP", 4, 4)
-    assert told["realised_epsilon"] == pytest.approx(1, abs=1e-12)
+    description = one(con, "SELECT ldp.describe(city())")
+    assert (description["mechanism"], description["claim"], description["inputs"], description["outputs"]) == (
+        "krr",
+        "1-LDP",
+        4,
+        4,
+    )
+    assert description["realised_epsilon"] == pytest.approx(1, abs=1e-12)
 
 
 # --- refusals: one line, a code, a hint, no raw value, nothing written ---

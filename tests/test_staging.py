@@ -180,7 +180,7 @@ with Staging.at(Path("out.parquet"), ".parquet"):
 """
 
 
-def test_without_flock_a_file_beside_the_folder_is_locked(tmp_path: Path) -> None:
+def test_without_flock_a_file_next_to_the_folder_is_locked(tmp_path: Path) -> None:
     script = [sys.executable, "-c", WITHOUT_FCNTL]
     done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr

@@ -47,8 +47,8 @@ def estimates(spec: str, n: int, repeats: int, ages: NDArray[np.int64] = AGES) -
 def test_a_million_reports_cannot_make_the_interval_of_a_mean_miss_the_truth(spec: str) -> None:
     # Values at the left edges of their bins: their centres are half a bin, 100 standard errors, too high.
     ages = np.arange(20, 60, 5)
-    found = estimates(spec, 10**8, 20, ages)
-    mean, variance = Mean().measure(found), Variance().measure(found)
+    drawn = estimates(spec, 10**8, 20, ages)
+    mean, variance = Mean().measure(drawn), Variance().measure(drawn)
     assert (mean.std_error < 0.05).all()
     # A step leaves 95 intervals of 100; each side of the bins' is wider by 2.5, of which the truth needs all on one side.
     assert ((mean.low <= ages.mean()) & (ages.mean() <= mean.high)).sum() >= 10  # P(fewer) < 1e-8 at .95
@@ -127,10 +127,10 @@ def test_a_range_says_which_bins_it_cuts() -> None:
 
 def test_the_interval_of_a_share_holds_it_whatever_lies_in_a_cut_bin() -> None:
     # Two bins of ten; all values are 3 or all are 7, and the range ends at 5: no report can tell.
-    found = estimate_counts(
+    drawn = estimate_counts(
         mechanism("square_wave(6, 0, 20, bins=2)"), np.array([[10_000.0, 2_000.0]]), registry().estimator("ibu(misfit='allow')")
     )
-    share = RangeShare(0, 5).measure(found)
+    share = RangeShare(0, 5).measure(drawn)
     assert share.low[0] < 0.01
     assert share.high[0] > 0.7
 
@@ -142,18 +142,18 @@ def test_the_interval_of_a_quantile_reaches_to_the_edges_of_its_bins(con: DuckDB
     ).fetchone()
     assert row is not None
     assert (row[0]["estimate"], row[0]["low"], row[0]["high"]) == (37.5, 25.0, 50.0)
-    found = estimates("laplace(8, 0, 100, bins=4)", 1000, 1)
-    assert Quantile(0.5).measure(found).rounding == 12.5
+    drawn = estimates("laplace(8, 0, 100, bins=4)", 1000, 1)
+    assert Quantile(0.5).measure(drawn).rounding == 12.5
 
 
 def test_pages_show_no_infinite_error_and_the_diagnosis_says_why_there_is_one() -> None:
-    found = estimates("piecewise(1, 0, 100, bins=128)", 20_000, 1)[0]
-    assert np.isinf(found.std_error).any()
-    assert "inf" not in repr(found).replace("inference", "")
-    assert "unknown" in repr(found)
-    assert "inf<" not in html(found)
-    assert "infinite" in found.diagnosis.remedy
-    assert "fewer bins" in found.diagnosis.remedy
+    estimate = estimates("piecewise(1, 0, 100, bins=128)", 20_000, 1)[0]
+    assert np.isinf(estimate.std_error).any()
+    assert "inf" not in repr(estimate).replace("inference", "")
+    assert "unknown" in repr(estimate)
+    assert "inf<" not in html(estimate)
+    assert "infinite" in estimate.diagnosis.remedy
+    assert "fewer bins" in estimate.diagnosis.remedy
 
 
 @pytest.mark.parametrize("spec", ["pckv_pm(1, {keys}, bins=4)", "pckv_grr(1, {keys}, steps=4)", "pckv_ue(1, {keys}, steps=4)"])
@@ -162,8 +162,8 @@ def test_the_interval_of_the_mean_of_a_key_reaches_a_bin_further(spec: str) -> N
     assert isinstance(made, KeyValueMechanism)
     assert made.rounding() == 0.25
     reports = ldpsql.perturb([[{"key": "a", "value": 0.9}]] * 2000, made)
-    found = ldpsql.key_value(reports, made)
-    low, high = found.of.shown.mean_interval(found.of.symbols.likelihood.n[:, None], deviations(0.95))
-    row = dict(zip(ROW, found.of.rows()[0, 0], strict=True))
-    assert row["mean_low"] == max(-1.0, min(low[0, 0], found.of.means[0, 0]) - 0.25)
-    assert row["mean_high"] == min(1.0, max(high[0, 0], found.of.means[0, 0]) + 0.25)
+    estimate = ldpsql.key_value(reports, made)
+    low, high = estimate.of.evidence.mean_interval(estimate.of.symbols.likelihood.n[:, None], deviations(0.95))
+    row = dict(zip(ROW, estimate.of.rows()[0, 0], strict=True))
+    assert row["mean_low"] == max(-1.0, min(low[0, 0], estimate.of.means[0, 0]) - 0.25)
+    assert row["mean_high"] == min(1.0, max(high[0, 0], estimate.of.means[0, 0]) + 0.25)

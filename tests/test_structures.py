@@ -49,9 +49,9 @@ def replay(*columns: np.ndarray) -> Words:
     calls = iter(columns)
 
     def words(count: int) -> np.ndarray:
-        given = np.asarray(next(calls), dtype=np.uint64)
-        assert len(given) == count
-        return given
+        drawn_words = np.asarray(next(calls), dtype=np.uint64)
+        assert len(drawn_words) == count
+        return drawn_words
 
     return words
 
@@ -147,7 +147,7 @@ def test_signed_bits_are_their_weights_over_all_words(keys: int) -> None:
     for symbol in {0, 1, channel.inputs - 1}:
         counted = {"own": 0, "other": 0, "nothing": 0}
         for start, stop in pairwise([0, channel.same, channel.same + channel.opposite, TOTAL]):
-            shown = set()
+            reported = set()
             for word, coin, sign in product((start, stop - 1), (0, 2**64 - 1), (0, 2**64 - 1)):
                 coins = [np.full(width, coin, dtype=np.uint64)] * steps
                 drawn = channel.draw(
@@ -158,9 +158,9 @@ def test_signed_bits_are_their_weights_over_all_words(keys: int) -> None:
                 others = np.delete(bits.reshape(-1, 2), symbol // 2, axis=0)
                 assert (others == [bool(coin and sign), bool(coin and not sign)]).all()
                 assert channel.possible(drawn).all()
-                shown.add("own" if bits[symbol] else "other" if bits[symbol ^ 1] else "nothing")
-            (told,) = shown
-            counted[told] += stop - start
+                reported.add("own" if bits[symbol] else "other" if bits[symbol ^ 1] else "nothing")
+            (expected,) = reported
+            counted[expected] += stop - start
         assert counted == {"own": channel.same, "other": channel.opposite, "nothing": TOTAL - channel.same - channel.opposite}
 
 
@@ -197,11 +197,11 @@ def test_subsets_are_uniform_over_all_orders_of_keys(chosen: int) -> None:
         redrawn: list[int] = []
 
         def words(count: int, calls: object = calls, redrawn: list[int] = redrawn) -> np.ndarray:
-            given = next(calls, None)  # type: ignore[call-overload]
-            if given is None:
+            drawn_words = next(calls, None)  # type: ignore[call-overload]
+            if drawn_words is None:
                 redrawn.append(count // 3)
-                given = np.tile(np.arange(3, dtype=np.uint64), count // 3)  # no ties any more: always the same order
-            return np.asarray(given)
+                drawn_words = np.tile(np.arange(3, dtype=np.uint64), count // 3)  # no ties any more: always the same order
+            return np.asarray(drawn_words)
 
         drawn = channel.supports(channel.draw(np.full(len(keys), value, np.int32), words))
         assert (drawn.sum(axis=1) == chosen).all()
@@ -244,8 +244,8 @@ def test_a_convolution_shows_the_rows_and_ratios_of_its_noise(inputs: int, margi
     assert steepest is not None
     assert widest.ratio == max(r for r, *_ in ratios)
     assert steepest.ratio == max(r for r, i, j, _ in ratios if abs(i - j) == 1) <= exp_below(Fraction(epsilon))
-    for found in (widest, steepest):
-        assert Fraction(rows[found.value][found.report], rows[found.other][found.report]) == found.ratio
+    for witness in (widest, steepest):
+        assert Fraction(rows[witness.value][witness.report], rows[witness.other][witness.report]) == witness.ratio
     assert abs(steepest.value - steepest.other) == 1
 
 
@@ -332,7 +332,7 @@ def test_private_and_orthogonal_reports_respond_to_the_hash() -> None:
 
 
 @pytest.mark.parametrize("symbols", [2, 3, 16, 1000])
-def test_the_witness_of_a_hash_tells_the_two_values_apart(symbols: int) -> None:
+def test_the_witness_of_a_hash_distinguishes_the_two_values(symbols: int) -> None:
     channel = PrivateHash(5, KeepOrSpread.within(symbols, Fraction(3)))
     seed, y = divmod(channel.witness(), symbols)
     held = channel.supports(np.array([[seed, y]], dtype=np.uint64))[0]
@@ -357,7 +357,7 @@ def test_noise_on_the_plane_has_the_same_total_for_every_cell() -> None:
         pa.array([[1, None]], pa.list_(pa.uint64())),
     ],
 )
-def test_what_is_no_set_of_values_is_refused(column: pa.Array) -> None:
+def test_what_is_not_a_set_of_values_is_refused(column: pa.Array) -> None:
     with pytest.raises(ImpossibleReport):
         SetReports(100).read(column)
 
@@ -373,7 +373,7 @@ def test_what_is_no_set_of_values_is_refused(column: pa.Array) -> None:
         pa.array([{"seed": None, "y": 0}], pa.struct([("seed", pa.int64()), ("y", pa.int64())])),
     ],
 )
-def test_what_is_no_hashed_report_is_refused(column: pa.Array) -> None:
+def test_what_is_not_a_hashed_report_is_refused(column: pa.Array) -> None:
     with pytest.raises(ImpossibleReport):
         ListedHashReports(4, 9).positions(column)
 

@@ -46,9 +46,11 @@ def test_reports_of_a_mechanism_given_as_text_keep_the_type_of_the_domain(con: D
 def test_sets_of_pairs_are_perturbed_and_estimated_by_text(con: DuckDBPyConnection, text: str) -> None:
     pairs = f"MAP {{ldp._domain({quoted(text)})[1]: 1.0}}"
     con.execute(f"CREATE TABLE r AS SELECT ldp.perturb({pairs}, {quoted(text)}) AS r FROM range(2000)")
-    found = con.execute(f"SELECT list_transform(ldp.key_value(r, {quoted(text)}), lambda k: k.frequency) FROM r").fetchone()
-    assert found is not None
-    assert found[0][0] > found[0][1]
+    frequencies = con.execute(
+        f"SELECT list_transform(ldp.key_value(r, {quoted(text)}), lambda k: k.frequency) FROM r"
+    ).fetchone()
+    assert frequencies is not None
+    assert frequencies[0][0] > frequencies[0][1]
 
 
 EVERYWHERE = [

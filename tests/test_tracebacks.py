@@ -118,14 +118,14 @@ def supports(mechanism: str) -> ldpsql.Supports:
     return ldpsql.partial_supports(pa.table({"x": reports}), "x", mechanism)
 
 
-def known(mechanism: str = KRR) -> CertifiedMechanism:
+def certified_mechanism(mechanism: str = KRR) -> CertifiedMechanism:
     return ldpsql.certify(registry().mechanism(mechanism))
 
 
 def pairs() -> PairSets:
-    certified = known(PAIRS)
-    assert isinstance(certified, CertifiedPairs)
-    return certified.values
+    mechanism = certified_mechanism(PAIRS)
+    assert isinstance(mechanism, CertifiedPairs)
+    return mechanism.values
 
 
 def connection(path: Path, **options: Any) -> duckdb.DuckDBPyConnection:
@@ -167,7 +167,7 @@ def groups(path: Path, reports: str, **options: Any) -> None:
 
 
 def drawn_permanently(path: Path) -> None:
-    Key.create(path / "key").draw(known(), pa.array([CANARY]), pa.array([CANARY.encode()]), "city")
+    Key.create(path / "key").draw(certified_mechanism(), pa.array([CANARY]), pa.array([CANARY.encode()]), "city")
 
 
 def added(left: str, right: str) -> object:
@@ -222,9 +222,9 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "Domain.codes": lambda _: Domain.of(["a", "b"]).codes(pa.array([CANARY])),
     "Domain.codes: another type": lambda _: Domain.of(["a", "b"]).codes(pa.array([NUMBER])),
     "Domain.locate": lambda _: Domain.of(["a", "b"]).locate(pa.array([NUMBER])),
-    "certify: draw": lambda _: known().draw(pa.array([CANARY])),
-    "certify: perturb": lambda _: known(LAPLACE).perturb(pa.array([NUMBER])),
-    "certify: codes of a range": lambda _: known(LAPLACE).values.listed.codes(pa.array([NUMBER])),
+    "certify: draw": lambda _: certified_mechanism().draw(pa.array([CANARY])),
+    "certify: perturb": lambda _: certified_mechanism(LAPLACE).perturb(pa.array([NUMBER])),
+    "certify: codes of a range": lambda _: certified_mechanism(LAPLACE).values.listed.codes(pa.array([NUMBER])),
     "certify: sets": lambda _: pairs().sets(pa.array([[{"key": CANARY, "value": 0.5}]])),
     "Key.draw": drawn_permanently,
     "perturb_table": lambda path: bulk(path, "raw"),
@@ -243,9 +243,13 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "release: users without budget": lambda path: in_release(path, "1"),
     "release: no budget at all": lambda path: in_release(path, "0.5"),
     "release: another release": lambda path: in_release(path, "9", "FROM nothing"),
-    "Ledger.charge": lambda path: ledger(path).charge("p", {"city": known().mechanism}, "r", users=[CANARY] * 3),
-    "Ledger.charge: a NULL": lambda path: ledger(path).charge("p", {"city": known().mechanism}, "r", users=[CANARY, None]),
-    "Ledger.release": lambda path: ledger(path).release("p", {"city": known().mechanism}, "r", users=[CANARY] * 3).__enter__(),
+    "Ledger.charge": lambda path: ledger(path).charge("p", {"city": certified_mechanism().mechanism}, "r", users=[CANARY] * 3),
+    "Ledger.charge: a NULL": lambda path: ledger(path).charge(
+        "p", {"city": certified_mechanism().mechanism}, "r", users=[CANARY, None]
+    ),
+    "Ledger.release": lambda path: (
+        ledger(path).release("p", {"city": certified_mechanism().mechanism}, "r", users=[CANARY] * 3).__enter__()
+    ),
 }
 
 

@@ -26,10 +26,12 @@ from ldpsql.functions import (
     hookimpl,
     once_a_run,
     plain,
+    without_inversion,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, certify_values
 
-_FIELDS = ("estimate", "std_error", "low", "high")
+_ERRORS = ("std_error", "low", "high")  # NULL if the reports say nothing about the number
+_FIELDS = ("estimate", *_ERRORS)
 
 
 @guarded
@@ -42,16 +44,18 @@ def functional_handle(names: pa.ChunkedArray, plans: pa.ChunkedArray, *arguments
         if not isinstance(mechanism, Mechanism):
             raise InvalidParameter("these numbers can be estimated for one mechanism only", "use ldp.mean on its reports")
         check_ordered(mechanism)
-        out.append(MEASURES.number((plan, _functional(name, mechanism, [column[row] for column in columns]))))
+        unbiased = without_inversion(mechanism, plan[1]) if name in ("mean", "variance") else None
+        functional = _functional(name, mechanism, [column[row] for column in columns], unbiased=unbiased is not None)
+        out.append(MEASURES.number(((mechanism, unbiased or plan[1]), functional)))
     return pa.array(out, pa.int64())
 
 
-def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar]) -> Functional:
+def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, unbiased: bool) -> Functional:
     match name:
         case "mean":
-            return Mean()
+            return Mean(unbiased)
         case "variance":
-            return Variance()
+            return Variance(unbiased)
         case "quantile":
             share = arguments[0]
             if family(share.type) != "number" or not share.is_valid:
@@ -84,7 +88,9 @@ def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tup
             measured = functional.measure(estimates)
             out[rows] = np.stack(np.broadcast_arrays(*(getattr(measured, field) for field in fields)), axis=-1)
             empty[rows] = False
-    return pa.StructArray.from_arrays([pa.array(column) for column in out.T.copy()], fields, mask=pa.array(empty))
+    unknown = np.isinf(out[:, fields.index("std_error")])
+    columns = [pa.array(column, mask=unknown & (name in _ERRORS)) for name, column in zip(fields, out.T.copy(), strict=True)]
+    return pa.StructArray.from_arrays(columns, fields, mask=pa.array(empty))
 
 
 _ESTIMATOR = {"estimator": "'ibu'"}

@@ -14,7 +14,7 @@ ROWS = 336_776
 MOST_BYTES = 1_500_000
 OUT = Path(__file__).with_name("flights.parquet")
 
-# Calendar order, like beside like within a day: a quarter smaller than the package's order (by departure time, which
+# Calendar order, with equal values together within a day: a quarter smaller than the package's order (by departure time, which
 # is lost). ALL makes the order total and one thread keeps it, so the same versions write the same bytes.
 COPY = """
 COPY (

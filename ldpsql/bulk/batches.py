@@ -134,7 +134,7 @@ class Projection:
         return mechanism.perturb(column)
 
 
-def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names: bool = True) -> None:
+def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names: bool = True, hint: str = _SPELLING) -> None:
     """Check that each wanted column exists exactly once.
 
     Args:
@@ -142,6 +142,7 @@ def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names:
         existing: the names of all columns.
         hint_names: whether a hint may name a column with a similar spelling. The first line of a text file may be somebody's
             data. A hint never lists all names: those of a PIVOT, or of a file without a header, are values.
+        hint: what to say if it does not.
 
     Raises:
         UnknownName: if a column is missing.
@@ -151,9 +152,7 @@ def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names:
     for name in wanted:
         if name not in existing:
             alike = get_close_matches(name, existing, n=1) if hint_names else ()
-            raise UnknownName(
-                "column", name, alike, _SPELLING if hint_names else "the first line of a CSV file must name the columns"
-            )
+            raise UnknownName("column", name, alike, hint)
         if existing.count(name) > 1:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
 

@@ -14,7 +14,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def opened(folder: Path) -> int:
-        """Return a handle that stands for a folder, which is no link."""
+        """Return a handle that stands for a folder; a link is refused."""
         if folder.is_symlink():
             raise NotADirectoryError
         return os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_TEMPORARY)
@@ -35,7 +35,7 @@ if sys.platform == "win32":
         return folder.is_dir()
 
     def synced(path: Path) -> None:
-        """Wait until a file is on the disk; Windows sees to folders by itself."""
+        """Wait until a file is on the disk; Windows takes care of folders by itself."""
         if not path.is_dir():
             _flush(path, os.O_RDWR)
 
@@ -43,7 +43,7 @@ else:
     import fcntl
 
     def opened(folder: Path) -> int:
-        """Return a handle of a folder, which is no link."""
+        """Return a handle of a folder; a link is refused."""
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     def lock(handle: int) -> None:

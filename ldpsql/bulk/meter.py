@@ -61,16 +61,14 @@ class Meter:
             self._refusal = SourceRefused(f"{part.title} could not be read to its end", hint)
             raise
 
-    def watch(self, write: Callable[[], None]) -> None:
+    def watch(self, write: Callable[[], None], hint: str = "is there space on the disk?") -> None:
         """Call ``write``; raise an error as it was before DuckDB reworded it, since DuckDB's message may hold raw values."""
         try:
             write()
         except LdpError as error:
             refusal = self._refusal or error
         except Exception:  # noqa: BLE001  # DuckDB, the file system
-            refusal = self._refusal or DestinationRefused(
-                "the reports could not be written", "is there space on the disk, and does the table take their columns?"
-            )
+            refusal = self._refusal or DestinationRefused("the reports could not be written", hint)
         else:
             return
         refusal.__context__ = refusal.__cause__ = None  # raised outside of the handler, so that no other error is attached

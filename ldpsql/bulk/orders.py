@@ -29,6 +29,7 @@ from ldpsql.engine.interrupting import until_stopped
 from ldpsql.errors import InvalidParameter, SourceRefused
 
 Order: TypeAlias = Literal["random", "keep"]
+_INTO_TABLE = "is there space on the disk, and does the table take their columns?"
 FILE_BYTES = 1 << 26  # scattered rows per file of a folder
 
 
@@ -73,12 +74,12 @@ class Drawing:
         """Draw all rows and write them by ``CREATE TABLE AS`` or ``INSERT INTO``; call ``then`` in the same transaction."""
         (part,) = self._source.parts
         if order == "keep":
-            self._meter.watch(lambda: write_table(self._con, self._reports(part), verb, then))
+            self._meter.watch(lambda: write_table(self._con, self._reports(part), verb, then), _INTO_TABLE)
             return
         with TemporaryFile(dir=scratch_folder(self._con)) as file:
             self._meter.watch(lambda: self._scatter(part, file))
             reports = self._shuffled(Scattered([file]), range(self.buckets), encoded=True)
-            self._meter.watch(lambda: write_table(self._con, reports, verb, then))
+            self._meter.watch(lambda: write_table(self._con, reports, verb, then), _INTO_TABLE)
 
     def _each_part(self, staging: Staging, kind: str, write: Callable[[Part, Path], None]) -> None:
         """Write each part that is not complete into a file of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from ldpsql.errors import SourceRefused
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
 Kind: TypeAlias = FileFormat | Literal["table"]
+_LINES = "the first line of a CSV file must name the columns, and every line have as many fields"
+_DELIMITER = re.compile(r"[,;|\t]")
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,14 @@ class Source:
             UnknownName, SourceRefused: if a column is missing, or occurs twice.
 
         """
-        check_columns(columns, self.names, hint_names=self.kind not in ("csv", "json"))
+        columns = list(columns)
+        if self.kind == "csv" and len(self.names) == 1 and _DELIMITER.search(self.names[0]) and self.names[0] not in columns:
+            raise SourceRefused(
+                "the lines of the CSV file cannot be split into columns",
+                "every line must have as many fields as the first one; quote a field that contains the delimiter",
+            )
+        hint = {"hint": _LINES} if self.kind == "csv" else {}
+        check_columns(columns, self.names, hint_names=self.kind not in ("csv", "json"), **hint)
 
     def check_folders(self, columns: Iterable[str]) -> None:
         """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row.

@@ -33,6 +33,22 @@ def is_there(con: DuckDBPyConnection, name: str) -> bool:
     return True
 
 
+_NUMBER = """SELECT table_oid FROM duckdb_tables()
+             WHERE (lower(database_name), lower(schema_name), lower(table_name)) = ($1, $2, $3)"""
+
+
+def identity(con: DuckDBPyConnection, into: str) -> tuple[int, ...] | None:
+    """Return the number of a table in its database and its number of rows, as last committed; None if it does not exist."""
+    name = table_name(into)
+    if not is_there(con, name):
+        return None
+    with cursor_of(con) as cursor:
+        ((rows,),) = cursor.execute(f"SELECT count(*) FROM {name}").fetchall()  # noqa: S608  # quoted
+        path = table_of(cursor, name) or ()
+        number = cursor.execute(_NUMBER, path).fetchone() if path else None
+        return (*(number or ()), rows)
+
+
 def check_writable(con: DuckDBPyConnection, verb: str, columns: Iterable[str]) -> None:
     """Check that ``CREATE TABLE name AS`` or ``INSERT INTO name BY NAME`` can write these columns, by writing zero rows.
 

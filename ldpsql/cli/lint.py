@@ -17,8 +17,8 @@ def lint(
     """Find statements in SQL files that perturb in a way that reveals values; nothing is run.
 
     It finds views, macros, generated columns and checks that draw new reports whenever they are used, and reports that are
-    stored in the order of the rows: CREATE TABLE AS, INSERT, COPY and UPDATE without ORDER BY random(). Exits with 3 if it
-    finds any.
+    stored in the order of the rows: CREATE TABLE AS, INSERT, COPY and UPDATE without ORDER BY random(). It also finds reports
+    inside IN, NULLIF or CASE x WHEN, which DuckDB may draw several times for a row. Exits with 3 if it finds any.
 
     Example: ldpsql lint queries/ reports.sql --format json
     """

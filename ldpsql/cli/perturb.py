@@ -13,6 +13,8 @@ import typer
 from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of, charged_text
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from ldpsql.bulk.meter import Progress
     from ldpsql.bulk.run import Run
 
@@ -59,7 +61,11 @@ def perturb(
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
     columns, charge = dict(zip(column, mechanism, strict=True)), charge_of(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "order": order, "charge": charge}
-    with _reporting_interrupts(Path(destination)), duckdb.connect(existing(database)) as con, _bar() as progress:
+    with (
+        duckdb.connect(existing(database)) as con,
+        _reporting_interrupts(con if table else None, destination),
+        _bar() as progress,
+    ):
         if table:
             run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)
         else:
@@ -69,22 +75,27 @@ def perturb(
 
 
 @contextmanager
-def _reporting_interrupts(destination: Path) -> Iterator[None]:
-    """Within a ``with`` block, report on stderr after an interrupt whether the reports were published."""
+def _reporting_interrupts(con: DuckDBPyConnection | None, destination: str) -> Iterator[None]:
+    """Within a ``with`` block, report on stderr after an interrupt whether the table or the files were published."""
     from ldpsql.bulk.staging import staging_folder
 
-    before = _identity(destination)
+    before = _identity(con, destination)
     try:
         yield
     except KeyboardInterrupt:
-        outcome = "nothing was published" if _identity(destination) == before else "the reports were published"
-        more = "; --resume goes on" if staging_folder(destination.absolute()).exists() else ""
+        outcome = "nothing was published" if _identity(con, destination) == before else "the reports were published"
+        more = "; --resume goes on" if con is None and staging_folder(Path(destination).absolute()).exists() else ""
         typer.echo(f"interrupted: {outcome}{more}", err=True)
         raise typer.Exit(130) from None
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes a file or a folder from one that replaces it, or None if it does not exist."""
+def _identity(con: DuckDBPyConnection | None, destination: str) -> tuple[int, ...] | None:
+    """Return what distinguishes a table, a file or a folder from what replaces it, or None if it does not exist."""
+    from ldpsql.bulk.tables import identity
+
+    if con is not None:
+        return identity(con, destination)
+    path = Path(destination)
     if not path.exists():
         return None
     status = path.stat()

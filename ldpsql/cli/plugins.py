@@ -41,17 +41,10 @@ def list_plugins(form: FormatOption = Format.TABLE) -> None:
 @app.command(epilog="Example: ldpsql plugins show krr")
 def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator.")]) -> None:
     """Show a mechanism or an estimator in full."""
-    from ldpsql.errors import PluginError, UnknownName
     from ldpsql.mechanisms.spec import sql_literal
     from ldpsql.registry.registry import registry
 
-    registered: dict[str, type[Spec]] = {**registry().mechanisms, **registry().estimators}
-    unused = next((p for p in registry().plugins if p.name == name and p.status != "ok"), None)
-    if name not in registered and unused:
-        raise PluginError(f"the plugin '{name}' is {unused.status}", unused.reason)
-    if name not in registered:
-        raise UnknownName("mechanism or estimator", name, registered)
-    spec = registered[name]
+    spec = _registered(name)
     arguments = "report, m, " if spec.kind == "estimator" else ""
     typer.echo(f"{spec.kind}  {name}\nplugin     {registry().owner(name)}")
     typer.echo(f"file       {inspect.getsourcefile(spec)}")
@@ -72,6 +65,26 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
     typer.echo(f"\n{inspect.cleandoc(spec.__doc__ or '')}")
     source = inspect.getdoc(sys.modules[spec.__module__])
     typer.echo(f"\n{source or ''}".rstrip())
+
+
+def _registered(name: str) -> type[Spec]:
+    """Return the mechanism or the estimator of this name.
+
+    Raises:
+        PluginError: if the plugin of this name is not used.
+        UnknownName: if there is no such mechanism, estimator or plugin.
+
+    """
+    from ldpsql.errors import PluginError, UnknownName
+    from ldpsql.registry.registry import registry
+
+    registered: dict[str, type[Spec]] = {**registry().mechanisms, **registry().estimators}
+    if name in registered:
+        return registered[name]
+    unused = next((p for p in registry().plugins if p.name == name and p.status != "ok"), None)
+    if unused:
+        raise PluginError(f"the plugin '{name}' is {unused.status}", unused.reason)
+    raise UnknownName("mechanism or estimator", name, registered)
 
 
 def _claim(name: str) -> str:

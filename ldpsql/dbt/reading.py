@@ -6,14 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-import ldpsql
-from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import IN_PYTHON, Drawing, Draws
 
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _JINJA = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _CALLED = re.compile(r"(\w+)[\"`]?\s*\(")
 _MAKES_A_MACRO = re.compile(r"\bcreate\s+(or\s+replace\s+)?(temp(orary)?\s+)?(macro|function)\b", re.IGNORECASE)
-_IN_PYTHON = {name for name in ldpsql.__all__ if name.startswith("perturb")}
 
 
 def draws_of(text: str, drawing: Drawing, *, python: bool = False) -> Draws:
@@ -43,7 +41,7 @@ def _draws_of_python(code: str, drawing: Drawing) -> Draws:
     except SyntaxError:
         return Draws.UNKNOWN
     names = set(_names(tree))
-    if names & _IN_PYTHON or drawing.named(names):
+    if names & IN_PYTHON or drawing.named(names):
         return Draws.REPORTS
     strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return max(map(drawing.of, strings), default=Draws.NOTHING)

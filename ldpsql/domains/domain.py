@@ -243,12 +243,12 @@ def in_rows(refusal: tuple[str, str], rows: NDArray[np.bool_]) -> tuple[str, str
     return f"{refusal[0]}: {int(rows.sum()):,} of {len(rows):,} rows read together", refusal[1]
 
 
-def _to_arrow(given: object) -> pa.Array:
+def _to_arrow(source: object) -> pa.Array:
     """Return the values of a domain as one plain Arrow array."""
     try:
-        if isinstance(given, dict):
-            given = pa.array(given["values"], pa.string()).cast(named_type(given["type"]))
-        values = column_of(given)
+        if isinstance(source, dict):
+            source = pa.array(source["values"], pa.string()).cast(named_type(source["type"]))
+        values = column_of(source)
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         values = values.cast(pa.string()) if pa.types.is_large_string(values.type) else values  # one type for all libraries
         if pa.types.is_temporal(values.type):

@@ -45,3 +45,8 @@ def between(first: str, last: str) -> str:
 def unless_null(parameter: str, expression: str, otherwise: str) -> str:
     """Return SQL that evaluates ``expression`` unless a parameter is NULL, else ``otherwise``."""
     return f"CASE WHEN {quoted(parameter)} IS NULL THEN {otherwise} ELSE {expression} END"
+
+
+def after(first: list[int], numbers: str) -> str:
+    """Return the SQL for a list of whole numbers that follow the numbers ``first``."""
+    return f"list_concat({first}, {numbers})"

@@ -100,7 +100,8 @@ def _begins_a_run(maps: pa.Array, handles: NDArray[np.int64]) -> NDArray[np.bool
 def listed(parts: list[tuple[NDArray[np.int64], pa.Array, Floats]], count: int, names: tuple[str, ...]) -> pa.Array:
     """Return ``count`` lists of structs of a value, as text, and numbers; NULL for rows without numbers.
 
-    DuckDB casts the text to the type of the domain. A list of the domain in SQL would be copied for each group.
+    DuckDB casts the text to the type of the domain. A list of the domain in SQL would be copied for each group. An infinite
+    number, the error of a share that the reports do not determine, is NULL.
 
     Args:
         parts: rows, the values of their lists as text, and numbers of shape (rows, list, names).
@@ -118,6 +119,6 @@ def listed(parts: list[tuple[NDArray[np.int64], pa.Array, Floats]], count: int, 
         out[at], place[at] = cells, np.arange(before, before + len(values))
         before += len(values)
     texts = pa.concat_arrays([values for _, values, _ in parts]) if parts else pa.array([], pa.string())
-    values = pa.DictionaryArray.from_arrays(pa.array(place), texts)
-    structs = pa.StructArray.from_arrays([values, *(pa.array(column) for column in out.T.copy())], names)
+    columns = [pa.array(column, mask=np.isinf(column)) for column in out.T.copy()]
+    structs = pa.StructArray.from_arrays([pa.DictionaryArray.from_arrays(pa.array(place), texts), *columns], names)
     return pa.ListArray.from_arrays(pa.array(ends), structs, mask=pa.array(sizes == 0))

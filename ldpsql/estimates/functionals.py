@@ -10,21 +10,21 @@ does to the mean, the variance, the quantile or the share. Values that are not b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ldpsql.errors import InvalidParameter, OutOfTime
+from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.linear import Linear, linear, sample_mean
 from ldpsql.estimates.scale import between, scale_of, within
-from ldpsql.estimates.uncertainty import likeliest
-from ldpsql.inference.deadline import until
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import cut, deviations
 
 _ROUNDING = 1e-12  # of the range: shares that sum to one may add up to a little more
+_MOST_SETS = 128  # whose bounds are computed for a quantile
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,21 @@ class Functional(ABC):
 
 @dataclass(frozen=True)
 class Mean(Functional):
-    """The mean of the values: for dates in days, for times in seconds since 1970."""
+    """The mean of the values: for dates in days, for times in seconds since 1970.
+
+    ``unbiased`` asks for the unbiased mean instead of that of the estimated distribution: for the piecewise mechanism,
+    stochastic rounding and the hybrid mechanism the mean of the reports, on the scale of the values.
+    """
+
+    unbiased: bool = False
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the mean of every group."""
         scale = scale_of(estimates.values)
         least, width = float(scale.min()), float(np.ptp(scale))
-        mean, off = _linear(estimates, (scale - least) / width).scaled(width, least), estimates.values.rounding
+        x = (scale - least) / width
+        mean = _unbiased(sample_mean(estimates, x), 0.0, 1.0) if self.unbiased else _linear(estimates, x)
+        mean, off = mean.scaled(width, least), estimates.values.rounding
         return replace(mean, low=mean.low - off, high=mean.high + off)
 
 
@@ -92,16 +100,21 @@ class RangeShare(Functional):
         values = estimates.values
         certain, possible = between(values, self.low, self.high)
         centred = certain | possible & within(scale_of(values), self.low, self.high)
-        share = _linear(estimates, centred.astype(np.float64))
+        share = _share(estimates, centred)
         if (certain == possible).all():
             return share
-        least, most = (_linear(estimates, inside.astype(np.float64)) for inside in (certain, possible))
+        least, most = (_share(estimates, inside) for inside in (certain, possible))
         return replace(share, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
 @dataclass(frozen=True)
 class Variance(Functional):
-    """The variance of the values, in their unit squared (days for dates, seconds for times)."""
+    """The variance of the values, in their unit squared (days for dates, seconds for times).
+
+    ``unbiased`` asks for the mean squared distance to the unbiased mean, instead of the variance of the estimated distribution.
+    """
+
+    unbiased: bool = False
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the variance of every group: its derivative is (x - mean)^2, up to a constant."""
@@ -109,15 +122,16 @@ class Variance(Functional):
         unit = float(np.ptp(scale))
         x = (scale - scale.min()) / unit
         theta = _normalised(estimates.fit.theta)
-        mean, _ = _debiased(estimates, x)
-        mean = np.clip(mean, x.min(), x.max())[:, None]
-        centre, error = _debiased(estimates, (x - mean) ** 2)
-        reach = deviations(estimates.estimator.confidence) * error
-        uncut = Measure(theta @ x**2 - (theta @ x) ** 2, error, centre - reach, centre + reach)
-        spread = _cut(uncut, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
+        mean = np.clip(linear(estimates, x[:, None]).centre, x.min(), x.max())
+        spread = linear(estimates, ((x - mean) ** 2)[..., None])
+        if self.unbiased:
+            measure = _unbiased(spread, 0.0, 0.25)
+        else:
+            measure = _around(theta @ x**2 - (theta @ x) ** 2, spread, 0.0, 0.25)  # Popoviciu's inequality: at most a quarter
+        measure = measure.scaled(unit**2)
         off = estimates.values.rounding  # standard deviations are at most as far apart as the numbers
-        low, high = np.sqrt(np.maximum(spread.low, 0.0)), np.sqrt(spread.high)
-        return replace(spread, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else spread
+        low, high = np.sqrt(np.maximum(measure.low, 0.0)), np.sqrt(measure.high)
+        return replace(measure, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else measure
 
 
 @dataclass(frozen=True)
@@ -125,7 +139,8 @@ class Quantile(Functional):
     """The smallest value that at least a share ``q`` of all values does not exceed.
 
     Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
-    the band is inverted, one side at a time. ``std_error`` is half the interval over its number of standard errors.
+    the band is inverted, one side at a time. ``std_error`` is half the interval over its number of standard errors,
+    infinite if the interval is the whole range.
 
     Raises:
         InvalidParameter: unless 0 < q < 1.
@@ -142,28 +157,59 @@ class Quantile(Functional):
         """Return positions in the domain, and the error in the unit of the values, for every group."""
         scale = scale_of(estimates.values)
         rising = np.argsort(scale, kind="stable")
-        below = (scale[:, None] <= scale[rising]).astype(np.float64)  # below[x, j]: value x counts up to the j-th
-        centre, error = _debiased_all(estimates, below[:, :-1])
-        z = deviations(estimates.estimator.confidence)
-        upper, lower = centre + z * error, centre - z * error
-        sure = np.ones((len(centre), 1))
-        estimate = _first(np.hstack([_normalised(estimates.fit.theta) @ below[:, :-1], sure]) >= self.q - 1e-12)
+        below = (scale[:, None] <= scale[rising[:-1]]).astype(np.float64)  # below[x, j]: value x counts up to the j-th
+        shares = _normalised(estimates.fit.theta) @ below
+        lower, upper = _band(estimates, below)
+        sure = np.ones((len(shares), 1))
+        estimate = _first(np.hstack([shares, sure]) >= self.q - 1e-12)
         low = np.minimum(_first(np.hstack([upper, sure]) >= self.q), estimate)
         # The j-th value is too high if the one before it certainly reaches q.
         not_reached = np.hstack([sure, np.where(np.isfinite(lower), lower, -1.0)]) < self.q
         not_reached[:, 0] = True
         high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
-        half = (scale[rising[high]] - scale[rising[low]]) / (2 * z)
+        half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
+        half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
         value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
         return Measure(value, half, least, most, estimates.values.rounding)
 
 
+def _band(estimates: Estimates, below: Floats) -> tuple[Floats, Floats]:
+    """Return lower and upper ends for the shares of nested sets, each of shape (groups, sets).
+
+    If bounds are costly, those of some sets serve for the sets between them too: a set has at least the share of one inside it.
+    """
+    size = below.shape[1]
+    if estimates.likelihood.operator.bounding_weights is None or size <= _MOST_SETS:
+        band = linear(estimates, below, sets=True)
+        return band.low, band.high
+    some = np.linspace(0, size - 1, _MOST_SETS).round().astype(np.int64)
+    band = linear(estimates, below[:, some], sets=True)
+    after = np.searchsorted(some, np.arange(size))
+    before = np.searchsorted(some, np.arange(size), side="right") - 1
+    return band.low[:, before], band.high[:, after]
+
+
 def _linear(estimates: Estimates, c: Floats) -> Measure:
     """Return c'theta with its error, and its interval cut to what c'theta can be."""
-    centre, error = _debiased(estimates, c)
-    reach = deviations(estimates.estimator.confidence) * error
-    measure = Measure(_normalised(estimates.fit.theta) @ c, error, centre - reach, centre + reach)
-    return _cut(measure, float(c.min()), float(c.max()))
+    return _around(_normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None]), float(c.min()), float(c.max()))
+
+
+def _share(estimates: Estimates, inside: NDArray[np.bool_]) -> Measure:
+    """Return the share of a set of values on a line."""
+    c = inside.astype(np.float64)
+    return _around(
+        _normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None], sets=True), float(c.min()), float(c.max())
+    )
+
+
+def _around(estimate: Floats, bounds: Linear, least: float, most: float) -> Measure:
+    """Return an estimate of one functional with its interval, cut to what the functional can be and widened to the estimate."""
+    return _cut(Measure(estimate, bounds.std_error[:, 0], bounds.low[:, 0], bounds.high[:, 0]), least, most)
+
+
+def _unbiased(bounds: Linear, least: float, most: float) -> Measure:
+    """Return the unbiased estimate of one functional, which may lie outside of what the functional can be."""
+    return _around(bounds.centre[:, 0], bounds, least, most)
 
 
 def _cut(measure: Measure, least: float, most: float) -> Measure:
@@ -186,23 +232,6 @@ def _normalised(theta: Floats) -> Floats:
     return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))
 
 
-def _debiased(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
-    """Return the debiased c'theta and its standard error for every group; c has shape (values,) or (groups, values)."""
-    centre, error = _debiased_all(estimates, c[..., None])
-    return centre[:, 0], error[:, 0]
-
-
-def _debiased_all(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
-    """Return the same for several at once: c has shape (values, m) or (groups, values, m), the result (groups, m)."""
-    likelihood, fit = estimates.likelihood, estimates.fit
-    with until(estimates.end), suppress(OutOfTime):
-        theta = likeliest(likelihood, fit)
-        centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
-        return centre, np.sqrt(np.maximum(variance, 0.0))
-    centre = np.einsum("gx,gxm->gm", fit.theta, np.broadcast_to(c, (len(fit.theta), *c.shape[-2:])))
-    return centre, np.full_like(centre, np.inf)  # there was no time for more
-
-
 def _first(holds: np.ndarray) -> np.ndarray:
     """Return for each group the first position that holds."""
     return np.asarray(holds.argmax(axis=1))
@@ -216,6 +245,6 @@ def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
         sets: 1 for the values of a set and 0 for others, shape (values, sets).
 
     """
-    centre, error = _debiased_all(estimates, sets)
-    reach = deviations(estimates.estimator.confidence) * error
-    return _cut(Measure(_normalised(estimates.fit.theta) @ sets, error, centre - reach, centre + reach), 0.0, 1.0)
+    bounds = linear(estimates, sets)
+    estimate = _normalised(estimates.fit.theta) @ sets
+    return _cut(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0)

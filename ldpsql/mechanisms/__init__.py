@@ -31,6 +31,7 @@ from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.ranges import MAX_VALUES, Whole
+from ldpsql.domains.sql_numbers import after
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.mechanisms.audit import RateDistortion, rate_distortion
@@ -97,6 +98,7 @@ __all__ = [
     "SymbolReports",
     "Whole",
     "WholeField",
+    "after",
     "certify",
     "certify_values",
     "clamped_plane",

@@ -11,6 +11,8 @@ from abc import abstractmethod
 from fractions import Fraction
 from typing import Annotated, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from ldpsql.caches import ByteCache
@@ -86,6 +88,14 @@ class Mechanism(Spec):
     def alphabet(self) -> Alphabet:
         """Return the reports, in the order of the channel's columns."""
         return self.values().listed
+
+    def readings(self) -> NDArray[np.float64] | None:
+        """Return a number for each report whose expectation is the value, or None.
+
+        Values count from 0 at the lower end of their interval to 1 at the upper one. The mean of these numbers over the reports
+        is ``ldp.mean(..., estimator := 'inv')``.
+        """
+        return None
 
     def layout(self) -> tuple[int, ...]:
         """Return (number of values,) if neighbours in the domain are close, (rows, columns) for a grid, else ().

@@ -55,10 +55,10 @@ def plan_chart(rows: pl.DataFrame) -> alt.Chart:
         rows: columns mechanism, epsilon and std_error, as `ldpsql.estimates.planning` makes them.
 
     """
-    known = rows.filter(pl.col("std_error").is_not_null())
+    determined = rows.filter(pl.col("std_error").is_not_null())
     log = alt.Scale(type="log")
     return (
-        alt.Chart(known)
+        alt.Chart(determined)
         .mark_line(point=True)
         .encode(
             x=alt.X("epsilon:Q", scale=log, title="epsilon"),

@@ -122,7 +122,7 @@ def _mean(group: PairGroup, row: Mapping[str, float]) -> str:
 
 
 def _bounded(group: PairGroup, row: Mapping[str, float]) -> bool:
-    """Tell whether the interval of a mean leaves out any part of the range."""
+    """Return whether the interval of a mean leaves out any part of the range."""
     inside = row["mean_low"] > group.mechanism.low or row["mean_high"] < group.mechanism.high
     return inside and isfinite(row["mean_error"])
 

@@ -125,13 +125,13 @@ def region_of(mechanism: Mechanism, edges: Sequence[str]) -> Region:
 
 
 def write(
-    path: Path, found: Mapping[str, Estimate], truth: Mapping[str, Floats], sql: str = "", region: Region | None = None
+    path: Path, by_title: Mapping[str, Estimate], truth: Mapping[str, Floats], sql: str = "", region: Region | None = None
 ) -> None:
     """Write a page (.html), or the pictures of the estimates alone (.svg, .png).
 
     Args:
         path: the file to write; its ending selects the format.
-        found: estimates by title, all under one mechanism.
+        by_title: estimates by title, all under one mechanism.
         truth: true shares by title, if they are known.
         sql: what was run, shown on the page.
         region: the region that the cells of a grid cover, for a page.
@@ -141,13 +141,13 @@ def write(
 
     """
     check(path)
-    mechanism = _mechanism_of(next(iter(found.values())))
+    mechanism = _mechanism_of(next(iter(by_title.values())))
     if path.suffix == ".html":
-        path.write_text(report_page(found, truth, mechanism, sql, region), encoding="utf-8")
+        path.write_text(report_page(by_title, truth, mechanism, sql, region), encoding="utf-8")
         return
     from ldpsql.pages import figures  # noqa: PLC0415  # an extra
 
-    save(path, figures.stacked({name: _rows(one, truth.get(name)) for name, one in found.items()}))
+    save(path, figures.stacked({name: _rows(one, truth.get(name)) for name, one in by_title.items()}))
 
 
 def write_key_values(path: Path, estimates: Mapping[str, KeyValueEstimate], sql: str = "") -> None:

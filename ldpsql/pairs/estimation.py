@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Bins, Cells, Signs
+from ldpsql.errors import InternalError
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.uncertainty import error_text
@@ -44,7 +45,7 @@ class KeyValueEstimates:
 
     mechanism: KeyValueMechanism
     symbols: Estimates
-    shown: Shown
+    evidence: Shown
     drawn: Floats
     means: Floats
 
@@ -54,13 +55,13 @@ class KeyValueEstimates:
         n = self.symbols.likelihood.n[:, None]
         padding, middle = self.mechanism.padding, (self.mechanism.low + self.mechanism.high) / 2
         half = (self.mechanism.high - self.mechanism.low) / 2
-        frequency, frequency_error = padding * self.drawn, padding * self.shown.drawn_error(n, self.drawn)
-        least, most = self.shown.drawn_interval(n, z)
+        frequency, frequency_error = padding * self.drawn, padding * self.evidence.drawn_error(n, self.drawn)
+        least, most = self.evidence.drawn_interval(n, z)
         low, high = cut(padding * least, padding * most, z * frequency_error)
-        mean_low, mean_high = self.shown.mean_interval(n, z)
+        mean_low, mean_high = self.evidence.mean_interval(n, z)
         off = self.mechanism.rounding()
         shares = [frequency, frequency_error, np.minimum(low, frequency), np.maximum(high, frequency)]
-        error = self.shown.mean_error(n, self.drawn, self.means)
+        error = self.evidence.mean_error(n, self.drawn, self.means)
         ends = np.minimum(mean_low, self.means) - off, np.maximum(mean_high, self.means) + off
         values = [middle + half * self.means, half * error, *(middle + half * np.clip(end, -1.0, 1.0) for end in ends)]
         return np.stack([*shares, *values], axis=-1)[:, : len(self.mechanism.keys)]
@@ -68,7 +69,7 @@ class KeyValueEstimates:
     def present(self) -> NDArray[np.bool_]:
         """Return which keys somebody has, with the confidence of the estimator for all keys of a group together."""
         keys = len(self.mechanism.keys)
-        least, _ = self.shown.drawn_interval(
+        least, _ = self.evidence.drawn_interval(
             self.symbols.likelihood.n[:, None], deviations(self.symbols.estimator.confidence ** (1 / keys))
         )
         return np.asarray(least[:, :keys] > 0)
@@ -124,7 +125,7 @@ class KeyValueEstimate:
         report shows this. But the fewer dummies are drawn, the larger the sets: there is a warning if `lost_if_geometric` is
         above a half even with two standard errors more dummies. A few very large sets among small ones remain unnoticed.
         """
-        mechanism, evidence = self.of.mechanism, self.of.shown
+        mechanism, evidence = self.of.mechanism, self.of.evidence
         keys, n = len(mechanism.keys), self.of.symbols.likelihood.n[self.group]
         drawn, share = evidence.drawn[self.group, keys:].sum(), evidence.share[self.group, keys:]
         single = channel_of(mechanism).response.single  # then at most one dummy is shown
@@ -153,7 +154,7 @@ class KeyValueEstimate:
 
     def _shift(self) -> float:
         """Return by how many standard errors frequent keys differ from their unbiased estimates, on average; 0 for few keys."""
-        keys, evidence = len(self.of.mechanism.keys), self.of.shown
+        keys, evidence = len(self.of.mechanism.keys), self.of.evidence
         unbiased, n = evidence.drawn[self.group, :keys], self.of.symbols.likelihood.n[self.group]
         error = evidence.drawn_error(n, unbiased)
         clear = unbiased > _CLEAR * error
@@ -198,9 +199,14 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
 
 
 @singledispatch
-def _estimated(cells: Cells, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
+def _estimated(
+    cells: Cells,  # noqa: ARG001  # what is registered below reads the arguments
+    mechanism: KeyValueMechanism,  # noqa: ARG001
+    likelihood: Likelihood,  # noqa: ARG001
+    estimator: Estimator,  # noqa: ARG001
+) -> KeyValueEstimates:
     """Return the estimates, by what the values of a pair become: a sign or a bin."""
-    raise NotImplementedError(type(cells), mechanism, likelihood, estimator)
+    raise InternalError("the cells of these pairs are neither signs nor bins", "register how they are estimated")
 
 
 @_estimated.register

@@ -73,9 +73,9 @@ def certificate(channel: Channel, claim: Claim) -> Certificate:
 
 
 @singledispatch
-def _checked(claim: Claim, channel: Channel) -> Certificate:
+def _checked(claim: Claim, channel: Channel) -> Certificate:  # noqa: ARG001  # what is registered below reads the arguments
     """Return the certificate of a channel for a claim of one kind."""
-    raise NotImplementedError(type(claim), type(channel))
+    raise InternalError("no certificate compares a channel with this kind of claim", "register how it is checked")
 
 
 @_checked.register
@@ -100,10 +100,10 @@ def _within(claim: PureLdp | MetricLdp, witness: Witness | None, limit: Fraction
         raise _ruled_out()
     if witness.ratio < 1:  # the other value would be the likelier one, by the inverse
         raise InternalError("the structure of a channel did not find its largest ratio", "please report the mechanism")
-    found = log_ratio(witness.ratio)
+    epsilon = log_ratio(witness.ratio)
     if witness.ratio > limit:
-        raise _above(claim, found)
-    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, found)
+        raise _above(claim, epsilon)
+    return Certificate(claim, witness.ratio, witness.value, witness.other, witness.report, epsilon)
 
 
 def _on_plane(claim: MetricLdp, channel: PlanarNoise) -> Certificate:

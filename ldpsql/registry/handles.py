@@ -14,15 +14,18 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ldpsql.domains.columns import family
+from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
 from ldpsql.engine.functions import names_withheld
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimates.functionals import Functional
 from ldpsql.estimators.base import Estimator
+from ldpsql.inference.counting import operator_of
 from ldpsql.inference.mixed import Mixed, Repeated
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.identity import Key
 from ldpsql.mechanisms.region import Region
+from ldpsql.names import IBU, INV
 from ldpsql.registry.registry import registry
 
 H = TypeVar("H", bound=Hashable)
@@ -97,7 +100,7 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
         return registry().mechanism(fields)
 
 
-def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
+def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
     """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
 
     Raises:
@@ -105,7 +108,7 @@ def read_estimator(given: Estimator | str | Mapping[str, Any]) -> Estimator:
 
     """
     with names_withheld():
-        return registry().estimator(given)
+        return registry().estimator(spec)
 
 
 def _plain_value(value: pa.Scalar) -> Any:
@@ -117,3 +120,14 @@ def _plain_value(value: pa.Scalar) -> Any:
     plain = value.as_py()
     # DuckDB writes the number .5 as it was typed, without a digit before the point.
     return f"0{plain}" if isinstance(plain, str) and _UNDER_ONE.fullmatch(plain) else plain
+
+
+def without_inversion(mechanism: Mechanism, estimator: Estimator) -> Estimator | None:
+    """Return the estimator that takes the place of an inversion for means of a channel that has no useful inverse; else None.
+
+    The unbiased mean and variance need no inversion of the whole channel, only a law of the reports for their errors.
+    """
+    listed = isinstance(certify(mechanism).reports, Domain)
+    if estimator.name != INV or not listed or operator_of(mechanism).bounding_weights is None:
+        return None
+    return read_estimator({"estimator": IBU} | {name: getattr(estimator, name) for name in Estimator.model_fields})

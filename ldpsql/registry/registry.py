@@ -255,19 +255,19 @@ class Registry:
         return _read(given, Estimator, self.estimators)
 
 
-def _read(given: S | str | Mapping[str, Any], base: type[S], known: Mapping[str, type[S]], also: Iterable[str] = ()) -> S:
+def _read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, type[S]], also: Iterable[str] = ()) -> S:
     """Return an instance of a class of this base; ``also`` are other names that may have been meant."""
-    if isinstance(given, base):
-        return given
-    if isinstance(given, str):
-        name, arguments, named = read_call(given, base.kind)
-    elif isinstance(given, Mapping) and isinstance(given.get(base.kind), str):
-        name, arguments, named = given[base.kind], [], {k: v for k, v in given.items() if k != base.kind}
+    if isinstance(spec, base):
+        return spec
+    if isinstance(spec, str):
+        name, arguments, named = read_call(spec, base.kind)
+    elif isinstance(spec, Mapping) and isinstance(spec.get(base.kind), str):
+        name, arguments, named = spec[base.kind], [], {k: v for k, v in spec.items() if k != base.kind}
     else:
         raise InvalidSpec(f"this is not a {base.kind}", f"write it like a call, or name it under '{base.kind}'")
-    if name not in known:
-        raise UnknownName(base.kind, name, [*also, *known])
-    return bind(known[name], arguments, named)  # type: ignore[return-value]  # known holds classes of this base
+    if name not in kinds:
+        raise UnknownName(base.kind, name, [*also, *kinds])
+    return bind(kinds[name], arguments, named)  # type: ignore[return-value]  # kinds holds classes of this base
 
 
 @cache

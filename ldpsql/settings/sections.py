@@ -100,9 +100,9 @@ def _reworded(error: ValidationError, path: Path) -> BadSettings:
 
 def _unknown(section: str, keys: list[str], path: Path) -> BadSettings:
     model = _File.model_fields[section].annotation if keys else _File
-    name, known = [section, *keys][-1], list(model.model_fields)  # type: ignore[union-attr]  # only a model forbids keys
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+    name, names = [section, *keys][-1], list(model.model_fields)  # type: ignore[union-attr]  # only a model forbids keys
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(names)}"
     place = f"key '{name}' in the section [{section}]" if keys else f"section [{section}]"
     return BadSettings(f"{path} contains the unknown {place}", hint)
 

@@ -25,10 +25,10 @@ class Destination:
         self._path = self._files.makeQualified(path)
 
     def check(self, frame: DataFrame, *, replace: bool) -> None:
-        """See that nothing is there, or that what is there may go.
+        """Check that the folder does not exist, or may be replaced.
 
         Raises:
-            DestinationExists: if something is there, and is not to be replaced.
+            DestinationExists: if it exists and ``replace`` is false.
             SparkRefused: if the frame reads files that would be replaced.
 
         """

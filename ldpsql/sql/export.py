@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -29,8 +29,15 @@ from ldpsql.sql.named import list_literal
 
 MAX_PROBABILITIES = 1 << 16
 STORAGE_VERSION = "v1.2.0"  # which DuckDB 1.5 opens as well
-Body: TypeAlias = tuple[str, str, str]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}", re.ASCII)
+
+
+class Exported(NamedTuple):
+    """An estimator in SQL: its name, its body in terms of ``counts``, and the name of its option, if it has one."""
+
+    method: str
+    body: str
+    option: str = ""
 
 
 def macros(mechanism: Mechanism, name: str) -> str:
@@ -50,7 +57,9 @@ def macros(mechanism: Mechanism, name: str) -> str:
     head = (
         f"-- {mechanism.name}, {certified.certificate.claim}; by ldpsql {__version__}. This estimates; nothing here perturbs.\n"
     )
-    return head + helpers.replace("NAME", name) + "\n".join(_pair(*estimator, name) for estimator in _bodies(certified, name))
+    return (
+        head + helpers.replace("NAME", name) + "\n".join(_pair(estimator, name) for estimator in _estimators(certified, name))
+    )
 
 
 def write(mechanism: Mechanism, name: str, path: Path) -> None:
@@ -65,8 +74,9 @@ def write(mechanism: Mechanism, name: str, path: Path) -> None:
         con.execute(text)
 
 
-def _pair(method: str, body: str, option: str, name: str) -> str:
-    """Return the two forms of an estimator: over counts, and as an aggregate over reports."""
+def _pair(estimator: Exported, name: str) -> str:
+    """Return the two macros of an estimator: over counts, and as an aggregate over reports."""
+    method, body, option = estimator
     declared, passed = (f", {option} := 1000", f", {option} := {option}") if option else ("", "")
     return (
         f"CREATE OR REPLACE MACRO {name}_{method}_counts(counts{declared}) AS {body};\n"
@@ -74,8 +84,8 @@ def _pair(method: str, body: str, option: str, name: str) -> str:
     )
 
 
-def _bodies(certified: CertifiedValues, name: str) -> Iterator[Body]:
-    """Return each estimator: its name, its body in terms of ``counts``, and the name of its option or ''.
+def _estimators(certified: CertifiedValues, name: str) -> Iterator[Exported]:
+    """Return the estimators of a mechanism.
 
     Raises:
         InvalidParameter: if the channel is too large or has no closed form.
@@ -102,23 +112,22 @@ def _literal(domain: Domain) -> str:
         return list_literal(domain.values, con)
 
 
-def _keep_or_spread(channel: KeepOrSpread, values: str, alphabet: str, name: str) -> Iterator[Body]:
+def _keep_or_spread(channel: KeepOrSpread, values: str, alphabet: str, name: str) -> Iterator[Exported]:
     lift, spread = number((channel.keep - channel.spread) / TOTAL), number(channel.spread / TOTAL)
     inverse = f"list_transform(s, lambda x: (x - {spread}) / {lift})"
     estimates = {**_inversions(inverse, name), IBU: f"{name}__filled(s, {lift}, {spread})"}
     z = number(deviations(0.95))
     for method, theta in estimates.items():
-        yield (
+        yield Exported(
             method,
             f"""list_transform([{name}__counted(counts, {alphabet})], lambda c:
     list_transform([list_sum(c)], lambda n: CASE WHEN n > 0 THEN
     list_transform([{name}__explained({name}__scaled(c), n, {lift}, {spread})], lambda s:
         {name}__rows({values}, {theta}, s, n, {lift}, {spread}, {z}))[1] END)[1])[1]""",
-            "",
         )
 
 
-def _listed(channel: TableChannel, values: str, alphabet: str, name: str, *, invertible: bool) -> Iterator[Body]:
+def _listed(channel: TableChannel, values: str, alphabet: str, name: str, *, invertible: bool) -> Iterator[Exported]:
     table = channel.probabilities()
     inverse = np.asarray(np.linalg.pinv(table).T, dtype=np.float64)
     solved = f"{name}__scaled(list_transform({numbers(inverse)}, lambda row: list_dot_product(row, s)))"
@@ -126,14 +135,14 @@ def _listed(channel: TableChannel, values: str, alphabet: str, name: str, *, inv
     stepped = f"{name}__stepped({numbers(table)}, {numbers(table.T)}, s, steps)"
     shares = f"{name}__scaled({name}__counted(counts, {alphabet}))"
     for method, theta in {**estimates, IBU: stepped}.items():
-        yield (
+        yield Exported(
             method,
             f"list_transform([{shares}], lambda s: CASE WHEN s IS NOT NULL THEN {name}__shares({values}, {theta}) END)[1]",
             "steps" if method == IBU else "",
         )
 
 
-def _sets(channel: SetChannel, reports: SetReports, values: str, name: str) -> Iterator[Body]:
+def _sets(channel: SetChannel, reports: SetReports, values: str, name: str) -> Iterator[Exported]:
     positions = f"range({channel.inputs})"
     held = "((r[x // 64 + 1] >> (x % 64)) & 1)::DOUBLE"
     hit, miss, lift = number(float(channel.hit)), number(float(channel.miss)), number(float(channel.ratio - 1))
@@ -149,7 +158,7 @@ def _sets(channel: SetChannel, reports: SetReports, values: str, name: str) -> I
     stepped = f"{name}__stepped(a, b, s, steps)"
     ibu = f"list_transform([{rows}], lambda a: list_transform([{columns}], lambda b: {stepped})[1])[1]"
     for method, theta in {**_inversions(solved, name), IBU: ibu}.items():
-        yield (
+        yield Exported(
             method,
             f"""list_transform([{possible}], lambda c: CASE WHEN c IS NOT NULL THEN
     list_transform([map_keys(c)], lambda k:

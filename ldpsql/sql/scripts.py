@@ -9,11 +9,16 @@ from typing import NamedTuple
 from ldpsql.errors import SourceRefused
 from ldpsql.sql.drawing import Drawing, Draws
 from ldpsql.sql.lint import Finding, redrawn
+from ldpsql.sql.repeated import repeats
 from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
 from ldpsql.sql.tokens import Statement, statements
 
 IN_ORDER = "it stores reports in the order of the rows, which reveals values if rows are sorted or grouped by them"
 SHUFFLE = "end the query with ORDER BY random()"
+SEVERAL = (
+    "it perturbs inside IN, NULLIF, CASE x WHEN or a similar expression, which DuckDB may evaluate several times for a row"
+)
+STORE_FIRST = "store the reports first, then compare them"
 
 
 class Place(NamedTuple):
@@ -66,6 +71,8 @@ def _finding(statement: Statement, drawing: Drawing) -> Finding | None:
         return None
     if statement.words[:1] == ["create"] and "view" in statement.words:
         return redrawn("view", "", draws)
+    if repeats(statement.sql, drawing):
+        return Finding("macro" if statement.macro else "statement", "", SEVERAL, STORE_FIRST)
     if statement.macro or statement.words[:1] == ["prepare"]:
         return _called(statement, draws)
     return redrawn("statement", "", draws) if draws is Draws.UNKNOWN else _stored(statement, drawing)

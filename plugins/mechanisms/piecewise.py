@@ -5,6 +5,7 @@ ICDE 2019, algorithm 2.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.mechanisms import Channel, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced, window
 
@@ -29,6 +30,15 @@ class Piecewise(IntervalMechanism):
         left = (reach + 1) / 2 * at - (reach - 1) / 2
         covered = window((left + reach) / (2 * reach), (reach - 1) / (2 * reach), self.bins)
         return from_doubles(1 + np.expm1(epsilon) * covered, self.epsilon.value)
+
+    def readings(self) -> NDArray[np.float64]:
+        """Return the centres of the bins of [-C, C]."""
+        return centres(reduced(self.epsilon.value), self.bins)
+
+
+def centres(epsilon: float, bins: int) -> NDArray[np.float64]:
+    """Return the centres of the bins of [-C, C], where -1 counts as 0 and 1 as 1."""
+    return np.asarray(((2 * np.arange(bins) + 1) / bins - 1) / np.tanh(epsilon / 4) / 2 + 0.5)
 
 
 @hookimpl

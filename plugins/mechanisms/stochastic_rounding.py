@@ -5,6 +5,7 @@ Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced
 
@@ -35,6 +36,15 @@ class StochasticRounding(IntervalMechanism):
         at = (2 * np.arange(self.bins) + 1) / self.bins - 1
         rise = at * np.tanh(reduced(self.epsilon.value) / 2) / 2
         return from_doubles(np.stack([0.5 - rise, 0.5 + rise], axis=1), self.epsilon.value)
+
+    def readings(self) -> NDArray[np.float64]:
+        """Return -C and C."""
+        return ends(reduced(self.epsilon.value))
+
+
+def ends(epsilon: float) -> NDArray[np.float64]:
+    """Return -C and C, where -1 counts as 0 and 1 as 1."""
+    return np.asarray(np.array(_REPORTS) / np.tanh(epsilon / 2) / 2 + 0.5)
 
 
 @hookimpl

@@ -72,8 +72,8 @@ def test_the_same_reports_give_exactly_the_counts_and_estimates_of_duckdb(
     key = lambda row: str(row["report"])  # noqa: E731
     assert sorted(ldp_spark.counts(made, "city").to_arrow().to_pylist(), key=key) == sorted(expected, key=key)
     for estimator in ("ibu", "inv"):
-        found = ldp_spark.estimate(made, "city", mechanism, estimator).to_arrow().to_pylist()
-        assert found == con.execute(f"SELECT ldp.{estimator}(city, m()) FROM {files}").fetchall()[0][0]
+        estimates = ldp_spark.estimate(made, "city", mechanism, estimator).to_arrow().to_pylist()
+        assert estimates == con.execute(f"SELECT ldp.{estimator}(city, m()) FROM {files}").fetchall()[0][0]
     assert con.execute(f"SELECT count(*), count(DISTINCT id) FROM {files}").fetchall() == [(ROWS, ROWS)]
 
 
@@ -124,7 +124,7 @@ def test_what_would_draw_twice_or_has_no_type_is_refused(spark: SparkSession, pe
         spark.sparkContext._conf.set("spark.speculation", "false")
 
 
-def test_a_value_outside_of_the_domain_stops_the_job_without_being_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_value_outside_of_the_domain_stops_the_job_and_is_not_shown(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("Turin 77",)], ["city"])
     with pytest.raises(Exception, match="LDP302") as caught:
         ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "out"))

@@ -26,8 +26,8 @@ CITY = f"krr(epsilon=1, domain={list(range(100))})"
 
 
 def arguments(out: Path, ledger: Path) -> list[str]:
-    told = ["perturb", str(out.parent / "in" / "*.parquet"), str(out), "-c", "city", "-m", CITY, "--keep", "id"]
-    return [sys.executable, "-m", "ldpsql", *told, "--ledger", str(ledger), "--dataset", "people"]
+    words = ["perturb", str(out.parent / "in" / "*.parquet"), str(out), "-c", "city", "-m", CITY, "--keep", "id"]
+    return [sys.executable, "-m", "ldpsql", *words, "--ledger", str(ledger), "--dataset", "people"]
 
 
 def make_input(folder: Path) -> None:
@@ -72,9 +72,9 @@ def one_kill(folder: Path, name: str, longest: float) -> str:
     process.send_signal(signal.SIGKILL)
     process.wait()
 
-    charged, found = len(book.history()), published_rows(folder)
-    assert found in (0, ROWS), f"half a result is readable: {found} rows"
-    assert found == 0 or charged == 1, "a release that was not charged"
+    charged, published = len(book.history()), published_rows(folder)
+    assert published in (0, ROWS), f"half a result is readable: {published} rows"
+    assert published == 0 or charged == 1, "a release that was not charged"
     drawn = drawn_reports(staging_folder(out)) if not out.exists() else pa.table({"id": [], "city": []})
     met = "published" if out.exists() else f"{len(drawn):,} reports" if staging_folder(out).exists() else "nothing staged"
 

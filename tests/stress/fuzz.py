@@ -98,20 +98,20 @@ def epsilon_of(chance: random.Random) -> object:
     )
 
 
-def try_text(given: str) -> None:
+def try_text(text: str) -> None:
     """Read a text; what can be read must say itself in a text that can be read."""
-    mechanism = registry().mechanism(given)
+    mechanism = registry().mechanism(text)
     assert registry().mechanism(mechanism.to_json()) == mechanism
 
 
-def try_epsilon(given: object) -> None:
+def try_epsilon(epsilon: object) -> None:
     """Read an epsilon; what can be read is in range."""
-    assert 0 < Epsilon.parse(given).value <= Epsilon.maximum
+    assert 0 < Epsilon.parse(epsilon).value <= Epsilon.maximum
 
 
-def try_domain(given: list[Any]) -> None:
+def try_domain(values: list[Any]) -> None:
     """Read a domain; what can be read is the domain it says it is."""
-    domain = Domain.of(given)
+    domain = Domain.of(values)
     assert Domain.of(domain.to_json()) == domain
 
 
@@ -121,17 +121,17 @@ MECHANISMS = [
 ]  # fmt: skip
 
 
-def try_values(given: tuple[str, list[Any]]) -> None:
+def try_values(case: tuple[str, list[Any]]) -> None:
     """Perturb a column; there is a report for each value."""
-    mechanism, column = given
+    mechanism, column = case
     assert len(ldpsql.perturb(column, mechanism)) == len(column)
 
 
-def try_reports(given: tuple[str, list[Any]]) -> None:
+def try_reports(case: tuple[str, list[Any]]) -> None:
     """Estimate from a column; the shares are numbers."""
-    mechanism, column = given
-    found = ldpsql.estimate(column, mechanism, "inv(misfit='allow')")
-    assert all(share == share for share in found.estimate.tolist())  # noqa: PLR0124  # not a NaN
+    mechanism, column = case
+    estimate = ldpsql.estimate(column, mechanism, "inv(misfit='allow')")
+    assert all(share == share for share in estimate.estimate.tolist())  # noqa: PLR0124  # not a NaN
 
 
 Kind = tuple[Callable[[random.Random], Any], Callable[[Any], None]]
@@ -145,7 +145,7 @@ KINDS: dict[str, Kind] = {
 _SHARE = {"text": 45, "epsilon": 20, "domain": 20, "values": 10, "reports": 5}
 
 
-def feed(attempt: Callable[[Any], None], given: Any) -> bool:
+def feed(attempt: Callable[[Any], None], case: Any) -> bool:
     """Try one input; tell whether it was taken.
 
     Raises:
@@ -155,12 +155,12 @@ def feed(attempt: Callable[[Any], None], given: Any) -> bool:
     """
     refusal: LdpError | None = None
     try:
-        attempt(given)
+        attempt(case)
     except LdpError as error:
         refusal = error
     if refusal is None:
         return True
-    planted = given[1] if isinstance(given, tuple) else given
+    planted = case[1] if isinstance(case, tuple) else case
     if not isinstance(planted, str):  # a text is the developer's own, a value is a person's
         assert CANARY not in f"{refusal!s} {refusal!r} {refusal.__dict__}", "a raw value in a message"
     return False
@@ -174,24 +174,24 @@ def stopped(*_: object) -> None:
 def fuzz(count: int, seed: int | None = None) -> Counter[str]:
     """Feed so many inputs; return how many of each kind were taken and refused."""
     chance = random.Random(seed)
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     names = chance.choices(list(_SHARE), weights=list(_SHARE.values()), k=count)
     signal.signal(signal.SIGALRM, stopped)
     signal.signal(signal.SIGPROF, stopped)
     for name in names:
         make, attempt = KINDS[name]
-        given = make(chance)
+        case = make(chance)
         for timer, seconds in LONGEST.items():
             signal.setitimer(timer, seconds)
         try:
-            told[f"{name} {'taken' if feed(attempt, given) else 'refused'}"] += 1
+            counts[f"{name} {'taken' if feed(attempt, case) else 'refused'}"] += 1
         except BaseException:
-            sys.stderr.write(f"{name}: {given!r}\n")
+            sys.stderr.write(f"{name}: {case!r}\n")
             raise
         finally:
             for timer in LONGEST:
                 signal.setitimer(timer, 0)
-    return told
+    return counts
 
 
 def guided(count: int) -> None:

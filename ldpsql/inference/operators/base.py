@@ -20,6 +20,7 @@ from ldpsql.channels import Channel
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
+from ldpsql.inference.operators.weights import Weights
 from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -56,6 +57,11 @@ class Operator(ABC):
         """The identity of this operator: equal keys mean equal columns."""
         return token_bytes(16)
 
+    @property
+    def bounding_weights(self) -> Weights | None:
+        """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
+        return None
+
     @abstractmethod
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta: shape (..., inputs) -> (..., outputs)."""
@@ -71,6 +77,10 @@ class Operator(ABC):
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
         """Return P(report | value) of some values."""
         return self.matrix()[among]
+
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(report | value) of some reports, shape (inputs, reports)."""
+        return self.matrix()[:, positions]
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``, for one group of weights >= 0, shape (outputs,)."""

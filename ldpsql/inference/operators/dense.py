@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ldpsql.channels import TableChannel
 from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.inference.operators.weights import Weights, hazy_weights
 
 
 class DenseOperator(Operator):
@@ -24,6 +27,11 @@ class DenseOperator(Operator):
     def matrix(self) -> Floats:
         """Return P(report | value)."""
         return self._table
+
+    @cached_property
+    def bounding_weights(self) -> Weights | None:
+        """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
+        return hazy_weights(self)
 
 
 @operator.register

@@ -17,10 +17,12 @@ from ldpsql.errors import InternalError
 from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.tridiagonal import tridiagonal_maximum
+from ldpsql.inference.operators.weights import Weights, hazy_weights
 from ldpsql.inference.score_intervals import score_ends
 
 _EXACT = 1e-12  # how far rounded weights may be from the formula, in total variation: an error of g, far below any tolerance
 _POWER_STEPS = 30
+_HAZY = 100.0  # condition number
 
 
 class GeometricOperator(Operator):
@@ -97,6 +99,11 @@ class SquareGeometricOperator(GeometricOperator):
         for _ in range(_POWER_STEPS):
             smooth, rough = self.adjoint(self.forward(_unit(smooth))), self._inverse(self._inverse_adjoint(_unit(rough)))
         return float(np.sqrt(np.linalg.norm(smooth) * np.linalg.norm(rough)))
+
+    @cached_property
+    def bounding_weights(self) -> Weights | None:
+        """The weights that bound functionals, if the noise is much wider than a value."""
+        return hazy_weights(self) if self.condition > _HAZY else None
 
     @cached_property
     def influence(self) -> float:

@@ -7,10 +7,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.errors import NotApplicable
+from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
+MOST_CELLS = 1 << 28  # lists times values: 2 GiB
 
 
 class ProductOperator(DenseOperator):
@@ -21,16 +24,25 @@ class ProductOperator(DenseOperator):
     """
 
     complete = False
+    bounding_weights = None
 
     def __init__(self, single: Operator, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
         """Multiply the columns ``positions`` of ``single``, a list of ``lengths[u]`` >= 1 of them for each u."""
-        with np.errstate(divide="ignore"):
-            logs = np.log(single.matrix()).T
+        self._seen, self._place = np.unique(positions, return_inverse=True)
+        if max(len(lengths), len(self._seen)) * single.inputs > MOST_CELLS:
+            raise NotApplicable(
+                f"the table of {len(lengths):,} lists of reports and {single.inputs:,} values is too large",
+                "use fewer values, or ldp.ibu on one report of each user",
+            )
         self._single, self._positions, self._lengths = single, positions, lengths
+        self.isotropic = single.isotropic
+        with np.errstate(divide="ignore"):
+            logs = np.log(single.of_reports(self._seen)).T
         ends = np.concatenate([[0], np.cumsum(lengths)])
         table = np.empty((len(lengths), single.inputs))
         for first, last in _blocks(ends, single.inputs):
-            here = positions[ends[first] : ends[last]]
+            check()
+            here = self._place[ends[first] : ends[last]]
             table[first:last] = np.add.reduceat(logs[here], ends[first:last] - ends[first], axis=0)
         table -= np.maximum(table.max(axis=1, keepdims=True), -np.finfo(np.float64).max)
         super().__init__(np.exp(table).T)
@@ -58,21 +70,54 @@ class ProductOperator(DenseOperator):
 
     inverse = None
 
+    def information(self, theta: Floats, shares: Floats) -> Floats:
+        """Return the expected information of a list, shape (inputs, inputs), unless the operator of one report has none."""
+        return self._single.information(theta, shares) if self.isotropic else super().information(theta, shares)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return those around the debiased estimate; of more values than have a curvature, those of the inversion."""
+        within = self.inverted_interval if self.isotropic else super().interval
+        return within(shares, n, theta, z)
+
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return those of the debiased estimate; of more values than have a curvature, those of the inversion."""
+        if not self.isotropic:
+            return super().functionals(shares, n, theta, c)
+        inverted, starts = self._inverted(), np.cumsum(self._lengths) - self._lengths
+        centre, second = np.empty((2, len(shares), c.shape[-1]))
+        for i, each in enumerate(np.broadcast_to(c, (len(shares), *c.shape[-2:]))):
+            check()
+            lists = np.add.reduceat((inverted @ each)[self._place], starts, axis=0) / self._lengths[:, None]
+            centre[i], second[i] = shares[i] @ lists, shares[i] @ lists**2
+        return centre, np.maximum(second - centre**2, 0.0) / n[:, None]
+
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:  # noqa: ARG002
         """Return standard error of every share that `invert` gives, and ``z`` errors to either side.
 
         The error is that of the mean over the users, from how the inverses of their lists are scattered.
         """
-        each = self._single.invert(np.eye(self._single.outputs))
+        each = self._inverted()
         ends = np.concatenate([[0], np.cumsum(self._lengths)])
         second = np.zeros((len(shares), self.inputs))
         for first, last in _blocks(ends, self.inputs):
-            here = each[self._positions[ends[first] : ends[last]]]
+            check()
+            here = each[self._place[ends[first] : ends[last]]]
             means = np.add.reduceat(here, ends[first:last] - ends[first], axis=0) / self._lengths[first:last, None]
             second += shares[:, first:last] @ means**2
         v = self.invert(shares)
         error = np.sqrt(np.maximum(second - v**2, 0.0) / n[:, None])
         return error, v - z * error, v + z * error
+
+    def _inverted(self) -> Floats:
+        """Return the inverse of each report that is seen, shape (seen, inputs)."""
+        out, step = np.empty((len(self._seen), self.inputs)), max(1, _BLOCK // self._single.outputs)
+        for start in range(0, len(self._seen), step):
+            check()
+            here = self._seen[start : start + step]
+            out[start : start + step] = self._single.invert(
+                (here[:, None] == np.arange(self._single.outputs)).astype(np.float64)
+            )
+        return out
 
 
 def _blocks(ends: NDArray[np.int64], inputs: int) -> list[tuple[int, int]]:

@@ -47,11 +47,11 @@ class SignedOperator(SupportOperator, PairOperator):
 
         Source: Gu, Li, Cheng, Xiong, Cao, "PCKV", USENIX Security 2020, equation 9.
         """
-        shown = self.supported(shares)
-        plus, minus = shown[..., 0::2], shown[..., 1::2]
+        supported = self.supported(shares)
+        plus, minus = supported[..., 0::2], supported[..., 1::2]
         both = (plus + minus - 2 * self.miss) / self.lifted
         apart = (plus - minus) / self.apart
-        return np.stack([both + apart, both - apart], axis=-1).reshape(shown.shape) / 2
+        return np.stack([both + apart, both - apart], axis=-1).reshape(supported.shape) / 2
 
 
 @observed.register

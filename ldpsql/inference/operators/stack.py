@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
+from ldpsql.inference.operators.weights import Weights, hazy_weights
 
 
 class StackOperator(Operator):
@@ -35,6 +36,12 @@ class StackOperator(Operator):
     def key(self) -> bytes:
         """A digest of the parts and their weights."""
         return digest(type(self).__name__.encode(), self.weights, *(part.key for part in self.parts))
+
+    @cached_property
+    def bounding_weights(self) -> Weights | None:
+        """The weights that bound functionals, if no part distinguishes neighbouring values well."""
+        hazy = self.complete and all(part.bounding_weights is not None for part in self.parts)
+        return hazy_weights(self) if hazy else None
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(channel, report) under theta."""

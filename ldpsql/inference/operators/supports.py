@@ -149,9 +149,16 @@ class SetOperator(Operator):
         """Return P(report | value) of some values, up to the factor."""
         return np.concatenate([columns for _, columns in self.columns(among)], axis=1)
 
-    def columns(self, among: NDArray[np.int64] | slice = slice(None)) -> Iterator[tuple[slice, Floats]]:
-        """Yield P(report | value) of some values, up to the factor, block by block of reports."""
-        for part, members in self._unpacked(among):
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(report | value) of some reports, up to the factor, shape (inputs, reports)."""
+        return np.concatenate([columns for _, columns in self.columns(chosen=positions)], axis=1)
+
+    def columns(
+        self, among: NDArray[np.int64] | slice = slice(None), chosen: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[slice, Floats]]:
+        """Yield P(report | value) of some values, up to the factor, block by block of all reports or the chosen ones."""
+        for part, members in self._unpacked(among, chosen):
+            check()
             yield part, self._scale + self._scale * self._lift * members.astype(np.float64)
 
     @property

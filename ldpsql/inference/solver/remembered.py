@@ -57,7 +57,8 @@ def remembered(keys: Sequence[bytes], most: int) -> list[Solved | None]:
 def remember(keys: Sequence[bytes], fit: Fit, limits: Limits) -> list[Solved]:
     """Return the maxima of a fit, and remember them unless the deadline has passed.
 
-    Then also one whose gap is small enough may be another than with more time: where the maximum is not unique, not the centre.
+    After the deadline, even a maximum whose gap is small enough may differ from the one that more time would give: if there are
+    many maxima, it may not be their centre.
     """
     out, whole = [], not limits.late
     for key, theta, steps, status in zip(keys, fit.theta, fit.iterations, fit.status, strict=True):

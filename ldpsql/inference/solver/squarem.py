@@ -17,7 +17,7 @@ def squarem_step(point: Point, _stalled: int) -> Point:
     second = first.em()
     moved = first.theta - point.theta
     bent = second.theta - first.theta - moved
-    length = float(np.linalg.norm(moved)) / max(float(np.linalg.norm(bent)), 1e-300)
+    length = float(np.linalg.norm(moved)) / max(float(np.linalg.norm(bent)), 1e-150)  # its square must not overflow
     if length <= 1.0:
         return second
     ahead = point.theta + 2.0 * length * moved + length**2 * bent

@@ -1,0 +1,122 @@
+"""Linear functionals of a distribution, c'theta, with errors and intervals: what means, ranges and quantiles are made of."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from ldpsql.errors import OutOfTime
+from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.uncertainty import likeliest
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.deadline import until
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.operators.weights import Majorants, Weights
+from ldpsql.inference.score_intervals import deviations
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
+
+_ROUNDING = 1e-6
+_UNBIASED = 1e-3  # of the range
+
+
+class Linear(NamedTuple):
+    """What the reports say about linear functionals, whatever the estimator is; each of shape (groups, functionals).
+
+    ``centre`` is the middle of the interval: unbiased if the functional is identified. Ends are not cut. ``std_error`` is half
+    the interval over the number of standard errors; infinite if the reports say nothing.
+    """
+
+    centre: Floats
+    std_error: Floats
+    low: Floats
+    high: Floats
+
+
+def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
+    """Return what the reports say about c'theta.
+
+    If the channel distinguishes the values, that is the debiased estimate plus and minus its errors (`Operator.functionals`).
+    If it hardly distinguishes neighbours, as wide noise on many bins does, it is a lower and an upper bound that hold whatever
+    the distribution is (`Weights`).
+
+    Args:
+        estimates: the estimates of several groups.
+        c: functionals, shape (values, functionals), or (groups, values, functionals) if each group has its own.
+        sets: whether each functional is the share of a set of values that lie on a line.
+
+    """
+    with until(estimates.end), suppress(OutOfTime):
+        theta = likeliest(estimates.likelihood, estimates.fit)
+        z = deviations(estimates.estimator.confidence)
+        weights = estimates.likelihood.operator.bounding_weights
+        if weights is None:
+            bounds = _debiased(estimates.likelihood, theta, c, z)
+        else:
+            bounds = _bounded(estimates.likelihood, weights, theta, c, z, sets=sets)
+        says_nothing = bounds.high - bounds.low > 2 * np.ptp(c, axis=-2) + _ROUNDING
+        if sets and weights is not None:
+            says_nothing |= (bounds.low <= 0.0) & (bounds.high >= 1.0)
+        return bounds._replace(std_error=np.where(says_nothing, np.inf, bounds.std_error))
+    shape = (len(estimates.fit.theta), c.shape[-1])  # there was no time for more
+    centre = np.einsum("gx,gxm->gm", estimates.fit.theta, np.broadcast_to(c, (shape[0], *c.shape[-2:])))
+    return Linear(centre, *(np.full(shape, end) for end in (np.inf, -np.inf, np.inf)))
+
+
+def sample_mean(estimates: Estimates, x: Floats) -> Linear:
+    """Return the unbiased mean of values x on a scale from 0 to 1: of `Mechanism.readings` if it has any, else of `linear`."""
+    readings = estimates.source.derived(_readings) if isinstance(estimates.source, CertifiedValues) else None
+    if readings is not None:
+        z = deviations(estimates.estimator.confidence)
+        with until(estimates.end), suppress(OutOfTime):
+            law = estimates.likelihood.operator.forward(likeliest(estimates.likelihood, estimates.fit))
+            groups = zip(estimates.likelihood.shares, law, estimates.likelihood.n, strict=True)
+            parts = [_mean(readings, shares, chances, float(n)) for shares, chances, n in groups]
+            mean, error = (np.stack(part) for part in zip(*parts, strict=True))
+            reach = z * error + readings.bias
+            return Linear(mean, error, mean - reach, mean + reach)
+    return linear(estimates, x[:, None])
+
+
+def _readings(certified: CertifiedMechanism) -> Majorants | None:
+    """Return the readings of a mechanism with their largest bias; None if there are none, or they are biased."""
+    operator, readings = operator_of(certified.mechanism), certified.mechanism.readings()
+    if readings is None or readings.shape != (operator.outputs,):
+        return None
+    last = operator.inputs - 1
+    readings = (
+        readings * operator.inputs - 0.5
+    ) / last  # from the first value to the last, which are the centres of their bins
+    bias = float(np.abs(operator.adjoint(readings) - np.arange(last + 1) / last).max())
+    return Majorants(readings[None], np.array([bias])) if bias < _UNBIASED else None
+
+
+def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float) -> Linear:
+    centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
+    error = np.sqrt(np.maximum(variance, 0.0))
+    return Linear(centre, error, centre - z * error, centre + z * error)
+
+
+def _bounded(likelihood: Likelihood, weights: Weights, theta: Floats, c: Floats, z: float, *, sets: bool) -> Linear:
+    """Bound c'theta from above, and (1 - c)'theta of sets or -c'theta of others, which bounds it from below."""
+    law = likelihood.operator.forward(theta)
+    parts = []
+    for shares, chances, n, own in zip(
+        likelihood.shares, law, likelihood.n, np.broadcast_to(c, (len(law), *c.shape[-2:])), strict=True
+    ):
+        over = weights.majorants(own, float(n), z, sets=sets)
+        under = weights.majorants(1.0 - own if sets else -own, float(n), z, sets=sets)
+        above, error = _mean(over, shares, chances, float(n))
+        below, other = _mean(under, shares, chances, float(n))
+        low, high = float(sets) - below - z * other, above + z * error
+        parts.append(((low + high) / 2, (high - low) / (2 * z), low, high))
+    return Linear(*(np.stack(column) for column in zip(*parts, strict=True)))
+
+
+def _mean(majorants: Majorants, shares: Floats, chances: Floats, n: float) -> tuple[Floats, Floats]:
+    """Return the mean of the weights of the reports, and its standard error if the reports have these chances."""
+    mean = majorants.weights @ chances
+    variance = majorants.weights**2 @ chances - mean**2
+    return majorants.weights @ shares, np.sqrt(np.maximum(variance, 0.0) / n)

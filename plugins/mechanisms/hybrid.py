@@ -1,0 +1,57 @@
+"""The hybrid mechanism (HM) for means.
+
+Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, "Collecting and analyzing multidimensional data with local differential privacy",
+ICDE 2019, section III.C.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, after, from_doubles, hookimpl, reduced, window
+
+_ONLY_ROUNDING = 0.61  # up to this epsilon rounding alone has the smaller largest variance
+_LOW, _HIGH = -2, -1  # reports of stochastic rounding
+
+
+class Hybrid(IntervalMechanism):
+    """Hybrid mechanism: piecewise with probability 1 - e^(-epsilon/2), else stochastic rounding; only this up to epsilon 0.61.
+
+    Of mechanisms for means it has the smallest largest variance. The report is the number of a bin of [-C, C], as of
+    `piecewise`, or -2 or -1 for the lower and the higher report of `stochastic_rounding`.
+
+    >>> Hybrid(epsilon=1, low=0, high=1, bins=2).channel().probabilities().round(3)[0].tolist()
+    [0.373, 0.233, 0.261, 0.133]
+    """
+
+    name = "hybrid"
+    sql_reports = after([_LOW, _HIGH], IntervalMechanism.sql_reports)
+
+    def alphabet(self) -> Domain:
+        """Return -2, -1 and the numbers of the bins, from 0."""
+        return Domain.of([_LOW, _HIGH, *range(self.bins)])
+
+    def channel(self) -> Channel:
+        """Return the two mechanisms next to each other."""
+        epsilon = reduced(self.epsilon.value)
+        at = (2 * np.arange(self.bins) + 1) / self.bins - 1
+        rise = at * np.tanh(epsilon / 2) / 2
+        rounded = np.stack([0.5 - rise, 0.5 + rise], axis=1)
+        reach = 1 / np.tanh(epsilon / 4)
+        left = (reach + 1) / 2 * at - (reach - 1) / 2
+        pieces = 1 + np.expm1(epsilon) * window((left + reach) / (2 * reach), (reach - 1) / (2 * reach), self.bins)
+        share = -np.expm1(-epsilon / 2) if epsilon > _ONLY_ROUNDING else 0.0
+        both = [(1 - share) * rounded, share * pieces / pieces.sum(axis=1, keepdims=True)]
+        return from_doubles(np.concatenate(both, axis=1), self.epsilon.value)
+
+    def readings(self) -> NDArray[np.float64]:
+        """Return those of stochastic rounding and of the piecewise mechanism."""
+        epsilon = reduced(self.epsilon.value)
+        rounded = np.array([-1.0, 1.0]) / np.tanh(epsilon / 2)
+        pieces = ((2 * np.arange(self.bins) + 1) / self.bins - 1) / np.tanh(epsilon / 4)
+        return np.asarray(np.concatenate([rounded, pieces]) / 2 + 0.5)
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer the hybrid mechanism."""
+    return [Hybrid]
