@@ -11,7 +11,11 @@ CREATE OR REPLACE MACRO ldp._typed
 CREATE OR REPLACE MACRO ldp._struct(m) AS ldp._typed(m, m);
 -- For its type only: the list is empty if the domain is long.
 CREATE OR REPLACE MACRO ldp._kind(m) AS (ldp._struct(m))."domain";
-CREATE OR REPLACE MACRO ldp._domain(m) AS cast_to_type(__ldp_values(__ldp_mechanism(m)), ldp._kind(m));
+-- NULL, the domain of a mechanism without one, selects the overload for VARCHAR.
+CREATE OR REPLACE MACRO ldp._of_kind
+    (list, kind VARCHAR) AS list,
+    (list, kind) AS cast_to_type(list, kind);
+CREATE OR REPLACE MACRO ldp._domain(m) AS ldp._of_kind(__ldp_values(__ldp_mechanism(m)), ldp._kind(m));
 CREATE OR REPLACE MACRO ldp._reports(m) AS (ldp._struct(m)).reports;
 
 -- The first list unless it is NULL, which selects the overload for VARCHAR; the two lists may have different types.

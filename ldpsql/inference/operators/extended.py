@@ -25,7 +25,7 @@ class ExtendedOperator(Operator):
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta."""
         summed = np.zeros((*theta.shape[:-1], self.base.inputs))
-        np.add.at(summed, (..., self.at), theta)
+        np.add.at(np.moveaxis(summed, -1, 0), self.at, np.moveaxis(theta, -1, 0))
         return self.base.forward(summed)
 
     def adjoint(self, w: Floats) -> Floats:
