@@ -7,7 +7,7 @@ from functools import partial
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from benchmarks.figures import Figure, at_least, at_most, in_turns
+from benchmarks.figures import Figure, at_least, at_most, cpu_clock, in_turns
 
 
 def figures(quick: bool) -> list[Figure]:
@@ -32,10 +32,16 @@ def perturbing(con: DuckDBPyConnection) -> list[Figure]:
     con.execute("SET threads = 1")
     (alone,) = in_turns(perturb)
     con.execute("RESET threads")
+    con.execute("CREATE OR REPLACE TABLE pairs AS SELECT x, x % 7 AS region FROM people")
+    rows = "CREATE OR REPLACE TABLE c AS FROM ldp.perturb_rows(pairs, {x: m()}, keep := ['region'])"
+    (listed,) = in_turns(partial(con.execute, rows))
     return [
         at_least("ldp.perturb, 10 M rows into a table", 10 / perturbed, 10, "M rows/s"),
         at_least("ldp.perturb, 10 M rows into a table, SET threads = 1", 10 / alone, 10, "M rows/s"),
         Figure("ldp.perturb against copying the column", perturbed / plain),
+        at_least("ldp.perturb, all threads against one", alone / perturbed, 1.0, "x"),
+        at_least("ldp.perturb_rows, a column kept, all threads, against ldp.perturb with one", alone / listed, 1.7, "x"),
+        at_most("ldp.perturb, a row, K = 1,000,000 strings against K = 100", _rows_of_strings(con), 1.3),
     ]
 
 
@@ -60,3 +66,16 @@ def many_groups(con: DuckDBPyConnection) -> list[Figure]:
     )
     ratio = against(con, "SELECT g, histogram(x) FROM r GROUP BY g", "SELECT g, ldp.ibu(x, m()) FROM r GROUP BY g")
     return [at_most("ldp.ibu, 100,000 groups, against histogram", ratio, 2)]
+
+
+def _rows_of_strings(con: DuckDBPyConnection) -> float:
+    """Return the processor time of a row with a million strings, against a hundred, without that of planning."""
+    times = []
+    for size in (100, 1_000_000):
+        con.execute(f"CREATE OR REPLACE TABLE few AS SELECT 'item ' || hash(i) % {size} AS x FROM range(500_000) t(i)")
+        con.execute("CREATE OR REPLACE TABLE more AS FROM few, range(6) SELECT x")
+        con.execute(f"SET VARIABLE strings = ldp.krr(4, (SELECT list('item ' || i) FROM range({size}) t(i)))")
+        query = "CREATE OR REPLACE TABLE c AS SELECT ldp.perturb(x, getvariable('strings')) AS x FROM {}"
+        few, more = in_turns(*(partial(con.execute, query.format(table)) for table in ("few", "more")), clock=cpu_clock)
+        times.append(more - few)
+    return times[1] / times[0]

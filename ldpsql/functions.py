@@ -7,6 +7,7 @@ are stable within one `API_VERSION`.
 from __future__ import annotations
 
 from ldpsql.bulk.fingerprints import compare_comments
+from ldpsql.bulk.shuffling import random_order
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
@@ -18,7 +19,7 @@ from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct
 from ldpsql.engine.statements import STATEMENTS, changing
-from ldpsql.engine.threads import one_thread
+from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -109,6 +110,7 @@ __all__ = [
     "aligned",
     "arrow_fields",
     "as_struct",
+    "at_once",
     "audit",
     "bound_of",
     "changing",
@@ -140,6 +142,7 @@ __all__ = [
     "one_thread",
     "plain",
     "quoted",
+    "random_order",
     "read_estimator",
     "read_mechanism",
     "registry",

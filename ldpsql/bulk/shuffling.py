@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.engine.threads import at_once
 
 MOST_BUCKETS = 256  # one random byte chooses
 BUCKET_ROWS = 1 << 17  # rows that are shuffled at a time stay in the processor's cache
@@ -54,6 +55,22 @@ def permutation(count: int, words: Words = random_words) -> pa.Array:
         there = np.asarray(positions)
         same = same[digit[there[same]] == digit[there[same - 1]]]
     return _untied(before[0], same, words) if len(same) else before[0]
+
+
+def random_order(count: int, words: Words = random_words) -> NDArray[np.int64]:
+    """Return the numbers 0 .. count - 1 in a uniformly random order: random buckets, then a random order of each bucket."""
+    buckets = buckets_for(count)
+    if buckets == 1:
+        return np.asarray(permutation(count, words)).astype(np.int64)
+    chosen = words(-(-count // 8)).view(np.uint8)[:count] & np.uint8(buckets - 1)
+    order = np.asarray(pc.array_sort_indices(pa.array(chosen))).astype(np.int64)
+
+    def shuffle(bucket: tuple[int, int]) -> None:
+        begin, end = bucket
+        order[begin:end] = order[begin:end].take(np.asarray(permutation(end - begin, words)))
+
+    at_once(shuffle, list(pairwise([0, *sizes(chosen)[:buckets].cumsum().tolist()])))
+    return order
 
 
 def _take(values: Any, by: pa.Array) -> Any:

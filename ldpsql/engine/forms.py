@@ -20,6 +20,8 @@ from ldpsql.reports.base import MarkedReports, NumberedReports
 _NO_MECHANISM = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE {{}} END"
 _TYPED = _NO_MECHANISM.format("cast_to_type({}, reports[1])")  # only for the type: the list is not read
 _LISTED = _NO_MECHANISM.format("reports[{}]")
+_TYPED_ROWS = _NO_MECHANISM.format("cast_to_type({}, [reports[1]])")
+_LISTED_ROWS = _NO_MECHANISM.format("list_select(reports, {})")
 
 
 def drawn_by_form(
@@ -30,6 +32,7 @@ def drawn_by_form(
     *,
     further: str = "",
     draws: bool = True,
+    rows: bool = False,
 ) -> list[Scalar | Macros]:
     """Return a macro that draws reports of any form, and the function of each form that the macro calls.
 
@@ -45,13 +48,15 @@ def drawn_by_form(
         function: takes how draws become a column, and the type of that column; returns a function of Arrow columns.
         further: SQL that follows the arguments in the calls of the functions.
         draws: whether every call of the functions draws a new report.
+        rows: whether the functions return a list of reports for a list of values.
 
     """
-    scalars = [_drawing(scalar, function(positions, pa.int32()), "INTEGER", draws=draws)]
+    many, typed, listed = ("[]", _TYPED_ROWS, _LISTED_ROWS) if rows else ("", _TYPED, _LISTED)
+    scalars = [_drawing(scalar, function(positions, pa.int32()), f"INTEGER{many}", draws=draws)]
     overloads: list[tuple[str, str]] = []
 
     def add(mark: str, own: Callable[..., Any], returns: str, kinds: Iterable[str], body: str) -> None:
-        scalars.append(_drawing(f"{scalar}_{mark}", own, returns, draws=draws))
+        scalars.append(_drawing(f"{scalar}_{mark}", own, f"{returns}{many}", draws=draws))
         overloads.extend((kind, body.format(call.format(f"{scalar}_{mark}"))) for kind in kinds)
 
     call = f"{{}}({', '.join(arguments)}{further})"
@@ -59,9 +64,9 @@ def drawn_by_form(
         add(mark, function(CertifiedMechanism.shown, form.type), form.sql_type, [f"STRUCT({mark} INTEGER)"], "{}")
     for kind, arrow in KINDS.items():
         like = (kind, *AS_TEXT) if kind == "VARCHAR" else (kind,)
-        add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, [f"{sql}[]" for sql in like], _TYPED)
-    # Without the first branch of _LISTED, a mechanism that is NULL (a subquery without a row) would give NULL for every value.
-    overloads.append(("", _LISTED.format(call.format(scalar))))
+        add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, [f"{sql}[]" for sql in like], typed)
+    # Without the first branch of these bodies, a mechanism that is NULL (a subquery without a row) would give NULL reports.
+    overloads.append(("", listed.format(call.format(scalar))))
     return [*scalars, overloaded(macro, [((*arguments, "reports", f"kind {kind}"), body) for kind, body in overloads])]
 
 

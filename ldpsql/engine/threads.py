@@ -6,12 +6,28 @@ each other: on two busy processors an estimate of 384 values took thirty times a
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ContextDecorator, ExitStack
 from functools import lru_cache
 from threading import Lock
+from typing import TypeVar
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
+
+T = TypeVar("T")
+R = TypeVar("R")
+_AT_ONCE = 4
+
+
+def at_once(function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+    """Return what a function returns for each part; several threads share the parts, for NumPy and Arrow let others run."""
+    if len(parts) < 2:
+        return [function(part) for part in parts]
+    with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1, len(parts))) as pool:
+        return list(pool.map(function, parts))
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,7 @@ from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
 from ldpsql.sql.tokens import Statement, statements
 
 IN_ORDER = "it stores reports in the order of the rows, which reveals values if rows are sorted or grouped by them"
-SHUFFLE = "end the query with ORDER BY random()"
+SHUFFLE = "use FROM ldp.perturb_rows(table, {column: mechanism}), or end the query with ORDER BY random()"
 SEVERAL = (
     "it perturbs inside IN, NULLIF, CASE x WHEN or a similar expression, which DuckDB may evaluate several times for a row"
 )

@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from ldpsql.sql.tokens import Statement
 
+_ROWS = "perturb_rows"
 _STORING = {"insert", "copy", "update", "merge", "with"}
 
 
@@ -47,7 +48,9 @@ def reads_stored(sql: str) -> bool:
         return True
     within = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     sources = (table for table in tree.find_all(exp.Table) if table.find_ancestor(exp.From, exp.Join, exp.Update))
-    return any(isinstance(table.this, exp.Identifier) and table.name.lower() not in within for table in sources)
+    return any(
+        table.name.lower() not in within if isinstance(table.this, exp.Identifier) else _is_rows(table) for table in sources
+    )
 
 
 def keeps_order(statement: Statement) -> bool:
@@ -92,7 +95,15 @@ def _shuffled(query: exp.Expr) -> bool:
     order = query.args.get("order")
     if order is not None:
         return isinstance(order.expressions[0].this, exp.Rand | exp.Uuid)
-    return isinstance(query, exp.Subquery | exp.Paren) and _shuffled(query.this)
+    if isinstance(query, exp.Subquery | exp.Paren):
+        return _shuffled(query.this)
+    tables = list(query.find_all(exp.Table, exp.UDTF, exp.Values))
+    return bool(tables) and all(map(_is_rows, tables))
+
+
+def _is_rows(table: exp.Expr) -> bool:
+    """Return whether this is a call of ``perturb_rows``, which reads a table and returns its rows in random order."""
+    return isinstance(table.this, exp.Anonymous) and table.this.name.lower() == _ROWS
 
 
 @contextmanager

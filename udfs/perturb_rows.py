@@ -1,0 +1,111 @@
+"""Whole tables in SQL: lists of all values, drawn by one call each, and all rows in a random order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.functions import (
+    Drawn,
+    Macros,
+    Scalar,
+    ToColumn,
+    at_once,
+    drawing,
+    drawn_by_form,
+    guarded,
+    hookimpl,
+    plain,
+    random_order,
+)
+from ldpsql.mechanisms import InvalidParameter, certify
+
+_PART = 1 << 18  # values that a thread draws at a time
+_BYTES = 256
+_COLUMNS = 6  # as many as the macro has places for
+
+
+def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
+    """Return a function that draws a list of reports for each list of values, in the order that is given with it."""
+
+    @guarded
+    def perturb_rows(values: pa.ChunkedArray, orders: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+        lists = zip(_lists(values), _lists(orders), plain(handles).to_pylist(), strict=True)
+        drawn = [None if some is None else _drawn(some, order, handle, to_column) for some, order, handle in lists]
+        return _as_lists(drawn, kind)
+
+    return perturb_rows
+
+
+def _drawn(values: pa.Array, order: pa.Array, handle: int, to_column: ToColumn) -> pa.Array:
+    """Draw a report for each value of a list, and put the reports in an order, counted from 1."""
+    mechanism = certify(drawing(handle, len(values)))
+    if not len(values):
+        return to_column(mechanism, mechanism.draw(values))
+    parts = [values.slice(start, _PART) for start in range(0, len(values), _PART)]
+    drawn = np.concatenate(at_once(mechanism.draw, parts))
+    return to_column(mechanism, _placed(drawn, np.asarray(order) - 1))
+
+
+def _placed(drawn: Drawn, places: NDArray[np.int32]) -> Drawn:
+    """Return draws in an order; positions below 256 are moved as bytes, more of which fit into the processor's cache."""
+    few = drawn.ndim == 1 and drawn.max() < _BYTES
+    return (drawn.astype(np.uint8) if few else drawn).take(places, axis=0).astype(drawn.dtype, copy=False)
+
+
+def _lists(column: pa.ChunkedArray) -> list[pa.Array | None]:
+    """Return the values of each list, None for NULL."""
+    lists = plain(column)
+    if not pa.types.is_list(lists.type):
+        return [None] * len(lists)
+    extents = zip(pairwise(lists.offsets.to_pylist()), lists.is_valid().to_pylist(), strict=True)
+    return [plain(lists.values.slice(begin, end - begin)) if valid else None for (begin, end), valid in extents]
+
+
+def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
+    """Return columns as lists, NULL for None."""
+    there = [part for part in columns if part is not None]
+    ends = np.cumsum([0, *(0 if part is None else len(part) for part in columns)]).astype(np.int32)
+    missing = pa.array([part is None for part in columns], pa.bool_()) if len(there) < len(columns) else None
+    if len(there) > 1:
+        there = [pa.concat_arrays([plain(part) for part in there])]  # Arrow does not join views of strings
+    return pa.ListArray.from_arrays(pa.array(ends), there[0] if there else pa.array([], kind), mask=missing)
+
+
+@guarded
+def order_of(counts: pa.ChunkedArray, kept: pa.ChunkedArray, wanted: pa.ChunkedArray, perturbed: pa.ChunkedArray) -> pa.Array:
+    """Return the numbers from 1 to each count in a uniformly random order; check first that no column is left out.
+
+    Args:
+        counts: how many rows there are.
+        kept: how many columns of the table are kept.
+        wanted: how many columns are to be kept.
+        perturbed: how many columns are to be perturbed.
+
+    """
+    if max(plain(perturbed).to_pylist(), default=0) > _COLUMNS:
+        raise InvalidParameter(
+            f"ldp.perturb_rows perturbs at most {_COLUMNS} columns", "ldpsql.perturb_table perturbs any number"
+        )
+    if not plain(kept).equals(plain(wanted)):
+        hint = "keep := ['region'] names columns of the table, each once, and none that is perturbed"
+        raise InvalidParameter("a column to be kept does not exist, or is perturbed too", hint)
+    return _as_lists([pa.array((random_order(count) + 1).astype(np.int32)) for count in plain(counts).to_pylist()], pa.int32())
+
+
+# Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
+_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "handle"), drawing_rows, rows=True)
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.perturb_rows``."""
+    return [
+        *_BY_FORM,
+        Scalar("__ldp_order", order_of, "INTEGER[]", volatile=True, draws=False),
+        Macros.beside(__file__),
+    ]

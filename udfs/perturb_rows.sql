@@ -1,0 +1,60 @@
+-- Up to 6 columns are perturbed. Those that are not needed are NULL, and are left out at the end. COLUMNS finds columns by their
+-- names, in any case, and a report keeps the name of its column.
+CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {
+    '_ldpsql_1': [{'nothing': 1}], '_ldpsql_2': [{'nothing': 1}], '_ldpsql_3': [{'nothing': 1}],
+    '_ldpsql_4': [{'nothing': 1}], '_ldpsql_5': [{'nothing': 1}], '_ldpsql_6': [{'nothing': 1}]
+});
+CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(names::VARCHAR[], lambda name: lower(name));
+CREATE OR REPLACE MACRO ldp._drawn_rows
+    (x, places, m STRUCT(nothing INTEGER)[]) AS NULL::INTEGER[],
+    (x, places, m) AS ldp._report_rows(x, places, ldp._draws(m), ldp._reports(m), ldp._reports(m));
+
+-- All values of a column are one list, which is drawn by one call of Python. ldp.perturb needs a call for every 2,048 rows.
+CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
+    WITH lists AS (
+        SELECT list(COLUMNS(lambda c: lower(c) IN ldp._lowered(list_concat(struct_keys(columns), keep::VARCHAR[])))),
+            count(*) AS "_ldpsql_count",
+            NULL::INTEGER[] AS "_ldpsql_0", NULL::INTEGER[] AS "_ldpsql_1", NULL::INTEGER[] AS "_ldpsql_2",
+            NULL::INTEGER[] AS "_ldpsql_3", NULL::INTEGER[] AS "_ldpsql_4", NULL::INTEGER[] AS "_ldpsql_5",
+            NULL::INTEGER[] AS "_ldpsql_6"
+        FROM query_table(t)
+    ), placed AS (
+        SELECT *, __ldp_order(
+            "_ldpsql_count", len(struct_keys(struct_pack(*COLUMNS(
+                lambda c: lower(c) IN ldp._lowered(keep) AND lower(c) NOT IN ldp._lowered(struct_keys(columns)) OR c = '_ldpsql_0'
+            )))) - 1, len(keep), len(struct_keys(columns))
+        ) AS "_ldpsql_places" FROM lists
+    ), drawn AS (
+        SELECT
+            ldp._drawn_rows(
+                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[1])), "_ldpsql_places",
+                struct_extract_at(ldp._padded(columns), 1)
+            ),
+            ldp._drawn_rows(
+                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[2])), "_ldpsql_places",
+                struct_extract_at(ldp._padded(columns), 2)
+            ),
+            ldp._drawn_rows(
+                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[3])), "_ldpsql_places",
+                struct_extract_at(ldp._padded(columns), 3)
+            ),
+            ldp._drawn_rows(
+                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[4])), "_ldpsql_places",
+                struct_extract_at(ldp._padded(columns), 4)
+            ),
+            ldp._drawn_rows(
+                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[5])), "_ldpsql_places",
+                struct_extract_at(ldp._padded(columns), 5)
+            ),
+            ldp._drawn_rows(
+                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[6])), "_ldpsql_places",
+                struct_extract_at(ldp._padded(columns), 6)
+            ),
+            list_select(COLUMNS(
+                lambda c: lower(c) IN ldp._lowered(keep) AND lower(c) NOT IN ldp._lowered(struct_keys(columns)) OR c = '_ldpsql_0'
+            ), "_ldpsql_places")
+        FROM placed
+    )
+    SELECT unnest(COLUMNS(lambda c: NOT starts_with(c, '_ldpsql_'))) FROM drawn;
+
+COMMENT ON MACRO TABLE ldp.perturb_rows IS 'the rows of a table in random order: reports of columns, and kept columns';
