@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 
 from ldpsql import Channel, DenseChannel, KeepOrSpread, LdpError, Mechanism, NotPrivate, certify
-from ldpsql.channels import TOTAL, Codes
-from ldpsql.channels.exact import exp_below
+from ldpsql.channels import TOTAL, Codes, floor_mixing
+from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.randomness import Words, random_words
-from ldpsql.privacy.claims import PureLdp
+from ldpsql.privacy.claims import Epsilon, PureLdp
 from ldpsql.registry.registry import registry
 from ldpsql.testing import check_mechanism, check_sampler
 
@@ -166,3 +167,45 @@ def test_a_planted_bug_in_the_sampler_turns_the_conformance_check_red(
 )
 def test_the_built_in_mechanisms_conform(text: str) -> None:
     check_mechanism(registry().mechanism(text))
+
+
+# --- tables given as fractions ---
+
+
+def by_definition(row: list[Fraction], floor: int) -> list[int]:
+    """Floor mixing of one row, in fractions throughout: the largest remainders are rounded up."""
+    exact = [(TOTAL - floor * len(row)) * p + floor for p in row]
+    whole = [int(v) for v in exact]
+    for y in sorted(range(len(row)), key=lambda y: exact[y] - whole[y], reverse=True)[: TOTAL - sum(whole)]:
+        whole[y] += 1
+    return whole
+
+
+@pytest.mark.parametrize("largest", [9, 10**9, 10**40])
+def test_floor_mixing_is_its_definition_in_fractions(largest: int) -> None:
+    for _ in range(20):
+        parts = [[random.randint(1, largest) for _ in range(7)] for _ in range(3)]  # no noise
+        rows = [[Fraction(part, sum(row)) for part in row] for row in parts]
+        weights = floor_mixing(rows, Fraction(1)).weights().tolist()
+        floor = int(-(-(exp_below(Fraction(1)) + 1) // (exp_below(Fraction(1)) - 1)))
+        assert weights == [by_definition(row, floor) for row in rows]
+
+
+@pytest.mark.parametrize("tiny", [Fraction(1, 10**5), Fraction(1, 10**400), Fraction(1, 10**9) + Fraction(1, 10**30)])
+def test_a_table_claims_the_largest_ratio_of_its_rows(tiny: Fraction) -> None:
+    rows = [[tiny, 1 - tiny], [tiny * 3, 1 - tiny * 3], [tiny * Fraction(7, 2), 1 - tiny * Fraction(7, 2)]]
+    table = registry().mechanism({"mechanism": "matrix", "domain": ["a", "b", "c"], "reports": ["y", "n"],
+                                  "rows": [[str(p) for p in row] for row in rows]})  # fmt: skip
+    claim = table.claim()
+    assert isinstance(claim, PureLdp)
+    assert float(claim.epsilon) == pytest.approx(log_ratio(Fraction(7, 2)), abs=2e-12)
+
+
+def test_a_table_that_exceeds_its_claim_by_one_unit_is_refused() -> None:
+    rows = [["0.3", "0.7"], ["0.1", "0.9"], ["0.3", "0.7"]]
+    kept = registry().mechanism({"mechanism": "matrix", "domain": [1, 2, 3], "reports": [1, 2], "rows": rows}).claim().epsilon
+    below = Epsilon(kept.value - Fraction(2, 10**12))
+    exact = {"mechanism": "matrix", "domain": [1, 2, 3], "reports": [1, 2], "rows": rows}
+    assert certify(registry().mechanism({**exact, "epsilon": str(kept)})).certificate.slack >= 0
+    with pytest.raises(NotPrivate, match="above the claimed"):
+        certify(registry().mechanism({**exact, "epsilon": str(below)}))

@@ -430,3 +430,16 @@ def test_rows_are_written_one_after_the_other(form: Format, capsys: pytest.Captu
 def test_json_is_one_list(rows: list[dict[str, object]], capsys: pytest.CaptureFixture[str]) -> None:
     write_rows(iter(rows), Format.JSON)
     assert capsys.readouterr().out == json.dumps(rows, indent=2) + "\n"
+
+
+def test_closed_streams_stop_no_command_and_no_file_gets_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "closed.csv").write_text("city\n" + "Lima\n" * 50)
+    perturb = (
+        f"""{sys.executable} -m ldpsql perturb closed.csv closed.parquet -c city -m "krr(1, ['Lima', 'Oslo'])" <&- >&- 2>&-"""
+    )
+    assert subprocess.run(["sh", "-c", perturb], cwd=tmp_path, check=False).returncode == 0
+    assert duckdb.execute(f"SELECT count(*) FROM '{tmp_path}/closed.parquet'").fetchall() == [(50,)]
+    version = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m ldpsql --version >&-"], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert (version.returncode, version.stderr) == (0, "")

@@ -237,9 +237,21 @@ def test_held_out_steps_and_best_are_closer_to_the_truth_than_the_reports() -> N
     assert error["best"] < 0.5 * error["observed"]
 
 
+def test_reports_with_two_epsilons_are_read_together(con: DuckDBPyConnection) -> None:
+    levels = "{'far': ldp.planar_geometric(0.5, 70, 70), 'near': ldp.planar_geometric(2, 70, 70)}"
+    con.execute(f"""CREATE TABLE mixed AS SELECT level, ldp.perturb_mixed(i % 100, level, {levels}) AS cell
+                    FROM (SELECT i, ['far', 'near'][1 + i % 2] AS level FROM range(2000) t(i))""")
+    rows = con.execute(
+        f"SELECT unnest(ldp.ibu_mixed(cell, level, {levels}, estimator := 'ibu(stop=3)'), recursive := true) FROM mixed"
+    )
+    assert sum(row[1] for row in rows.fetchall()) == pytest.approx(1)
+
+
 def test_the_maximum_of_a_large_map_has_an_honest_status() -> None:
     _, counts = reported(20_000)
     with_time, cut = estimated(counts, "ibu(max_iterations=20, deadline=60)"), estimated(counts, "ibu(deadline=0.01)")
+    assert not with_time.diagnosis.unique
+    assert [ends.max() for ends in with_time.identified] == [0, 1]
     assert [one.diagnosis.status for one in (with_time, cut)] == ["out of steps", "out of time"]
     assert with_time.diagnosis.gap > 1e-9
     assert "held_out" in with_time.diagnosis.remedy

@@ -10,7 +10,7 @@ from ldpsql.channels.base import TOTAL, Channel, ChannelOf, Codes, Drawn, SetCha
 from ldpsql.channels.bits import IndependentBits, coarse_above
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.copying import STRUCTURES, copied, structure
-from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, reduced
+from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, over_one_denominator, reduced
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
@@ -56,6 +56,7 @@ __all__ = [
     "copied",
     "floor_mixing",
     "from_doubles",
+    "over_one_denominator",
     "reduced",
     "structure",
 ]

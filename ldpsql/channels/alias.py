@@ -59,9 +59,11 @@ class AliasTables:
     def _draw(self, rows: Codes, word: Weights) -> Codes:
         low = np.uint64((1 << self.bits) - 1)
         column = (word >> np.uint64(64 - self.bits)).view(np.int64)
-        at = rows.astype(np.int64)
-        at <<= self.bits
-        at += column
+        at = column
+        if len(self.packed) > 1:
+            at = rows.astype(np.int64)
+            at <<= self.bits
+            at += column
         entry = self.packed.ravel().take(at)
         other = (entry & low).view(np.int64)
         # Shifting the column out leaves the rest at the height of the threshold, above the bits of the alias.

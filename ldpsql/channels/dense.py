@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
+from math import lcm
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,12 +108,20 @@ def _floor(epsilon: Fraction, reports: int, room: int) -> int:
 
 def _round_row(row: Sequence[Fraction], floor: int) -> NDArray[np.uint64]:
     """Return one row in whole numbers that sum to TOTAL, each within one of its exact value (largest remainders)."""
-    exact = [(TOTAL - floor * len(row)) * p + floor for p in row]
-    whole = [int(v) for v in exact]
-    by_remainder = sorted(range(len(row)), key=lambda y: exact[y] - whole[y], reverse=True)
-    for y in by_remainder[: TOTAL - sum(whole)]:
-        whole[y] += 1
-    return np.array(whole, dtype=np.uint64)
+    parts, whole_row = over_one_denominator(row)
+    room = TOTAL - floor * len(row)
+    whole, remainders = zip(*(divmod(room * part, whole_row) for part in parts), strict=True)
+    weights = [w + floor for w in whole]
+    by_remainder = sorted(range(len(row)), key=remainders.__getitem__, reverse=True)
+    for y in by_remainder[: TOTAL - sum(weights)]:
+        weights[y] += 1
+    return np.array(weights, dtype=np.uint64)
+
+
+def over_one_denominator(fractions: Sequence[Fraction]) -> tuple[list[int], int]:
+    """Return the numerators of fractions over their least common denominator, and that."""
+    common = lcm(*{fraction.denominator for fraction in fractions})
+    return [fraction.numerator * (common // fraction.denominator) for fraction in fractions], common
 
 
 # A channel in doubles is built for an exponent that is smaller by this much. It is far above the rounding of doubles (about

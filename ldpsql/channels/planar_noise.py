@@ -190,9 +190,16 @@ class PlanarNoise(TableChannel):
         return Witness(Fraction(high, low), value, other, report)
 
     @cached_property
+    def _furthest(self) -> tuple[int, int]:
+        """By how many columns and rows at most an entry moves a value."""
+        last = reach(len(self._falling), self._points)
+        return min(self._columns - 1, last), min(self._rows - 1, last)
+
+    @cached_property
     def _entries(self) -> Weights:
         """The weights that are drawn from: of every offset of rows and columns, then of every cell."""
-        quarter = box(self._tables, mirrored=False)
+        across, down = self._furthest
+        quarter = box(self._tables, mirrored=False)[: across + 1, : down + 1]
         half = np.concatenate([quarter[:0:-1], quarter])
         whole = np.concatenate([half[:, :0:-1], half], axis=1).T
         return np.concatenate([whole.ravel(), self._floor.ravel()])
@@ -209,16 +216,18 @@ class PlanarNoise(TableChannel):
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw an offset or a cell for each value, from one word each, and move the value by the offset."""
         entry = self.tables.draw(np.zeros(len(values), dtype=np.int32), words)
-        width = 2 * self._columns - 1
+        furthest_across, furthest_down = self._furthest
+        width = 2 * furthest_across + 1
         down, row = entry // width, values // self._columns
         across = entry - down * width
         across += values - row * self._columns
-        across -= self._columns - 1
+        across -= furthest_across
         down += row
-        down -= self._rows - 1
+        down -= furthest_down
         np.clip(across, 0, self._columns - 1, out=across)
         np.clip(down, 0, self._rows - 1, out=down)
         down *= self._columns
         down += across
-        entry -= width * (2 * self._rows - 1)
-        return np.where(entry < 0, down, entry)
+        entry -= width * (2 * furthest_down + 1)
+        drawn = entry >= 0  # a cell, whatever the value is: hardly ever
+        return np.where(drawn, entry, down) if drawn.any() else down

@@ -13,7 +13,7 @@ from ldpsql.channels.dense import from_doubles, reduced
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.errors import InvalidParameter
 
-MOST_LISTED = 4096  # cells of which all pairs are listed
+MOST_LISTED = 1024  # cells of which all pairs are listed
 _FAR = 36.0  # epsilon times distance beyond which less than 2^-45 of the noise falls
 _MOST_POINTS = 60_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_CELLS = 1 << 16  # cells at a time, so that what is subtracted stays in the cache
+_CELLS = 1 << 15  # cells at a time, so that what is subtracted stays in the cache
 
 
 def highest_log_ratios(logs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -16,6 +16,9 @@ def highest_log_ratios(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     room = np.empty((step, logs.shape[1]))
     for start in range(0, size, step):
         others = logs[start : start + step]
-        for x, row in enumerate(logs):
-            np.subtract(row, others, out=room[: len(others)]).max(axis=1, out=out[x, start : start + step])
+        stop = start + len(others)
+        for x in range(stop):  # each difference serves both directions
+            apart = np.subtract(logs[x], others, out=room[: len(others)])
+            apart.max(axis=1, out=out[x, start:stop])
+            out[start:stop, x] = -apart.min(axis=1)
     return out

@@ -23,6 +23,7 @@ from ldpsql.channels import (
     coarse_above,
     floor_mixing,
     from_doubles,
+    over_one_denominator,
     reduced,
 )
 from ldpsql.channels.exact import exp_below, log_ratio
@@ -109,6 +110,7 @@ __all__ = [
     "highest_log_ratios",
     "hookimpl",
     "log_ratio",
+    "over_one_denominator",
     "planar_channel",
     "prime_power",
     "rate_distortion",

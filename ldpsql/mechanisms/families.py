@@ -22,7 +22,7 @@ from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, Whole
 from ldpsql.privacy.claims import Claim, MetricLdp, PureLdp
 from ldpsql.privacy.metric import Distances, Grid, Line, Metric
 
-MAX_CELLS = 4096  # of which all pairs are listed
+MAX_CELLS = 4096  # with any distances
 MOST_ON_MAP = 160_000  # cells of a grid
 ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
 

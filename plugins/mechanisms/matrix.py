@@ -3,6 +3,7 @@
 import re
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import cache, cached_property
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -20,10 +21,12 @@ from ldpsql.mechanisms import (
     floor_mixing,
     hookimpl,
     log_ratio,
+    over_one_denominator,
 )
 
 _LONGEST = 100
 _HUGE_EXPONENT = re.compile(r"e[+-]?[0-9_]{4}", re.IGNORECASE)
+_ROUNDING, _NORMAL = 1e-12, 1e-290  # relative, and above it: a fraction becomes a double with an error below 2e-16
 Rows = tuple[tuple[Fraction, ...], ...]
 
 
@@ -47,12 +50,29 @@ def _rows(table: Any) -> Rows:
     """Return a table of probabilities with every row scaled to sum to exactly one."""
     if not isinstance(table, list | tuple) or not all(isinstance(row, list | tuple) for row in table):
         raise InvalidParameter("a channel must be a list of rows of probabilities", "one row for each value")
-    rows = [[_exact(p) for p in row] for row in table]
+    exact = cache(_exact)  # most tables hold few different numbers
+    rows = [[exact(p) if isinstance(p, str) else _exact(p) for p in row] for row in table]
     if len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
         raise InvalidParameter("the rows of a channel must have the same length, at least 2", "one column for each report")
-    if any(abs(sum(row, Fraction(-1))) > Fraction(1, 10**9) for row in rows):
+    return tuple(_scaled(row) for row in rows)
+
+
+def _scaled(row: list[Fraction]) -> tuple[Fraction, ...]:
+    """Return a row scaled to sum to exactly one."""
+    parts, whole = over_one_denominator(row)
+    total = sum(parts)
+    if abs(total - whole) * 10**9 > whole:
         raise InvalidParameter("every row of a channel must sum to 1", "within 1e-9; the rest is scaled away")
-    return tuple(tuple(p / sum(row, Fraction(0)) for p in row) for row in rows)
+    return tuple(row) if total == whole else tuple(Fraction(part, total) for part in parts)
+
+
+def _ends(column: tuple[Fraction, ...]) -> set[Fraction]:
+    """Return the numbers that may be the largest or the smallest: the others are closer to the middle than doubles err."""
+    rough = [float(p) for p in column]
+    high, low = max(rough) * (1 - _ROUNDING), min(rough) * (1 + _ROUNDING)
+    if low < _NORMAL:
+        return set(column)
+    return {p for p, near in zip(column, rough, strict=True) if near >= high or near <= low}
 
 
 class Matrix(Mechanism):
@@ -84,18 +104,19 @@ class Matrix(Mechanism):
 
     def claim(self) -> PureLdp:
         """Return the declared epsilon, else the smallest one that the rows keep, rounded up to 12 decimals."""
-        return PureLdp(self.epsilon or self._kept())
+        return PureLdp(self.epsilon or self._kept)
 
+    @cached_property
     def _kept(self) -> Epsilon:
-        columns = list(zip(*self.rows, strict=True))
-        if any(min(column) == 0 < max(column) for column in columns):
+        columns = [(max(column), min(column)) for column in map(_ends, zip(*self.rows, strict=True))]
+        if any(low == 0 < high for high, low in columns):
             raise NotPrivate("some report rules a value out: these rows keep no finite epsilon", "replace zeros")
-        widest = max(max(column) / min(column) for column in columns if max(column))
+        widest = max(high / low for high, low in columns if high)
         return Epsilon.parse(f"{log_ratio(widest) + 1e-12:.12f}")
 
     def channel(self) -> Channel:
         """Return the rows in whole numbers."""
-        return floor_mixing(self.rows, self._kept().value)
+        return floor_mixing(self.rows, self._kept.value)
 
 
 @hookimpl

@@ -192,7 +192,10 @@ class Operator(ABC):
         expected information sum_z a_z a_z' / P_theta(z) of a report. On the border of the simplex theta itself is not normal
         around the truth; the centre is. A share that the reports do not determine has an infinite error. The ends are those of
         the score interval, which is also right for few reports; if that would take long they are ``z`` errors from the centre.
+        For a large map all errors are infinite.
         """
+        if self.large:
+            return np.full_like(theta, np.inf), np.full_like(theta, -1.0), np.full_like(theta, 2.0)
         expected = self.forward(theta)
         gradient = self.adjoint(shares / np.maximum(expected, 1e-300))
         parts = []
@@ -224,10 +227,13 @@ class Operator(ABC):
         """Return the debiased c'theta and its variance c'Vc/n; V and the debiasing are those of `interval`.
 
         ``c`` holds m functionals, shape (inputs, m), or (groups, inputs, m) if each group has its own; the results have
-        shape (groups, m). A functional that the reports do not determine has an infinite variance.
+        shape (groups, m). A functional that the reports do not determine has an infinite variance; on a large map all have.
         """
-        gradient = self.adjoint(shares / np.maximum(self.forward(theta), 1e-300)) - 1.0
         each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
+        if self.large:
+            centre = np.einsum("gx,gxm->gm", theta, each)
+            return centre, np.full_like(centre, np.inf)
+        gradient = self.adjoint(shares / np.maximum(self.forward(theta), 1e-300)) - 1.0
         centre, variance = np.empty((2, len(theta), c.shape[-1]))
         for i in range(len(theta)):
             check()

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, PlanarNoise
 from ldpsql.errors import NotApplicable
-from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 
 Complex = NDArray[np.complex128]
-FEW = 1024  # cells of which all pairs are tabulated faster
+FEW = 4096  # cells of which all pairs are tabulated, so that there are errors and inversions
 _NOTHING = 1e-17  # of the largest chance
 
 
@@ -186,15 +186,6 @@ class PlaneOperator(Operator):
         raise NotApplicable(
             f"{what} of a map of {self.inputs:,} cells is not computed", "use ibu(stop := 'held_out') or best, or larger cells"
         )
-
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:  # noqa: ARG002
-        """Return infinite errors."""
-        return np.full_like(theta, np.inf), np.full_like(theta, -1.0), np.full_like(theta, 2.0)
-
-    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Return c'theta with infinite variances."""
-        centre = np.einsum("gx,gxm->gm", theta, np.broadcast_to(c, (len(theta), *c.shape[-2:])))
-        return centre, np.full_like(centre, np.inf)
 
 
 def _reached(noise: Floats) -> int:

@@ -24,6 +24,7 @@ class StackOperator(Operator):
         self.inputs, self.outputs = parts[0].inputs, sum(part.outputs for part in parts)
         self.complete = all(part.complete for part in parts)
         self.sampled = any(part.sampled for part in parts)
+        self.large = any(part.large for part in parts)
         self.isotropic = all(part.isotropic for part in parts)
         self._ends = np.cumsum([0, *(part.outputs for part in parts)])
 
@@ -107,7 +108,7 @@ class StackOperator(Operator):
 
         It weights the inverse of each part by how exact it is, as the maximum of the likelihood does.
         """
-        if not self.isotropic:
+        if self.large or not self.isotropic:
             return super().interval(shares, n, theta, z)
         total, exact = np.zeros((2, len(shares), self.inputs))
         for part, _, at in self._each():

@@ -61,9 +61,14 @@ def from_inside(point: Point, among: NDArray[np.int64], tolerance: float) -> Poi
 
 
 def identified(likelihood: Likelihood, theta: Floats) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest share that each value has among all maxima of one group's likelihood."""
+    """Return the smallest and the largest share that each value has among all maxima of one group's likelihood.
+
+    For a large map they are not computed: 0 and 1 are bounds.
+    """
     from scipy.optimize import linprog  # noqa: PLC0415  # slow to import, needed only if the maximum is not unique
 
+    if likelihood.operator.large:
+        return np.zeros_like(theta[0]), np.ones_like(theta[0])
     low, high = theta[0].copy(), theta[0].copy()
     point = Point(likelihood, theta[0])
     face = optimal_face(point)

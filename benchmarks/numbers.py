@@ -1,0 +1,67 @@
+"""Errors of means, medians and ranges under mechanisms for numbers, with default bins, and how often the intervals hold."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from time import process_time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.figures import Figure, at_least, at_most
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.estimates.functionals import Mean, Quantile, RangeShare
+from ldpsql.inference.counting import operator_of
+from ldpsql.registry.registry import registry
+
+N = 100_000
+LARGEST = {"square_wave": 0.36, "piecewise": 0.36, "stochastic_rounding": 0.36, "hybrid": 0.34}
+Z = NormalDist().inv_cdf(0.975)
+
+
+def shapes(size: int) -> dict[str, NDArray[np.float64]]:
+    """Return three distributions over the range: even, skewed, and three spikes."""
+    x = (np.arange(size) + 0.5) / size
+    spikes = np.zeros(size)
+    spikes[[size // 10, size // 2, size - 3]] = 0.6, 0.3, 0.1
+    return {
+        name: weight / weight.sum()
+        for name, weight in {"even": np.ones(size), "skewed": x * (1 - x) ** 4, "spikes": spikes}.items()
+    }
+
+
+def figures(quick: bool) -> list[Figure]:
+    """Return standard errors and widths for a range of 100 at epsilon 1, and coverage of the mean."""
+    rng, rows = np.random.default_rng(), []
+    for name, most in LARGEST.items():
+        spec = registry().mechanism(f"{name}(1, 0, 100)")
+        operator = operator_of(spec)
+        theta = shapes(operator.inputs)
+        counts = N * operator.forward(theta["skewed"][None])
+        estimates = estimate_counts(spec, counts, registry().estimator("ibu"))
+        began = process_time()
+        measured = Mean().measure(estimates)
+        first = process_time() - began
+        rows.append(at_most(f"{name}, n = {N:,}: standard error of the mean", float(measured.std_error[0]), most, "of 100"))
+        rows.append(Figure(f"{name}: first mean, CPU", first, "s"))
+        if name != "stochastic_rounding":
+            median, share = Quantile(0.5).measure(estimates), RangeShare(20, 40).measure(estimates)
+            rows.append(
+                Figure(
+                    f"{name}: width of the interval of the median", float((median.high - median.low)[0]) * 100 / operator.inputs
+                )
+            )
+            rows.append(
+                Figure(f"{name}: width of the interval of the share of 20 to 40", float((share.high - share.low)[0]), "of 1")
+            )
+        weights = operator.bounding_weights
+        assert weights is not None
+        x = (np.arange(operator.inputs) + 0.5) / operator.inputs
+        over = weights.majorants(x[:, None], N, Z, sets=False)
+        for shape, truth in theta.items():
+            law = operator.forward(truth[None])[0]
+            drawn = rng.multinomial(N, law, 2_000 if quick else 20_000) @ over.weights[0] / N
+            error = np.sqrt((law @ over.weights[0] ** 2 - (law @ over.weights[0]) ** 2) / N)
+            held = np.abs(drawn - over.bias[0] / 2 - truth @ x) <= Z * error + over.bias[0] / 2
+            rows.append(at_least(f"{name}, {shape}: coverage of the mean", float(held.mean()), 0.94, ""))
+    return rows
