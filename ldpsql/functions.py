@@ -43,6 +43,7 @@ from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_sy
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted
+from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import (
     GRIDS,
@@ -63,6 +64,7 @@ from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 
 __all__ = [
     "API_VERSION",
+    "DECLARATIONS",
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",

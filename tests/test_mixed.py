@@ -291,6 +291,36 @@ def test_a_list_that_no_value_can_give_is_refused() -> None:
         estimate_likelihood(mechanism, Likelihood(op, np.array([[1.0]])), registry().estimator("ibu"))
 
 
+@pytest.mark.parametrize("old", ["krr", "oue", "olh"])
+def test_reports_of_a_domain_that_has_grown_are_estimated_together(con: DuckDBPyConnection, old: str) -> None:
+    con.execute("CREATE MACRO v1() AS ldp.krr(3, ['a', 'b', 'other'], outside := 'as:other')".replace("krr", old))
+    con.execute("CREATE MACRO v2() AS ldp.krr(3, ['a', 'b', 'c', 'd', 'other'])".replace("krr", old))
+    con.execute("""CREATE TABLE people AS SELECT CASE WHEN i % 10 < 4 THEN 'a' WHEN i % 10 < 7 THEN 'c' WHEN i % 10 < 9 THEN 'd'
+                   ELSE 'b' END AS item, i < 150000 AS early FROM range(300000) t(i)""")
+    con.execute("""CREATE TABLE reports AS
+        SELECT 'v1' AS version, ldp.perturb(item, v1()) AS report FROM people WHERE early
+        UNION ALL SELECT 'v2', ldp.perturb(item, v2()) FROM people WHERE NOT early""")
+    shares = {"a": 0.4, "b": 0.1, "c": 0.3, "d": 0.2, "other": 0.0}
+    rows = con.execute("""SELECT unnest(ldp.ibu_mixed(report, version, MAP {'v1': v1(), 'v2': v2()}), recursive := true)
+                          FROM reports""").fetchall()
+    assert [row[0] for row in rows] == list(shares)
+    for value, estimate, error, _, _ in rows:
+        assert abs(estimate - shares[value]) < 6 * error + 1e-3
+    late = dict(
+        con.execute("""SELECT row.value, row.std_error FROM (SELECT unnest(ldp.ibu(report, v2())) AS row FROM reports
+                               WHERE version = 'v2')""").fetchall()
+    )
+    assert rows[0][2] < 0.9 * late["a"]  # early reports tell about the values that they know
+    with pytest.raises(duckdb.Error, match=r"LDP402|LDP406"):
+        con.execute("SELECT ldp.ibu_mixed(report, version, MAP {'v1': v1(), 'v2': v2()}, estimator := 'inv') FROM reports")
+
+
+def test_a_part_of_a_domain_needs_a_value_for_the_others(con: DuckDBPyConnection) -> None:
+    levels = "MAP {'v1': ldp.krr(1, ['a', 'b']), 'v2': ldp.krr(1, ['a', 'b', 'c'])}"
+    with pytest.raises(duckdb.Error, match=r"LDP102.*as:VALUE"):
+        con.execute(f"SELECT ldp.ibu_mixed('a', 'v1', {levels})")
+
+
 def test_lists_over_many_values_have_the_inversion_and_its_errors_for_every_functional() -> None:
     users, mechanism = 60, registry().mechanism("olh(1, domain=[" + ",".join(map(str, range(2500))) + "])")
     single = operator_of(mechanism)

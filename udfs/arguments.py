@@ -5,9 +5,11 @@ Macros are created in the order of the file names, and the macros of all other f
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import Macros, Scalar, as_struct, guarded, hookimpl, plain, read_mechanism
+from ldpsql.functions import MECHANISMS, Macros, Scalar, as_struct, guarded, hookimpl, plain, read_mechanism
+from ldpsql.mechanisms import certify
 
 
 @guarded
@@ -22,11 +24,20 @@ def struct_type(texts: pa.ChunkedArray) -> pa.Array:
     return pa.array([as_struct(read_mechanism(text))[1] for text in plain(texts)], pa.string())
 
 
+@guarded
+def domain_values(handles: pa.ChunkedArray) -> pa.Array:
+    """Return for each mechanism its values as text."""
+    texts = [certify(MECHANISMS.thing(handle)).values.listed.written for handle in plain(handles).to_pylist()]
+    ends = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), pa.concat_arrays(texts) if texts else pa.array([], pa.string()))
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer the macros with which all others read a mechanism."""
     return [
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
+        Scalar("__ldp_values", domain_values, "VARCHAR[]"),
         Macros.beside(__file__),
     ]

@@ -9,7 +9,13 @@ CREATE OR REPLACE MACRO ldp._typed
     (m, kind MAP(VARCHAR, VARCHAR)) AS m,
     (m, kind) AS ldp._read(m, kind);
 CREATE OR REPLACE MACRO ldp._struct(m) AS ldp._typed(m, m);
-CREATE OR REPLACE MACRO ldp._domain(m) AS (ldp._struct(m))."domain";
+-- For its type only: the list is empty if the domain is long.
+CREATE OR REPLACE MACRO ldp._kind(m) AS (ldp._struct(m))."domain";
+-- A value in the type of another. A mechanism without a domain has values of the type "NULL", which nothing can be cast to.
+CREATE OR REPLACE MACRO ldp._of_kind
+    (value, kind "NULL") AS value,
+    (value, kind) AS cast_to_type(value, kind);
+CREATE OR REPLACE MACRO ldp._domain(m) AS ldp._of_kind(__ldp_values(__ldp_mechanism(m)), ldp._kind(m));
 CREATE OR REPLACE MACRO ldp._reports(m) AS (ldp._struct(m)).reports;
 
 -- The first list unless it is NULL, which selects the overload for VARCHAR; the two lists may have different types.

@@ -41,9 +41,10 @@ from ldpsql.functions import (
     without_impossible,
 )
 
-_ROW = ("estimate", "std_error", "low", "high")
+_ROW = ("value", "estimate", "std_error", "low", "high")
+_ROWS = "STRUCT(value VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
-_DIAGNOSIS = f"STRUCT({struct_fields(Diagnosis)}, identified STRUCT(low DOUBLE, high DOUBLE)[])"
+_DIAGNOSIS = f"STRUCT({struct_fields(Diagnosis)}, identified STRUCT(value VARCHAR, low DOUBLE, high DOUBLE)[])"
 
 
 @guarded
@@ -69,11 +70,12 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 @guarded
 @once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return the list of (estimate, std_error, low, high) of each group, in the order of the domain; NULL if it is empty."""
+    """Return the list of (value as text, estimate, std_error, low, high) of each group; NULL if the group is empty."""
     parts = []
     for rows, estimates in _estimates(histograms, plans):
         errors = estimates.intervals
-        parts.append((rows, np.stack([estimates.fit.theta, errors.std_error, errors.low, errors.high], axis=-1)))
+        cells = np.stack([estimates.fit.theta, errors.std_error, errors.low, errors.high], axis=-1)
+        parts.append((rows, estimates.values.written, cells))
     return listed(parts, len(histograms), _ROW)
 
 
@@ -91,13 +93,14 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
         for rows, estimates in estimated(source, rest, estimator) if len(rest.groups) else ():
             for place, row in enumerate(rows):
                 out[row] = _diagnosed(estimates[place], impossible[row])
-    share = pa.struct([("low", pa.float64()), ("high", pa.float64())])
+    share = pa.struct([("value", pa.string()), ("low", pa.float64()), ("high", pa.float64())])
     return pa.array(out, pa.struct([*arrow_fields(Diagnosis), ("identified", pa.list_(share))]))
 
 
 def _diagnosed(one: Estimate, impossible: int) -> dict[str, object]:
     low, high = one.identified
-    ranges = [{"low": a, "high": b} for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    places = zip(one.values.texts, low.tolist(), high.tolist(), strict=True)
+    ranges = [{"value": value, "low": a, "high": b} for value, a, b in places]
     return asdict(replace(one.diagnosis, impossible=impossible)) | {"identified": ranges}
 
 
@@ -139,14 +142,14 @@ def of_estimator(estimator: type[Estimator]) -> Aggregate:
     chosen = struct_text({p.name: quoted(p.name) for p in parameters})
     return Aggregate(
         estimator.name,
-        f"ldp._rows(ldp._domain(m), __ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})))",
+        f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})))",
         {"m": None, **{p.name: sql_literal(p.default) for p in parameters}},
     )
 
 
 _DIAGNOSE = Aggregate(
     "diagnose",
-    "ldp._diagnosis(ldp._domain(m), __ldp_diagnose({counts}, ldp._plan(estimator, m)))",
+    "ldp._diagnosis(ldp._kind(m), __ldp_diagnose({counts}, ldp._plan(estimator, m)))",
     {"m": None, "keep": "true", "estimator": "'ibu(misfit=''allow'')'"},
     "how far an estimate can be trusted",
 )
@@ -158,7 +161,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_drawn_by", drawn_by, "BOOLEAN"),
-        Scalar("__ldp_estimate", estimate, "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"),
+        Scalar("__ldp_estimate", estimate, _ROWS),
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),

@@ -1,9 +1,8 @@
--- The values of the domain, in their own type, next to the numbers that Python returns. The values are part of the list, because
--- a lambda that captures them copies all of them for each element, and DuckDB refuses one that captures a subquery.
-CREATE OR REPLACE MACRO ldp._next_to(vals, result) AS
-    list_transform([{'vals': vals, 'result': result}], lambda r: CASE WHEN r['result'] IS NOT NULL THEN list_zip(r['vals'], r['result']) END)[1];
-CREATE OR REPLACE MACRO ldp._rows(vals, shares) AS
-    list_transform(ldp._next_to(vals, shares), lambda p: struct_concat({'value': p[1]}, p[2]));
+-- Python returns values as text, and they are cast to the type of the domain. Of `kind`, the domain, only the type matters: a
+-- list of values would be copied for each group.
+CREATE OR REPLACE MACRO ldp._rows(kind, shares) AS cast_to_type(shares, [
+    {'value': kind[1], 'estimate': NULL::DOUBLE, 'std_error': NULL::DOUBLE, 'low': NULL::DOUBLE, 'high': NULL::DOUBLE}
+]);
 
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN));
@@ -21,10 +20,12 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
 CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
 
 CREATE OR REPLACE MACRO ldp._estimates(counts, estimator, m) AS
-    ldp._rows(ldp._domain(m), __ldp_estimate(counts, ldp._plan(estimator, m)));
+    ldp._rows(ldp._kind(m), __ldp_estimate(counts, ldp._plan(estimator, m)));
 
-CREATE OR REPLACE MACRO ldp._diagnosis(vals, result) AS list_transform([{'vals': vals, 'result': result}], lambda r: CASE
-    WHEN r['result'] IS NOT NULL THEN struct_update(r['result'], identified := ldp._rows(r['vals'], r['result']['identified']))
+-- A struct, not captures of the lambda, as the mechanism may be a subquery.
+CREATE OR REPLACE MACRO ldp._diagnosis(kind, result) AS list_transform([{'value': kind[1], 'result': result}], lambda r: CASE
+    WHEN r['result'] IS NOT NULL THEN struct_update(r['result'], identified := cast_to_type(
+        r['result']['identified'], [{'value': r['value'], 'low': NULL::DOUBLE, 'high': NULL::DOUBLE}]))
 END)[1];
 
 -- A macro of its own: `ldp.estimate` also takes a table as an identifier, whose name SQL cannot read.

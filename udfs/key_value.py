@@ -35,7 +35,7 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import InvalidParameter, KeyValueMechanism, Mechanism, certify
 
-_DENSITY = ("position", "value", "share")
+_DENSITY = ("key", "value", "share")
 
 
 @guarded
@@ -67,12 +67,12 @@ def _counted(
 @guarded
 @once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return the list of frequencies and means of each group, in the order of the keys; NULL if the group is empty."""
+    """Return the list of keys as text, frequencies and means of each group; NULL if the group is empty."""
     parts = [
-        (rows, estimate_key_value(mechanism, likelihood, estimator).rows())
+        (rows, mechanism.values().listed.written, estimate_key_value(mechanism, likelihood, estimator).rows())
         for rows, mechanism, estimator, likelihood in _counted(histograms, plans)
     ]
-    return listed(parts, len(histograms), ROW)
+    return listed(parts, len(histograms), ("key", *ROW))
 
 
 @guarded
@@ -90,19 +90,19 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
-    """Return the position of each key, counted from 1, with centre and share of each of its bins; NULL for an empty group."""
+    """Return each key as text, with centre and share of each of its bins; NULL for an empty group."""
     parts = []
     for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
         centres, shares = estimate_densities(mechanism, likelihood, estimator)
         keys, bins = shares.shape[1:]
-        place = np.broadcast_to(np.arange(1, keys + 1)[:, None], (keys, bins)).ravel()
-        cells = np.broadcast_to(np.stack([place, np.tile(centres, keys)], axis=-1), (len(rows), keys * bins, 2))
-        parts.append((rows, np.concatenate([cells, shares.reshape(len(rows), -1, 1)], axis=-1)))
+        texts = mechanism.values().listed.written.take(pa.array(np.repeat(np.arange(keys), bins)))
+        middles = np.broadcast_to(np.tile(centres, keys), (len(rows), keys * bins))
+        parts.append((rows, texts, np.stack([middles, shares.reshape(len(rows), -1)], axis=-1)))
     return listed(parts, len(histograms), _DENSITY)
 
 
-def _doubles(names: tuple[str, ...]) -> str:
-    return f"STRUCT({', '.join(f'{name} DOUBLE' for name in names)})[]"
+def _keyed(names: tuple[str, ...]) -> str:
+    return f"STRUCT(key VARCHAR, {', '.join(f'{name} DOUBLE' for name in names)})[]"
 
 
 def _options(estimator: str, **others: str) -> dict[str, str | None]:
@@ -112,7 +112,7 @@ def _options(estimator: str, **others: str) -> dict[str, str | None]:
 _AGGREGATES = (
     Aggregate(
         "key_value",
-        "ldp._keyed(ldp._domain(m), __ldp_key_value({counts}, ldp._key_value_plan(estimator, m, confidence)))",
+        "ldp._keyed(ldp._kind(m), __ldp_key_value({counts}, ldp._key_value_plan(estimator, m, confidence)))",
         _options("unbiased", confidence="NULL"),
         "frequency and mean of every key, with errors and intervals",
     ),
@@ -124,7 +124,7 @@ _AGGREGATES = (
     ),
     Aggregate(
         "key_value_density",
-        "ldp._densities(ldp._domain(m), __ldp_key_value_density({counts}, ldp._key_value_plan(estimator, m, NULL)))",
+        "ldp._densities(ldp._kind(m), __ldp_key_value_density({counts}, ldp._key_value_plan(estimator, m, NULL)))",
         _options("ibu"),
         "distribution of the values of every key, for pckv_pm",
     ),
@@ -136,9 +136,9 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.key_value``, ``ldp.key_value_diagnose`` and ``ldp.key_value_density``, each also over counts."""
     return [
         Scalar("__ldp_key_value_plan", plan_handle, "BIGINT"),
-        Scalar("__ldp_key_value", estimate, _doubles(ROW)),
+        Scalar("__ldp_key_value", estimate, _keyed(ROW)),
         Scalar("__ldp_key_value_diagnose", diagnose, struct_type(SetDiagnosis)),
-        Scalar("__ldp_key_value_density", density, _doubles(_DENSITY)),
+        Scalar("__ldp_key_value_density", density, _keyed(_DENSITY[1:])),
         Macros.beside(__file__),
         aggregates(*_AGGREGATES),
     ]

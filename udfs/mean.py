@@ -97,7 +97,7 @@ _ESTIMATOR = {"estimator": "'ibu'"}
 _AGGREGATES = (
     Aggregate(
         "mean",
-        "ldp._in_unit(ldp._domain(m), __ldp_measure({counts}, __ldp_functional('mean', ldp._plan(estimator, m))))",
+        "ldp._in_unit(ldp._kind(m), __ldp_measure({counts}, __ldp_functional('mean', ldp._plan(estimator, m))))",
         {"m": None, **_ESTIMATOR},
         "the mean of the values, with its error and interval",
     ),

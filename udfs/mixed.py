@@ -107,7 +107,7 @@ def _handles(handle: int) -> np.ndarray:
 _ALLOW = {"keep": "true", "estimator": "'ibu(misfit=''allow'')'"}
 _MIXED: dict[str, Any] = {"columns": ("report", "level"), "counted": "ldp.mixed_counts(report, level, keep := keep)"}
 _MIXED_PLAN = "__ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))"
-_MIXED_DOMAIN = "ldp._domain(ldp._any(mechanisms, mechanisms))"
+_MIXED_DOMAIN = "ldp._kind(ldp._any(mechanisms, mechanisms))"
 _REPEATED: dict[str, Any] = {"columns": ("reports",), "counted": "ldp.repeated_counts(reports, keep := keep)"}
 _REPEATED_PLAN = "__ldp_repeated_plan(estimator, __ldp_mechanism(m))"
 _AGGREGATES = (
@@ -128,14 +128,14 @@ _AGGREGATES = (
     ),
     Aggregate(
         "ibu_repeated",
-        f"ldp._rows(ldp._domain(m), __ldp_estimate({{counts}}, {_REPEATED_PLAN}))",
+        f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, {_REPEATED_PLAN}))",
         {"m": None, "estimator": "'ibu'"},
         "the estimate from a list of reports of each user, by any estimator",
         **_REPEATED,
     ),
     Aggregate(
         "diagnose_repeated",
-        f"ldp._diagnosis(ldp._domain(m), __ldp_diagnose({{counts}}, {_REPEATED_PLAN}))",
+        f"ldp._diagnosis(ldp._kind(m), __ldp_diagnose({{counts}}, {_REPEATED_PLAN}))",
         {"m": None, **_ALLOW},
         "how far such an estimate can be trusted",
         from_counts=False,

@@ -15,6 +15,7 @@ from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 
+_MOST_POINTS = 1 << 25  # of the space in which values are placed: a gigabyte while they are shuffled
 _CACHED = 1 << 13  # words at a time
 _BLOCK = 1 << 22  # most cells of a table of hashes
 _STEPS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -148,12 +149,17 @@ class OrthogonalHash(HashChannel):
     Related to projective geometry response: Feldman, Nelson, Nguyen, Talwar, ICML 2022.
 
     Raises:
-        InvalidParameter: if the number of symbols is not a power of a prime.
+        InvalidParameter: if the number of symbols is not a power of a prime, or so large that the table of points would be.
 
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.response.size**self.dimension > _MOST_POINTS:
+            raise InvalidParameter(
+                f"{self.size:,} values have too many orthogonal seeds at this epsilon",
+                "use krr, whose error is then the smallest, or seeds := 'private'",
+            )
         Field.of(self.response.size)
 
     @cached_property

@@ -24,11 +24,11 @@ def audit(
 
     Example: ldpsql audit --mechanism "krr(epsilon=1, domain=['a', 'b', 'c'])" --draws 1000000
     """
+    from ldpsql.cli.source import mechanism_from
     from ldpsql.errors import NotPrivate
     from ldpsql.mechanisms import audit as audits
-    from ldpsql.registry.registry import registry
 
-    audited = registry().mechanism(mechanism)
+    audited = mechanism_from(mechanism)
     facts = [asdict(audits.analytic(audited))]
     if draws:
         facts.append(asdict(audits.empirical(audited, draws)))

@@ -29,9 +29,11 @@ def estimate(
     from ldpsql.cli.source import compared, estimating, estimating_top, opened
     from ldpsql.errors import NoReports
     from ldpsql.registry.registry import registry
+    from ldpsql.sql.named import mechanism_of
 
-    keys, made, method = by or [], registry().mechanism(mechanism), registry().estimator(estimator)
+    keys, method = by or [], registry().estimator(estimator)
     with opened(database) as con:
+        made = mechanism_of(mechanism, con)
         table = sql_of(con, source, [column, *keys])
         with compared(con, source, column, made):
             if top is None:

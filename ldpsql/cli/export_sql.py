@@ -25,10 +25,11 @@ def export_sql(
 
     Example: ldpsql export-sql --mechanism city --name city --output city.sql
     """
+    from ldpsql.cli.source import mechanism_from
     from ldpsql.registry.registry import registry
     from ldpsql.sql import export
 
-    made = registry().mechanism(mechanism)
+    made = mechanism_from(mechanism)
     called = name or (mechanism if mechanism in registry().named else made.name)
     if output is None:
         sys.stdout.write(export.macros(made, called))

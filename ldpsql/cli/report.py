@@ -60,11 +60,12 @@ def report(
     from ldpsql.pages import page as pages
     from ldpsql.pairs.estimation import default_estimator, of_symbols
     from ldpsql.registry.registry import registry
+    from ldpsql.sql.named import mechanism_of
 
     pages.check(output)
-    made = registry().mechanism(mechanism)
-    method = registry().estimator(of_symbols(estimator or default_estimator(made)))
     with opened(database) as con:
+        made = mechanism_of(mechanism, con)
+        method = registry().estimator(of_symbols(estimator or default_estimator(made)))
         reports = _Reports(con, source, column, by or [], method)
         if isinstance(made, KeyValueMechanism):
             _refuse_unfit(truth, bounds)

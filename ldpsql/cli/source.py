@@ -51,6 +51,21 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
         yield con
 
 
+def mechanism_from(text: str) -> Mechanism:
+    """Return the mechanism that an option names or writes out; its domain may be a column of a file.
+
+    Raises:
+        UnknownName, InvalidSpec, InvalidParameter, SourceRefused: if it cannot be read.
+
+    """
+    import duckdb
+
+    from ldpsql.sql.named import mechanism_of
+
+    with duckdb.connect() as con:
+        return mechanism_of(text, con)
+
+
 def existing(database: str) -> str:
     """Return the name of a database after a check that it exists.
 

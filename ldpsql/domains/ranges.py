@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from ldpsql.channels import Codes
 from ldpsql.domains.columns import plain, shown_type
 from ldpsql.domains.domain import MISSING, OUTSIDE, Domain, in_rows
-from ldpsql.domains.sql_numbers import counted, double, whole, wide
+from ldpsql.domains.sql_numbers import between, counted, double, whole, wide
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
+from ldpsql.quoting import quoted
 
 MAX_VALUES = 20_000
 _EXACT = 2**53  # whole numbers up to here are exact in doubles
@@ -93,9 +94,8 @@ class Whole(Numbers):
     def sql(low: str, high: str, margin: str | None = None) -> str:
         """Return the SQL for the list of the numbers, in terms of parameters; ``margin`` widens the range at both ends."""
         if margin is None:
-            return f"range({whole(low)}, try_cast({wide(high)} + 1 AS BIGINT))"
-        first, last = f"{wide(low)} - {whole(margin)}", f"{wide(high)} + {whole(margin)}"
-        return f"range(try_cast({first} AS BIGINT), try_cast({last} + 1 AS BIGINT))"
+            return between(wide(low), wide(high))
+        return between(f"{wide(low)} - {whole(margin)}", f"{wide(high)} + {whole(margin)}")
 
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:
@@ -134,7 +134,7 @@ class Bins(Numbers):
     @staticmethod
     def sql_numbers(count: str) -> str:
         """Return the list of the numbers of the bins in SQL, from 0."""
-        return f"range({whole(count)})"
+        return counted(quoted(count))
 
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:

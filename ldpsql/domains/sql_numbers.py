@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from ldpsql.quoting import quoted
 
+MOST = 1 << 18  # no mechanism has as many values or reports that its numbers determine
+
 
 def whole(parameter: str) -> str:
     """Return the SQL for a parameter as a whole number."""
@@ -25,9 +27,19 @@ def double(parameter: str) -> str:
     return f"try_cast({quoted(parameter)} AS DOUBLE)"
 
 
-def counted(number: str) -> str:
-    """Return the SQL for the list of the whole numbers from 0 up to, not including, a number."""
-    return f"range(try_cast({number} AS BIGINT))"
+def counted(number: str, most: int = MOST) -> str:
+    """Return the SQL for the list of the whole numbers from 0 up to, not including, a number; empty if it is above ``most``."""
+    end = f"try_cast({number} AS BIGINT)"
+    return f"range(CASE WHEN {end} > {most} THEN 0 ELSE {end} END)"
+
+
+def between(first: str, last: str) -> str:
+    """Return the SQL for the list of the whole numbers from one to another, both HUGEINTs.
+
+    It is empty if it would hold more than `MOST`: Python refuses such parameters, and DuckDB makes the list first.
+    """
+    end = f"CASE WHEN {last} - ({first}) > {MOST} THEN {first} ELSE {last} + 1 END"
+    return f"range(try_cast({first} AS BIGINT), try_cast({end} AS BIGINT))"
 
 
 def unless_null(parameter: str, expression: str, otherwise: str) -> str:

@@ -18,7 +18,7 @@ from ldpsql.reports import FORMS
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
 _NO_MECHANISM = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE {{}} END"
-_TYPED = _NO_MECHANISM.format("cast_to_type({}, reports[1])")  # only for the type: the list is not read
+_TYPED = _NO_MECHANISM.format("ldp._of_kind({}, reports[1])")  # only for the type: the list is not read
 _LISTED = _NO_MECHANISM.format("reports[{}]")
 _TYPED_ROWS = _NO_MECHANISM.format("cast_to_type({}, [reports[1]])")
 _LISTED_ROWS = _NO_MECHANISM.format("list_select(reports, {})")
@@ -66,7 +66,7 @@ def drawn_by_form(
         like = (kind, *AS_TEXT) if kind == "VARCHAR" else (kind,)
         add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, [f"{sql}[]" for sql in like], typed)
     # Without the first branch of these bodies, a mechanism that is NULL (a subquery without a row) would give NULL reports.
-    overloads.append(("", listed.format(call.format(scalar))))
+    overloads += [('"NULL"', f"{NO_MECHANISM}()"), ("", listed.format(call.format(scalar)))]
     return [*scalars, overloaded(macro, [((*arguments, "reports", f"kind {kind}"), body) for kind, body in overloads])]
 
 

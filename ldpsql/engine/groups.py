@@ -106,18 +106,28 @@ def _begins_a_run(maps: pa.Array, handles: NDArray[np.int64]) -> NDArray[np.bool
     return new
 
 
-def listed(parts: list[tuple[NDArray[np.int64], Floats]], count: int, names: tuple[str, ...]) -> pa.Array:
-    """Return ``count`` lists of structs from numbers of shape (rows, list, names); NULL for rows without numbers.
+def listed(parts: list[tuple[NDArray[np.int64], pa.Array, Floats]], count: int, names: tuple[str, ...]) -> pa.Array:
+    """Return ``count`` lists of structs of a value, as text, and numbers; NULL for rows without numbers.
 
-    An infinite number, the error of a share that the reports do not determine, is NULL.
+    DuckDB casts the text to the type of the domain. A list of the domain in SQL would be copied for each group. An infinite
+    number, the error of a share that the reports do not determine, is NULL.
+
+    Args:
+        parts: rows, the values of their lists as text, and numbers of shape (rows, list, names).
+        count: how many rows there are.
+        names: the names of the value and of the numbers.
+
     """
     sizes = np.zeros(count, dtype=np.int32)
-    for rows, cells in parts:
+    for rows, _, cells in parts:
         sizes[rows] = cells.shape[1]
     ends = np.concatenate([[0], sizes.cumsum()]).astype(np.int32)
-    out = np.empty((int(ends[-1]), len(names)))
-    for rows, cells in parts:
-        out[ends[rows][:, None] + np.arange(cells.shape[1])] = cells
+    out, place, before = np.empty((int(ends[-1]), len(names) - 1)), np.empty(ends[-1], dtype=np.int32), 0
+    for rows, values, cells in parts:
+        at = ends[rows][:, None] + np.arange(len(values))
+        out[at], place[at] = cells, np.arange(before, before + len(values))
+        before += len(values)
+    texts = pa.concat_arrays([values for _, values, _ in parts]) if parts else pa.array([], pa.string())
     columns = [pa.array(column, mask=np.isinf(column)) for column in out.T.copy()]
-    structs = pa.StructArray.from_arrays(columns, names)
+    structs = pa.StructArray.from_arrays([pa.DictionaryArray.from_arrays(pa.array(place), texts), *columns], names)
     return pa.ListArray.from_arrays(pa.array(ends), structs, mask=pa.array(sizes == 0))

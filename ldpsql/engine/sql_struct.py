@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.pinned import is_long, pin
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.reports import Alphabet, MarkedReports
@@ -39,6 +40,12 @@ _SQL_TYPES = {
 }
 
 
+def long_domains(mechanism: Mechanism) -> dict[str, Domain]:
+    """Return the parameters of a mechanism that are domains with too many values for a list in SQL."""
+    parameters = {name: getattr(mechanism, name) for name in type(mechanism).model_fields}
+    return {name: value for name, value in parameters.items() if is_long(value)}
+
+
 def as_struct(mechanism: Mechanism) -> tuple[str, str]:
     """Return the values and the type of a mechanism's STRUCT, both as from_json reads them.
 
@@ -46,15 +53,28 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
         InvalidSpec: if SQL has no type for the values of the domain.
 
     """
-    parameters = {name: _parameter(getattr(mechanism, name), value) for name, value in mechanism.given().items()}
+    long = long_domains(mechanism)
+    plain = mechanism.given(without=long).items()
     made = {
         mechanism.kind: (mechanism.name, "VARCHAR"),
-        **parameters,
-        "domain": _column(mechanism.values().listed.values),
-        "reports": _reports(mechanism.alphabet()),
+        **{name: _parameter(getattr(mechanism, name), value) for name, value in plain},
+        **{name: _empty(domain) for name, domain in long.items()},
+        "domain": _listed(mechanism.values().listed, pinned=bool(long)),
+        "reports": _reports(mechanism.alphabet(), pinned=bool(long)),
     }
+    if long:
+        made["pinned"] = {name: pin(domain) for name, domain in long.items()}, dict.fromkeys(long, "VARCHAR")
     values, types = ({name: part[i] for name, part in made.items()} for i in range(2))
     return json.dumps(values), json.dumps(types)
+
+
+def _listed(domain: Domain, *, pinned: bool) -> tuple[Any, Any]:
+    """Return the values of a domain; if domains of the mechanism are pinned, a long one as an empty list of its type."""
+    return _empty(domain) if pinned and is_long(domain) else _column(domain.values)
+
+
+def _empty(domain: Domain) -> tuple[Any, Any]:
+    return [], _column(domain.values[:1])[1]
 
 
 def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
@@ -67,10 +87,10 @@ def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
     return str(plain), "VARCHAR"
 
 
-def _reports(alphabet: Alphabet) -> tuple[Any, Any]:
+def _reports(alphabet: Alphabet, *, pinned: bool) -> tuple[Any, Any]:
     """Return the value and the type of the field ``reports``: a list, or a mark if there are too many reports for one."""
     if isinstance(alphabet, Domain):
-        return _column(alphabet.values)
+        return _listed(alphabet, pinned=pinned)
     if isinstance(alphabet, MarkedReports):
         return {alphabet.mark: 1}, {alphabet.mark: "INTEGER"}
     return _column(alphabet.distinct())

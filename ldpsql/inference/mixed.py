@@ -10,14 +10,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
-from ldpsql.domains.columns import plain
+from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
 from ldpsql.inference.counting import likelihoods, operator_of, possible
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import Operator, ProductOperator, SupportOperator, packed, stacked
-from ldpsql.mechanisms.base import Mechanism, certify, certify_values
+from ldpsql.inference.operators import ExtendedOperator, Operator, ProductOperator, SupportOperator, packed, stacked
+from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_values
 from ldpsql.reports import NumberedReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
@@ -28,9 +28,12 @@ _PAIRS = "declare one mechanism, and use ldp.key_value"
 class Mixed:
     """One mechanism for each level, over one domain; every user has one level, public and chosen without looking at the value.
 
+    A level may have a part of the domain if its mechanism has a value for all others, ``outside := 'as:VALUE'``: the domain has
+    grown since its reports were drawn.
+
     Raises:
         InvalidParameter: unless there is one mechanism for each level.
-        InvalidDomain: if the mechanisms have different domains.
+        InvalidDomain: if the mechanisms have different domains, and a shorter one has no value for the others.
 
     """
 
@@ -41,13 +44,32 @@ class Mixed:
     def __post_init__(self) -> None:
         if not self.mechanisms or len(self.levels) != len(self.mechanisms):
             raise InvalidParameter("there must be one mechanism for each level", "for example MAP {'low': ldp.krr(1, ...)}")
-        if any(certify_values(mechanism, _PAIRS).values != self.values for mechanism in self.mechanisms):
-            raise InvalidDomain("the mechanisms of the levels have different domains", "declare one domain for all of them")
+        if not all(self._shares(certify_values(mechanism, _PAIRS)) for mechanism in self.mechanisms):
+            raise InvalidDomain(
+                "the mechanisms of the levels have different domains",
+                "declare one domain for all of them, or a part of it with outside := 'as:VALUE'",
+            )
 
     @property
     def values(self) -> Domain:
-        """The domain that they share."""
-        return certify_values(self.mechanisms[0], _PAIRS).values
+        """The domain that they share: the longest."""
+        return max((certify_values(mechanism, _PAIRS).values for mechanism in self.mechanisms), key=len)
+
+    def _shares(self, certified: CertifiedValues) -> bool:
+        own, shared = certified.values, self.values
+        return own == shared or (
+            certified.outside_code is not None
+            and family(own.values.type) == family(shared.values.type)
+            and not shared.locate(own.values).null_count
+        )
+
+    def _extended(self, mechanism: Mechanism, likelihood: Likelihood) -> Likelihood:
+        """Return the likelihood of the reports of a level over the whole domain."""
+        certified, shared = certify_values(mechanism, _PAIRS), self.values
+        if certified.values == shared:
+            return likelihood
+        at = certified.values.locate(shared.values).fill_null(certified.outside_code)
+        return Likelihood(ExtendedOperator(likelihood.operator, at.to_numpy().astype(np.int64)), likelihood.counts)
 
     @property
     def epsilon(self) -> float:
@@ -75,7 +97,9 @@ class Mixed:
         for place in np.unique(places):
             of_level = counts.select(np.flatnonzero(places == place))
             of_level = replace(of_level, reports=_of_one_type(of_level.reports.field("report")))
-            for groups, likelihood in likelihoods(self.mechanisms[place], of_level):
+            mechanism = self.mechanisms[place]
+            for groups, own in likelihoods(mechanism, of_level):
+                likelihood = self._extended(mechanism, own)
                 for row, group in enumerate(groups.tolist()):
                     levels[group].append(likelihood.group(row))
         for group, parts in levels.items():

@@ -113,7 +113,7 @@ class CategoricalMechanism(Mechanism):
     """An epsilon-LDP mechanism over declared values: an implementation only adds ``name`` and `channel`."""
 
     epsilon: EpsilonField = Field(description="privacy parameter: no value makes a report more than e^epsilon times likelier")
-    domain: DomainField = Field(description="the values that may occur, in a fixed order")
+    domain: DomainField = Field(description="the values that may occur, in a fixed order; at most 16,777,216")
 
     def values(self) -> Domain:
         """Return the declared domain."""
@@ -202,8 +202,10 @@ def _check_strings(mechanism: Mechanism, channel: Prefixes, values: Strings, rep
 def _parts(mechanism: Mechanism) -> tuple[Claim, AnyChannel, Domain | PairSets | Strings, Alphabet, tuple[int, ...]]:
     """Return copies of claim, channel, values, alphabet and layout."""
     try:
-        values = own_values(mechanism.values())  # first: a domain that is too large is refused before its channel is computed
-        claim, channel, reports = own_claim(mechanism.claim()), copied(mechanism.channel()), own_alphabet(mechanism.alphabet())
+        theirs = mechanism.values()
+        values = own_values(theirs)  # first: a domain that is too large is refused before its channel is computed
+        claim, channel, alphabet = own_claim(mechanism.claim()), copied(mechanism.channel()), mechanism.alphabet()
+        reports = values if isinstance(values, Domain) and alphabet is theirs else own_alphabet(alphabet)
         return claim, channel, values, reports, own_layout(mechanism.layout(), len(values.listed))
     except LdpError:
         raise

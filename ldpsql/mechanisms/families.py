@@ -42,7 +42,7 @@ class RangeMechanism(NumberMechanism):
     sql_domain = sql_reports = Whole.sql("low", "high")
     epsilon: EpsilonField = Field(description="privacy parameter per unit: numbers d apart keep d * epsilon")
     low: WholeField = Field(description="smallest value")
-    high: WholeField = Field(description="largest value")
+    high: WholeField = Field(description="largest value; at most 20,000 numbers")
 
     def values(self) -> Domain:
         """Return the range."""
@@ -62,7 +62,9 @@ class IntervalMechanism(NumberMechanism):
     epsilon: EpsilonField = Field(description="privacy parameter: no value makes a report more than e^epsilon times likelier")
     low: NumberField = Field(description="smallest value")
     high: NumberField = Field(description="largest value")
-    bins: Annotated[WholeField, Field(ge=2, le=4096)] = Field(1024, description="number of bins, of values and of reports")
+    bins: Annotated[WholeField, Field(ge=2, le=4096)] = Field(
+        1024, description="number of bins, of values and of reports; at most 4,096"
+    )
     step: Annotated[NumberField, Field(gt=0)] | None = Field(
         None, description="distance from one value to the next, 1 for whole numbers: bins are centred on them; NULL: any number"
     )

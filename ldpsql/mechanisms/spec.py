@@ -7,6 +7,7 @@ STRUCT; the same checks apply to all four.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -39,6 +40,13 @@ def number(value: Any) -> Fraction:
     return Fraction(text)
 
 
+def _double(value: Any) -> float:
+    try:
+        return float(number(value))
+    except OverflowError:
+        raise ValueError("must be a number below 1e308") from None
+
+
 def _whole(value: Any) -> int:
     whole = number(value)
     if whole.denominator != 1 or abs(whole) >= 2**62:
@@ -67,7 +75,7 @@ def decimal_text(number: Fraction) -> str:
 
 EXACT = PlainSerializer(decimal_text)
 WholeField = Annotated[int, BeforeValidator(_whole)]
-NumberField = Annotated[float, BeforeValidator(lambda value: float(number(value)))]
+NumberField = Annotated[float, BeforeValidator(_double)]
 ShareField = Annotated[Fraction, BeforeValidator(_share), EXACT]
 LengthField = Annotated[Fraction, BeforeValidator(_length), EXACT]
 EpsilonField = Annotated[Epsilon, BeforeValidator(Epsilon.parse), PlainSerializer(str)]
@@ -155,9 +163,10 @@ class Spec(BaseModel):
         """Return the first sentence of the documentation."""
         return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ").rstrip(".")
 
-    def given(self) -> dict[str, Any]:
-        """Return the parameters that differ from their defaults, as plain JSON values."""
-        return {key: value for key, value in self.model_dump(mode="python", exclude_defaults=True).items() if value is not None}
+    def given(self, without: Collection[str] = ()) -> dict[str, Any]:
+        """Return the parameters that differ from their defaults, as plain JSON values; those in ``without`` are left out."""
+        plain = self.model_dump(mode="python", exclude_defaults=True, exclude=set(without))
+        return {key: value for key, value in plain.items() if value is not None}
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON: its name under its kind, and its parameters."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ldpsql.channels import KeepOrSpread
 from ldpsql.domains.domain import Domain
@@ -29,6 +30,7 @@ KEY = "ldpsql.mechanism."
 _SHORT = 1_000  # characters of a mechanism as text
 _LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?: (.*))?")
 _SAID = 200
+_PART = 1 << 16  # values of a domain at a time
 
 Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
 NONE: Fingerprints = frozenset()
@@ -41,27 +43,48 @@ def fingerprint(mechanism: Mechanism) -> str:
 
 def _fingerprint(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
+    text = _text(mechanism, _SHORT)
+    return f"ldpsql:{_digits(certified)} {text if text and text.isprintable() else mechanism.name}"
+
+
+def _text(mechanism: Mechanism, most: int) -> str | None:
+    """Return a mechanism as text, None if that has more characters; a long domain is not written."""
+    parameters = (getattr(mechanism, name) for name in type(mechanism).model_fields)
+    if any(isinstance(value, Domain) and len(value) > most for value in parameters):
+        return None
     text = str(mechanism)
-    return f"ldpsql:{_digits(certified)} {text if len(text) <= _SHORT and text.isprintable() else mechanism.name}"
+    return text if len(text) <= most else None
 
 
 def _digits(certified: CertifiedMechanism) -> str:
     """Return the digest of the name and the parameters that decide what is drawn."""
     mechanism = certified.mechanism
-    names = [name for name in mechanism.given() if name not in ("nulls", "outside")]
+    domains = {name for name in type(mechanism).model_fields if isinstance(getattr(mechanism, name), Domain)}
+    names = {*mechanism.given(without=domains), *domains} - {"nulls", "outside"}
     unordered = isinstance(certified.channel, KeepOrSpread) and certified.named is not None  # all other values are alike
-    parameters = {name: _plain(getattr(mechanism, name), unordered=unordered) for name in names}
-    canonical = json.dumps([mechanism.name, parameters], sort_keys=True, default=str)
-    return blake2b(canonical.encode(), digest_size=16).hexdigest()
+    digest = blake2b(f"[{json.dumps(mechanism.name)}, {{".encode(), digest_size=16)
+    for place, name in enumerate(sorted(names)):
+        digest.update(f"{', ' if place else ''}{json.dumps(name)}: ".encode())
+        for part in _canonical(getattr(mechanism, name), unordered=unordered):
+            digest.update(part.encode())
+    digest.update(b"}]")
+    return digest.hexdigest()
 
 
-def _plain(value: object, *, unordered: bool) -> object:
+def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
+    """Yield a parameter as JSON; a domain in parts, since a long one takes ten times its memory in Python's strings."""
     if not isinstance(value, Domain):
-        return value
-    texts = value.texts
+        yield json.dumps(value, sort_keys=True, default=str)
+        return
+    texts = value.written
     if pa.types.is_decimal(value.values.type):
-        texts = [format(Decimal(text).normalize(), "f") for text in texts]  # 1.50 is 1.5
-    return sorted(texts) if unordered else texts
+        texts = pa.array([format(Decimal(text).normalize(), "f") for text in texts.to_pylist()])  # 1.50 is 1.5
+    if unordered:
+        texts = texts.take(pc.sort_indices(texts))  # by bytes of UTF-8, which is the order of Python's strings
+    for start in range(0, len(texts), _PART):
+        listed = json.dumps(texts[start : start + _PART].to_pylist())[1:-1]
+        yield f"{', ' if start else '['}{listed}"
+    yield "]"
 
 
 def metadata(mechanisms: Mapping[str, Mechanism]) -> dict[str, str]:
@@ -109,7 +132,7 @@ def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
     raise OtherMechanism(
         f"{_spoken(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
-        "estimate with the mechanism that drew them",
+        "estimate with the mechanism that drew them; with another version of its domain it is another mechanism",
     )
 
 
@@ -138,8 +161,7 @@ def _spoken(line: str) -> str:
 
 
 def _short(mechanism: Mechanism) -> str:
-    text = str(mechanism)
-    return text if len(text) <= _SAID else f"{mechanism.name} with other parameters or another domain"
+    return _text(mechanism, _SAID) or f"{mechanism.name} with other parameters or another domain"
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.pinned import pinned
 from ldpsql.engine.functions import names_withheld
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimates.functionals import Functional
@@ -91,6 +92,9 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
         raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
     fields: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}
+    for name, fingerprint in (fields.pop("pinned", None) or {}).items():
+        if not len(fields[name]):  # a list may have replaced it, as with struct_update
+            fields[name] = pinned(fingerprint)
     if fields.get("mechanism") in registry().mechanisms:
         parameters = registry().mechanisms[fields["mechanism"]].model_fields
         fields = {name: value for name, value in fields.items() if name == "mechanism" or name in parameters}

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import pluggy
+from duckdb import DuckDBPyConnection
 from pluggy import PluginValidationError
 
 from ldpsql import settings
@@ -25,6 +26,7 @@ from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
+from ldpsql.registry.references import resolved, tables_of
 
 __all__ = ["Plugin", "Registry", "registry"]
 
@@ -42,6 +44,7 @@ class Registry:
         self.commands: dict[str, Callable[..., Any]] = {}  # of third parties, by the words that call them
         self.plugins: list[Plugin] = []
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
+        self._settled: dict[str, Mechanism] = {}  # mechanisms that the settings name, once they are read
         self._owners: dict[str, str] = {}  # of mechanisms and estimators
         self._sql_names: dict[str, str] = {}  # names of SQL functions that come with ldpsql, and their plugins
         self._manager = pluggy.PluginManager("ldpsql")
@@ -206,16 +209,41 @@ class Registry:
         """Return the plugin that offers a mechanism or an estimator."""
         return self._owners[name]
 
-    def mechanism(self, given: Mechanism | str | Mapping[str, Any]) -> Mechanism:
+    def mechanism(self, given: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None = None) -> Mechanism:
         """Return a mechanism from itself, its text, its name in the settings, or a mapping with its name under ``mechanism``.
+
+        Args:
+            given: the mechanism. That of a name in the settings is read once in a process, unless its domain is in a table.
+            con: the connection that reads domains in tables and files. Without it, only the settings may name a file: other
+                text may come from anywhere, and must not open files.
 
         Raises:
             UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
+            SourceRefused, InvalidDomain, OtherMechanism: if its domain is a column that cannot be read.
 
         """
-        if isinstance(given, str):
-            given = self.named.get(given.strip(), given)
-        return _read(given, Mechanism, self.mechanisms, self.named)
+        name = given.strip() if isinstance(given, str) else ""
+        if name in self._settled:
+            return self._settled[name]
+        if name in self.named:
+            mechanism = _read(self._resolved(self.named[name], con), Mechanism, self.mechanisms, self.named)
+            if not tables_of(self.named[name]):
+                self._settled[name] = mechanism
+            return mechanism
+        return _read(given if con is None else self._resolved(given, con), Mechanism, self.mechanisms, self.named)
+
+    def _resolved(
+        self, given: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None
+    ) -> Mechanism | str | Mapping[str, Any]:
+        """Return a mechanism with the domains in place of references to columns."""
+        if isinstance(given, str) and "{" in given:
+            name, arguments, named = read_call(given)
+            if name in self.mechanisms:
+                parameters = [p.name for p in self.mechanisms[name].parameters()]
+                given = {"mechanism": name, **dict(zip(parameters, arguments, strict=False)), **named}
+        if isinstance(given, Mapping):
+            return {name: resolved(value, con) for name, value in given.items()}
+        return given
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
         """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.

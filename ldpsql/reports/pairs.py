@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.sql_numbers import whole
+from ldpsql.domains.sql_numbers import counted
 from ldpsql.quoting import quoted
 from ldpsql.reports.base import Floats, NumberedReports, impossible
+
+_MOST = 1 << 22  # symbols; see ldpsql.mechanisms.key_value
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class PairReports(NumberedReports):
     @classmethod
     def _listed(cls, keys: str, numbers: str) -> str:
         """Return the SQL for the list of `distinct`, from the parameter of the keys and the list of all numbers of a key."""
-        pairs = f"list_transform({numbers}, lambda c: {{'key': k, '{cls.field}': c}})"
+        some = f"CASE WHEN len({quoted(keys)}) * len({numbers}) > {_MOST} THEN [] ELSE {numbers} END"  # Python refuses more
+        pairs = f"list_transform({some}, lambda c: {{'key': k, '{cls.field}': c}})"
         return (
             f"list_concat(flatten(list_transform({quoted(keys)}, lambda k: {pairs})), [{{'key': NULL, '{cls.field}': NULL}}])"
         )
@@ -168,7 +171,7 @@ class BinReports(PairReports):
     @classmethod
     def sql(cls, keys: str, bins: str) -> str:
         """Return the list of `distinct` in SQL, in terms of the parameters that give keys and bins."""
-        return cls._listed(keys, f"range({whole(bins)})::SMALLINT[]")
+        return cls._listed(keys, f"try_cast({counted(quoted(bins), 1 << 12)} AS SMALLINT[])")
 
     @property
     def cells(self) -> int:

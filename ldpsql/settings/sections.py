@@ -19,6 +19,17 @@ def _beside_the_file(path: str, info: ValidationInfo) -> str:
     return str(Path(info.context or "", path))
 
 
+def _domains_beside_the_file(mechanism: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
+    """Return a mechanism with the paths of files that hold its domains, ``domain = {file = "items.parquet", ...}``."""
+    if isinstance(mechanism, str):
+        return mechanism
+    for value in mechanism.values():
+        if isinstance(value, dict) and isinstance(value.get("file"), str):
+            value["file"] = _beside_the_file(value["file"], info)
+    return mechanism
+
+
+_Mechanism = Annotated[str | dict[str, Any], AfterValidator(_domains_beside_the_file)]
 _FilePath = Annotated[str, AfterValidator(_beside_the_file)]  # relative to the folder of the settings file
 
 
@@ -42,7 +53,7 @@ class _Ledger(_Section, extra="allow"):  # the policy checks its own keys
 
 class _File(_Section):
     plugins: _Plugins = Field(_Plugins(), examples=['[plugins] and below it allow = ["name"]'])
-    mechanisms: dict[str, str | dict[str, Any]] = Field({}, examples=["city = \"krr(epsilon=1, domain=['a', 'b'])\""])
+    mechanisms: dict[str, _Mechanism] = Field({}, examples=["city = \"krr(epsilon=1, domain=['a', 'b'])\""])
     defaults: _Defaults = Field(_Defaults(), examples=['format = "json"'])
     ledger: _Ledger = Field(_Ledger(), examples=['path = "budget.ledger"'])
 

@@ -21,6 +21,7 @@ from ldpsql.ledger.guard import GUARD_MACRO, GUARDS, Guard, guard_number
 from ldpsql.ledger.marks import mark, marks
 from ldpsql.ledger.permanent import Key
 from ldpsql.quoting import quoted
+from ldpsql.registry.declared import CATALOG_NUMBER, new_catalog
 from ldpsql.registry.registry import registry
 from ldpsql.sql import lint, named
 
@@ -140,6 +141,7 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -
         )
     cursor.execute(f"ATTACH ':memory:' AS {quoted(name)} (READ_WRITE)")
     cursor.execute(f"CREATE MACRO {quoted(name)}.{MARK}() AS true")
+    cursor.execute(f"CREATE MACRO {quoted(name)}.{CATALOG_NUMBER}() AS {new_catalog()}::BIGINT")
 
 
 def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard, existing: _Functions) -> None:

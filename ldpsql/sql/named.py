@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +10,12 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import MARK, Macros
-from ldpsql.errors import BadSettings, LdpError
+from ldpsql.engine.sql_struct import as_struct, long_domains
+from ldpsql.errors import BadSettings, LdpError, SourceRefused
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
+from ldpsql.registry.declared import CATALOG_NUMBER, DECLARATIONS, NAME
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 
@@ -24,7 +25,11 @@ _CATALOGS = """
     WHERE schema_name = 'm' AND lower(function_name) = lower($1) AND database_name IN
         (SELECT database_name FROM duckdb_functions() WHERE schema_name = 'main' AND function_name = $2)
     ORDER BY database_name <> 'ldp', database_name"""
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+
+# The catalogs of ldpsql on this connection.
+_NUMBERED = """
+    SELECT database_name FROM duckdb_functions() WHERE schema_name = 'main' AND function_name = $1
+    ORDER BY database_name <> 'ldp', database_name"""
 
 
 def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
@@ -45,11 +50,15 @@ def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
 
 
 def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:
-    """Return the constructor call of a named mechanism."""
-    if not _NAME.fullmatch(name):
+    """Return the SQL of a named mechanism."""
+    if not NAME.fullmatch(name):
         raise BadSettings("a mechanism in the settings needs a name of letters, digits and _", "for example city")
     try:
-        return sql_call(registry().mechanism(spec), con)
+        return sql_call(registry().mechanism(spec, con), con)
+    except SourceRefused as error:  # the table may be made later, as dbt does
+        hint = "attach ldpsql again as soon as it can be read"
+        refusal = f"error({text_literal(f'[{error.code}] {error.message}. Hint: {hint}')})::VARCHAR"
+        return f"{{'mechanism': {refusal}, 'domain': []::VARCHAR[], 'reports': []::VARCHAR[]}}"
     except LdpError as error:
         raise BadSettings(f"the mechanism '{name}' in the settings: {error.message}", error.hint) from None
 
@@ -61,19 +70,34 @@ def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
         UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
 
     """
-    if not isinstance(spec, str) or not _NAME.fullmatch(name := spec.strip()):
-        return registry().mechanism(spec)
+    if not isinstance(spec, str) or not NAME.fullmatch(name := spec.strip()):
+        return registry().mechanism(spec, con)
     with con.cursor() as cursor:
+        declared = _declared(cursor, name)
+        if declared is not None:
+            return declared
         catalogs = cursor.execute(_CATALOGS, [name, MARK]).fetchall()
         if not catalogs:
-            return registry().mechanism(spec)
+            return registry().mechanism(spec, con)
         call = f"{quoted(catalogs[0][0])}.m.{quoted(name)}()"
         ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
     return MECHANISMS.thing(number)
 
 
+def _declared(cursor: DuckDBPyConnection, name: str) -> Mechanism | None:
+    """Return the mechanism that ``ldp.declare`` stored under a name in a catalog of this connection, or None."""
+    for (catalog,) in cursor.execute(_NUMBERED, [CATALOG_NUMBER]).fetchall():
+        ((number,),) = cursor.execute(f"SELECT {quoted(catalog)}.{CATALOG_NUMBER}()").fetchall()
+        if name.casefold() in (names := DECLARATIONS.names(number)):
+            return names[name.casefold()]
+    return None
+
+
 def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
-    """Return the constructor call that makes this mechanism in SQL: ``ldp.krr("epsilon" := '1', ...)``."""
+    """Return SQL for a mechanism: its constructor, ``ldp.krr("epsilon" := '1', ...)``, or JSON if its domain is long."""
+    if long_domains(mechanism):
+        values, types = map(text_literal, as_struct(mechanism))
+        return f"from_json({values}, {types})"
     written = mechanism.given()  # domains as plain lists, without their type
     domains = {name: domain for name in written if isinstance(domain := getattr(mechanism, name), Domain)}
     arguments = (f"{quoted(name)} := {_literal(value, con)}" for name, value in (written | domains).items())

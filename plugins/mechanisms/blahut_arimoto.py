@@ -18,6 +18,7 @@ from ldpsql.mechanisms import (
     DomainField,
     Epsilon,
     EpsilonField,
+    InvalidParameter,
     Mechanism,
     MetricLdp,
     NumberField,
@@ -32,6 +33,7 @@ from ldpsql.mechanisms import (
 )
 
 _RARE = 2.0**-40
+_MOST_WORK = 10**12  # some minutes
 _TINY = 1e-300
 
 
@@ -66,6 +68,11 @@ class BlahutArimoto(PriorMechanism):
 
     def _logs(self) -> NDArray[np.float64]:
         """Return the logarithms of the channel (equations 1 and 2); -inf in the columns of rare reports."""
+        if self.iterations * len(self.domain) ** 2 > _MOST_WORK:
+            raise InvalidParameter(
+                "iterations times the square of the number of values may be at most 10^12",
+                "use fewer iterations, or larger cells",
+            )
         far = -float(self.beta) * self.metric().matrix()
         near, c = np.exp(far), np.full(len(self.shares), 1.0 / len(self.shares))
         for _ in range(self.iterations - 1):

@@ -34,7 +34,9 @@ class Gaussian(IntervalMechanism):
 
     name = "gaussian"
     delta: ShareField = Field(description="probability that may exceed epsilon, between 0 and 1")
-    bins: Annotated[WholeField, Field(ge=2, le=512)] = Field(256, description="number of bins, of values and of reports")
+    bins: Annotated[WholeField, Field(ge=2, le=512)] = Field(
+        256, description="number of bins, of values and of reports; at most 512"
+    )
 
     def claim(self) -> ApproximateLdp:
         """Return (epsilon, delta)-LDP."""

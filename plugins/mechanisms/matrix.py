@@ -1,5 +1,6 @@
 """Any finite channel, given as a table of probabilities."""
 
+import re
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cache, cached_property
@@ -23,12 +24,19 @@ from ldpsql.mechanisms import (
     over_one_denominator,
 )
 
+_LONGEST = 100
+_HUGE_EXPONENT = re.compile(r"e[+-]?[0-9_]{4}", re.IGNORECASE)
 _ROUNDING, _NORMAL = 1e-12, 1e-290  # relative, and above it: a fraction becomes a double with an error below 2e-16
 Rows = tuple[tuple[Fraction, ...], ...]
 
 
 def _exact(value: Any) -> Fraction:
     """Return a probability, from its decimal text or a fraction such as '1/3'."""
+    text = "" if isinstance(value, Fraction) else str(value)
+    if len(text) > _LONGEST or _HUGE_EXPONENT.search(text):
+        raise InvalidParameter(
+            f"a probability may have at most {_LONGEST} characters, and an exponent of 3 digits", "write it as '1/3' or 0.333"
+        )
     try:
         exact = Fraction(str(value)) if isinstance(value, str | int | Fraction) else Fraction(Decimal(str(value)))
     except (ValueError, InvalidOperation, ZeroDivisionError, OverflowError):
@@ -81,7 +89,7 @@ class Matrix(Mechanism):
     sql_reports = Domain.sql_given("reports", "domain")
     domain: DomainField = Field(description="the values that may occur, in the order of the rows")
     rows: Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])] = (
-        Field(description="probabilities, one row for each value, one column for each report")
+        Field(description="probabilities of at most 100 characters, one row for each value, one column for each report")
     )
     epsilon: EpsilonField | None = Field(None, description="the claim; by default the smallest that the rows keep")
     reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")

@@ -37,7 +37,7 @@ class PckvPm(KeyValueMechanism):
     name = "pckv_pm"
     sql_reports = BinReports.sql("keys", "bins")
     bins: Annotated[WholeField, Field(ge=2, le=1024)] = Field(
-        64, description="number of bins of the values, and of the reports"
+        64, description="number of bins of the values, and of the reports; at most 1,024"
     )
 
     def alphabet(self) -> BinReports:

@@ -2,6 +2,7 @@
 
 from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
+from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
@@ -20,6 +21,7 @@ from ldpsql.inference.operators.supports import SupportOperator, observed
 __all__ = [
     "CharacterOperator",
     "DenseOperator",
+    "ExtendedOperator",
     "Floats",
     "GeometricOperator",
     "KeepOrSpreadOperator",

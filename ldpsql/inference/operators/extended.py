@@ -1,0 +1,51 @@
+"""A channel over more values than it was made for: further values are perturbed as one of its own."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.inference.operators.base import Floats, Operator, digest
+
+
+class ExtendedOperator(Operator):
+    """A channel in which value x is perturbed like value ``at[x]`` of ``base``."""
+
+    def __init__(self, base: Operator, at: NDArray[np.int64]) -> None:
+        self.base, self.at = base, at
+        self.inputs, self.outputs, self.complete = len(at), base.outputs, base.complete
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest of the channel and the places of the values."""
+        return digest(b"extended", self.base.key, self.at)
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta."""
+        summed = np.zeros((*theta.shape[:-1], self.base.inputs))
+        np.add.at(np.moveaxis(summed, -1, 0), self.at, np.moveaxis(theta, -1, 0))
+        return self.base.forward(summed)
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        return self.base.adjoint(w)[..., self.at]
+
+    def matrix(self) -> Floats:
+        """Return P(report | value)."""
+        return self.base.rows(self.at)
+
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(report | value) of some values."""
+        return self.base.rows(self.at[among])
+
+    def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return sum_z w_z a_z a_z' over the values ``among``."""
+        at = self.at[among]
+        return self.base.curvature(w)[np.ix_(at, at)]
+
+    @cached_property
+    def condition(self) -> float:
+        """Infinite: values that are perturbed alike cannot be distinguished."""
+        return float("inf")

@@ -1,0 +1,103 @@
+"""No parameter of a mechanism, however absurd, fills the memory, hangs, or shows an error that is not one of ldpsql's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NUMBERS = [
+    "1e9",
+    "1e8",
+    "-1e9",
+    "1e999",
+    "1e99999999",
+    "1e-99999999",
+    "4611686018427387903",
+    "9" * 40,
+    "nan",
+    "inf",
+    "",
+    "1e300",
+]
+SCRIPT = """
+import resource, sys, warnings
+import duckdb, ldpsql
+from ldpsql.errors import LdpError
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
+
+warnings.simplefilter("ignore")
+GOOD = dict(epsilon="1", domain=["a", "b", "c", "d"], keys=["a", "b"], low="0", high="9", columns="2", rows="2")
+GOOD |= dict(bins="4", margin="2")
+NUMBERS, con = sys.argv[2:], ldpsql.connect()
+con.execute("SET threads = 1; SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))")
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20),) * 2)
+
+
+def refused(call):
+    try:
+        call()
+    except LdpError:
+        return True
+    except duckdb.Error as error:
+        return "[LDP" in str(error) and "[LDP900]" not in str(error)
+    return True
+
+
+kind = registry().mechanisms[sys.argv[1]]
+parameters = kind.parameters()
+some = ("bins", "margin", "columns")
+good = {p.name: GOOD[p.name] for p in parameters if p.name in GOOD and (p.required or p.name in some)}
+if kind.name == "matrix":
+    good = {"domain": ["a", "b"], "rows": [["3/4", "1/4"], ["1/4", "3/4"]]}
+for parameter in parameters:
+    for number in [] if parameter.is_list or parameter.name in ("nulls", "outside") else NUMBERS:
+        spec = good | {parameter.name: number}
+        literals = {name: repr(value) if isinstance(value, list) else f"'{value}'" for name, value in spec.items()}
+        made = ", ".join(f'"{name}" := {value}' for name, value in literals.items())
+        if not refused(lambda: certify(registry().mechanism({"mechanism": kind.name, **spec}))):
+            sys.exit(f"Python, {parameter.name} = {number}")
+        if not refused(lambda: con.execute(f"SELECT ldp.perturb(NULL, ldp.{kind.name}({made}))")):
+            sys.exit(f"SQL, {parameter.name} = {number}")
+"""
+FAMILIES = ["krr", "laplace", "geometric", "planar_laplace", "exponential", "matrix", "pckv_pm"]  # one of each
+
+
+def in_process(*arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-c", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_absurd_numbers_are_refused_in_little_time_and_memory(name: str) -> None:
+    done = in_process(SCRIPT, name, *NUMBERS)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
+
+
+def test_lists_that_are_too_long_and_tables_that_are_too_large_are_refused() -> None:
+    script = """
+import resource, pytest
+from fractions import Fraction
+from ldpsql.errors import InvalidParameter
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30,) * 2)
+for spec in (
+    {"mechanism": "krr", "epsilon": 1, "domain": range(10**8)},
+    {"mechanism": "olh", "epsilon": 12, "domain": range(500_000)},
+    {"mechanism": "exponential", "epsilon": 1, "domain": range(5000), "columns": 1},
+    {"mechanism": "matrix", "domain": ["a", "b"], "rows": [["1e-99999999", 1], [0.5, 0.5]]},
+    {"mechanism": "matrix", "domain": ["a", "b"], "rows": [["1/" + "7" * 4000, 1], [0.5, 0.5]]},
+    {"mechanism": "blahut_arimoto", "beta": 1, "domain": range(4000), "prior": [1] * 4000, "columns": 40, "iterations": 10**6},
+):
+    with pytest.raises(InvalidParameter, match="most|too many"):
+        certify(registry().mechanism(spec))
+"""
+    done = in_process(script)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
