@@ -96,7 +96,7 @@ def _ours(words: Words) -> tuple[list[str], float]:
 
 
 def _pure_ldp(words: Words) -> tuple[list[str], float]:
-    """Return the words that pure-ldp finds, and its CPU seconds, at its best settings of those that were tried.
+    """Return the words that pure-ldp finds, and its CPU seconds, with the fastest of the settings that were tried.
 
     Its local hashing takes a step for each value of the domain and report, so its sketch is used (CMS, 128 hashes). With one
     letter a step it is fastest, and finds as many words as with three.

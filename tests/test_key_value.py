@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from itertools import pairwise, product
-from math import exp, inf
+from math import exp
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -600,7 +600,10 @@ def test_group_by_counts_merge_and_python_agree(con: DuckDBPyConnection, name: s
         ):
             for row, expected in zip(estimate, grouped[group], strict=True):
                 assert row["key"] == expected["key"]
-                assert list(row.values())[1:] == pytest.approx(list(expected.values())[1:], rel=1e-6, abs=1e-9)
+                numbers, others = (
+                    np.array(list(r.values())[1:], dtype=np.float64) for r in (row, expected)
+                )  # NULL becomes NaN
+                assert numbers == pytest.approx(others, rel=1e-6, abs=1e-9, nan_ok=True)
     diagnosis = con.sql("SELECT unnest(ldp.key_value_diagnose(r, m())) FROM reports WHERE g = 0").fetchall()[0]
     assert diagnosis[0] == 1000
     kept = con.sql("SELECT ldp.key_value(r, m(), estimator := 'ibu', keep := g = 1) FROM reports").fetchall()[0]
@@ -658,7 +661,7 @@ def test_reports_of_something_else_are_refused(con: DuckDBPyConnection) -> None:
 def test_a_key_that_nobody_reports_has_an_honest_error() -> None:
     mechanism = made("pckv_grr", 8, ["book", "film", "song"], low=1, high=5)
     rows = ldpsql.key_value(ldpsql.perturb([[{"key": "book", "value": 4}]] * 400, mechanism), mechanism).to_arrow().to_pylist()
-    assert rows[2]["mean_error"] == inf or rows[2]["mean_error"] > 0.5
+    assert rows[2]["mean_error"] is None or rows[2]["mean_error"] > 0.5
     assert rows[2]["mean_low"] < 2
     assert rows[2]["mean_high"] > 4
 

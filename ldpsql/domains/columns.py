@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 Family: TypeAlias = Literal["text", "number", "boolean", "date", "timestamp", "timestamp with time zone"]
 _FAMILIES: dict[Family, Callable[[pa.DataType], bool]] = {
@@ -136,3 +137,8 @@ def exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:
         return pa.scalar(int(number), target) if int(number) == number else None
     except (pa.ArrowException, ArithmeticError, ValueError):
         return None
+
+
+def finite_or_null(numbers: NDArray[np.float64]) -> pa.Array:
+    """Return numbers as a column in which infinite ones, errors of what reports do not determine, are NULL."""
+    return pa.array(numbers, mask=np.isinf(numbers))

@@ -13,12 +13,12 @@ from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.names import NO_MECHANISM
+from ldpsql.names import NO_MECHANISM, OF_KIND
 from ldpsql.reports import FORMS
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
 _NO_MECHANISM = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE {{}} END"
-_TYPED = _NO_MECHANISM.format("ldp._of_kind({}, reports[1])")  # only for the type: the list is not read
+_TYPED = _NO_MECHANISM.format(f"{OF_KIND}({{}}, reports[1])")  # only for the type: the list is not read
 _LISTED = _NO_MECHANISM.format("reports[{}]")
 _TYPED_ROWS = _NO_MECHANISM.format("cast_to_type({}, [reports[1]])")
 _LISTED_ROWS = _NO_MECHANISM.format("list_select(reports, {})")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import plain
+from ldpsql.domains.columns import finite_or_null, plain
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
@@ -128,6 +128,6 @@ def listed(parts: list[tuple[NDArray[np.int64], pa.Array, Floats]], count: int, 
         out[at], place[at] = cells, np.arange(before, before + len(values))
         before += len(values)
     texts = pa.concat_arrays([values for _, values, _ in parts]) if parts else pa.array([], pa.string())
-    columns = [pa.array(column, mask=np.isinf(column)) for column in out.T.copy()]
+    columns = [finite_or_null(column) for column in out.T.copy()]
     structs = pa.StructArray.from_arrays([pa.DictionaryArray.from_arrays(pa.array(place), texts), *columns], names)
     return pa.ListArray.from_arrays(pa.array(ends), structs, mask=pa.array(sizes == 0))

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
 from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
@@ -143,8 +144,8 @@ class Estimate:
         )
 
     def to_arrow(self) -> pa.Table:
-        """Return the estimate as a table: value, estimate, std_error, low, high."""
-        columns = [self.estimate, self.std_error, self.low, self.high]
+        """Return the estimate as a table: value, estimate, std_error, low, high; infinite errors are NULL."""
+        columns = [self.estimate, finite_or_null(self.std_error), self.low, self.high]
         return pa.table([self.values.values, *columns], ["value", "estimate", "std_error", "low", "high"])
 
     def top(self, count: int = 10) -> pa.Table:

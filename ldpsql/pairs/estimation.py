@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Bins, Cells, Signs
+from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InternalError
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
@@ -108,9 +109,9 @@ class KeyValueEstimate:
     group: int
 
     def to_arrow(self) -> pa.Table:
-        """Return the estimate as a table: key, and the columns of `ROW`."""
+        """Return the estimate as a table: key, and the columns of `ROW`; infinite errors are NULL."""
         keys = self.of.mechanism.keys.values
-        return pa.table([keys, *self.of.rows()[self.group].T], ["key", *ROW])
+        return pa.table([keys, *map(finite_or_null, self.of.rows()[self.group].T)], ["key", *ROW])
 
     @property
     def diagnosis(self) -> Diagnosis:
