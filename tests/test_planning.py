@@ -11,7 +11,10 @@ import ldpsql
 from ldpsql import certify
 from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
 from ldpsql.estimates import planning
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.estimates.functionals import Mean
 from ldpsql.estimates.planning import compare, expected_error, over_declared_values
+from ldpsql.inference.counting import operator_of
 from ldpsql.registry.registry import registry
 
 N, ROUNDS = 20_000, 40
@@ -105,3 +108,19 @@ def test_impossible_plans_are_refused() -> None:
         expected_error(krr, 0)
     with pytest.raises(InvalidParameter, match="from 2 to"):
         over_declared_values(registry().mechanisms, 1)
+
+
+def test_a_plan_for_numbers_has_the_error_of_the_mean() -> None:
+    for text in ("square_wave(1, 0, 100, bins=256)", "hybrid(1, 0, 100, bins=256)", "truncated_geometric(0.1, 0, 99)"):
+        mechanism = registry().mechanism(text)
+        operator = operator_of(mechanism)
+        counts = 100_000 * operator.forward(np.full((1, operator.inputs), 1 / operator.inputs))
+        measured = Mean().measure(estimate_counts(mechanism, counts, registry().estimator("ibu")))
+        assert expected_error(mechanism, 100_000).mean_error == pytest.approx(measured.std_error[0], rel=0.02)
+    assert expected_error(registry().mechanism("krr(1, [1, 2])"), 100).mean_error is None
+
+
+def test_an_error_of_a_share_above_one_is_not_shown() -> None:
+    expected = expected_error(registry().mechanism("laplace(1, 0, 5)"), 1000)
+    assert (expected.std_error, expected.total_variation, expected.reports_needed) == (None, None, None)
+    assert expected.mean_error is not None

@@ -35,7 +35,8 @@ def plan(
     """Compare mechanisms: expected error by epsilon.
 
     std_error is the expected standard error of a share, total_variation the expected distance of the shares to the truth,
-    and reports_needed the number of reports that makes std_error 0.01.
+    and reports_needed the number of reports that makes std_error 0.01. mean_error is the expected standard error of the mean of
+    numbers, in their unit.
 
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     """

@@ -17,6 +17,7 @@ import numpy as np
 
 from ldpsql.channels import KeyValue, Prefixes, SetChannel
 from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
+from ldpsql.estimates.scale import scale_of
 from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms.base import (
     CategoricalMechanism,
@@ -27,9 +28,11 @@ from ldpsql.mechanisms.base import (
     Mechanism,
     certify,
 )
+from ldpsql.mechanisms.families import NumberMechanism
 from ldpsql.privacy.claims import Epsilon
 
 MAX_VALUES = 20_000
+_DEVIATIONS = 1.96  # of the interval that is to be short
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class Expected:
 
     ``std_error`` is the root mean square over the values of a share's standard error, or over the keys of a frequency's;
     ``total_variation`` is the expected distance to the truth, None for frequencies, which do not form a distribution;
-    ``reports_needed`` is how many reports make the standard error one percent. All are None if the reports do not determine
-    the shares.
+    ``reports_needed`` is how many reports make the standard error one percent. These are None if the reports do not determine
+    the shares. ``mean_error`` is the standard error of the mean of numbers, in their unit; None for other mechanisms.
     """
 
     mechanism: str
@@ -47,6 +50,7 @@ class Expected:
     std_error: float | None
     total_variation: float | None
     reports_needed: int | None
+    mean_error: float | None = None
 
 
 def expected_error(mechanism: Mechanism, reports: int) -> Expected:
@@ -60,17 +64,32 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
         raise InvalidParameter("a plan needs at least one report", "for example 100000")
     certified = certify(mechanism)
     one = _single(certified)  # of a single report: errors fall with the root of their number
-    epsilon = float(certified.certificate.claim.epsilon)
-    if not np.isfinite(one).all():
-        return Expected(mechanism.name, epsilon, None, None, None)
+    epsilon, mean = float(certified.certificate.claim.epsilon), _mean_error(mechanism, reports)
     root_mean_square = float(np.sqrt(np.mean(one**2)))
+    if not root_mean_square < np.sqrt(reports):  # an error above 1 says nothing about a share
+        return Expected(mechanism.name, epsilon, None, None, None, mean)
     return Expected(
         mechanism=mechanism.name,
         epsilon=epsilon,
         std_error=root_mean_square / np.sqrt(reports),
         total_variation=_total_variation(one, reports) if isinstance(certified, CertifiedValues) else None,
         reports_needed=int(np.ceil((root_mean_square / 0.01) ** 2)),
+        mean_error=mean,
     )
+
+
+def _mean_error(mechanism: Mechanism, reports: int) -> float | None:
+    """Return the standard error of the mean of numbers, under the uniform distribution."""
+    if not isinstance(mechanism, NumberMechanism):
+        return None
+    operator, x = operator_of(mechanism), scale_of(mechanism.values())
+    uniform = np.full((1, len(x)), 1.0 / len(x))
+    law = operator.forward(uniform)
+    if operator.bounding_weights is None:
+        _, variance = operator.functionals(law, np.array([float(reports)]), uniform, x[:, None])
+        return float(np.sqrt(variance[0, 0]))
+    weights = operator.bounding_weights.majorants(x[:, None], reports, _DEVIATIONS, sets=False).weights[0]
+    return float(np.sqrt((law[0] @ weights**2 - (law[0] @ weights) ** 2) / reports))
 
 
 def _total_variation(one: np.ndarray, reports: int) -> float:
