@@ -19,15 +19,7 @@ from ldpsql.registry.registry import registry
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
-HAZY = (
-    "square_wave(1, 0, 100)",
-    "piecewise(1, 0, 100)",
-    "stochastic_rounding(1, 0, 100)",
-    "hybrid(1, 0, 100)",
-    "hybrid(0.5, 0, 100)",
-    "gaussian(1, 0, 100, delta=1e-5, bins=128)",
-    "laplace(1, 0, 100)",
-)
+WIDE = ("hybrid(0.5, 0, 1, bins=128)", "gaussian(1, 0, 100, delta=1e-5, bins=128)", "laplace(1, 0, 100, bins=256)")
 COARSE = tuple(f"{name}(1, 0, 1, bins=128)" for name in ("square_wave", "piecewise", "stochastic_rounding", "hybrid"))
 GROUPS, N = 300, 20_000
 # 95 % of 300 is 285. The claim is .915 or more: fewer than 249 has probability 3e-7 at .915.
@@ -61,7 +53,7 @@ def one(con: DuckDBPyConnection, sql: str) -> Any:
     return row[0]
 
 
-@pytest.mark.parametrize("spec", [*COARSE, *HAZY[-3:]])
+@pytest.mark.parametrize("spec", [*COARSE, *WIDE])
 def test_the_expectation_of_majorants_is_never_below_the_functional(spec: str) -> None:
     operator = operator_of(mechanism(spec))
     weights, x = operator.bounding_weights, np.linspace(0, 1, operator.inputs)

@@ -240,6 +240,8 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "estimate_groups": lambda path: groups(path, "raw"),
     "estimate_groups: a view that fails": lambda path: groups(path, "wrong"),
     "estimate_groups: no such table": lambda path: groups(path, "nothing"),
+    "heavy_hitters": lambda _: ldpsql.heavy_hitters(frame()["city"], "pem(4, 8)"),
+    "heavy_hitters: of other types": lambda _: ldpsql.heavy_hitters(frame()["n"], "pem(4, 8)"),
     "release: users without budget": lambda path: in_release(path, "1"),
     "release: no budget at all": lambda path: in_release(path, "0.5"),
     "release: another release": lambda path: in_release(path, "9", "FROM nothing"),

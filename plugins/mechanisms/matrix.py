@@ -24,7 +24,7 @@ from ldpsql.mechanisms import (
     over_one_denominator,
 )
 
-_LONGEST = 100
+_LONGEST = 1000
 _HUGE_EXPONENT = re.compile(r"e[+-]?[0-9_]{4}", re.IGNORECASE)
 _ROUNDING, _NORMAL = 1e-12, 1e-290  # relative, and above it: a fraction becomes a double with an error below 2e-16
 Rows = tuple[tuple[Fraction, ...], ...]
@@ -89,7 +89,7 @@ class Matrix(Mechanism):
     sql_reports = Domain.sql_given("reports", "domain")
     domain: DomainField = Field(description="the values that may occur, in the order of the rows")
     rows: Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])] = (
-        Field(description="probabilities of at most 100 characters, one row for each value, one column for each report")
+        Field(description="probabilities of at most 1,000 characters, one row for each value, one column for each report")
     )
     epsilon: EpsilonField | None = Field(None, description="the claim; by default the smallest that the rows keep")
     reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")
