@@ -14,7 +14,16 @@ from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
-from ldpsql.engine.functions import Macros, Scalar, arrow_fields, guarded, struct_fields, struct_text, struct_type
+from ldpsql.engine.functions import (
+    Macros,
+    Scalar,
+    arrow_fields,
+    guarded,
+    names_withheld,
+    struct_fields,
+    struct_text,
+    struct_type,
+)
 from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct
@@ -141,6 +150,7 @@ __all__ = [
     "id_bytes",
     "likelihoods",
     "listed",
+    "names_withheld",
     "numbers",
     "octets",
     "of_symbols",

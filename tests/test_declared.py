@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.domains import pinned
-from ldpsql.errors import InvalidDomain, OtherMechanism, SourceRefused, UnknownName
+from ldpsql.errors import InvalidDomain, InvalidParameter, OtherMechanism, SourceRefused, UnknownName
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.sql.named import mechanism_of
 from tests.commands import run
@@ -140,7 +140,7 @@ def test_a_name_has_letters_digits_and_underscores(con: DuckDBPyConnection, name
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        ("SELECT ldp.declared('nothing')", "LDP201.*nothing"),
+        ("SELECT ldp.declared('nothing')", "LDP201.*no such declared"),
         ("SELECT ldp.declare('item', NULL)", "LDP104"),
         ("SELECT ldp.declare(NULL, ldp.krr(1, [1, 2]))", "LDP103"),
         ("SELECT ldp.declare('item', ldp.krr(1, [1, 1]))", "LDP102.*twice"),
@@ -292,3 +292,25 @@ def test_unknown_names_are_proposed(con: DuckDBPyConnection) -> None:
         con.execute("SELECT ldp.declared('itme')")
     with pytest.raises(UnknownName):
         mechanism_of("itme", con)
+
+
+def test_a_name_of_the_settings_that_is_declared_too_is_refused_in_python() -> None:
+    with ldpsql.connect(mechanisms={"city": "krr(0.01, ['a', 'b'])"}) as con:
+        con.execute("SELECT ldp.declare('CITY', ldp.krr(20, ['a', 'b']))")
+        con.execute("CREATE TABLE p AS SELECT 'a' AS w FROM range(10)")
+        with pytest.raises(InvalidParameter, match="both name this mechanism"):
+            ldpsql.perturb_table(con, "p", "o", {"w": "city"})
+
+
+def test_a_name_that_comes_from_a_column_is_in_no_message(con: DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute("SELECT system.main.__ldp_declared_values('SeCrEt' || i, ldp._catalog()) FROM range(3) t(i)").fetchall()
+    assert "SeCrEt" not in str(caught.value)
+
+
+def test_versions_of_a_very_long_domain_are_not_estimated_together(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO levels() AS MAP {'1': ldp.olh(1, range(5000), outside := 'as:0'), '2': ldp.olh(1, range(5001))}")
+    con.execute("CREATE MACRO m() AS ldp.olh(1, range(5000), outside := 'as:0')")
+    con.execute("CREATE TABLE r AS SELECT ldp.perturb(i % 9, m()) AS x, '1' AS v FROM range(99) t(i)")
+    with pytest.raises(duckdb.Error, match=r"LDP103.*versions of a domain"):
+        con.execute("SELECT ldp.ibu_mixed(x, v, levels()) FROM r").fetchall()

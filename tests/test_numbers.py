@@ -200,3 +200,11 @@ def test_one_report_has_numbers_and_the_widest_intervals() -> None:
         measured = functional.measure(found)
         assert np.isfinite(measured.estimate).all()
         assert (measured.low <= measured.high).all()
+
+
+def test_a_range_inside_one_bin_has_the_error_of_the_bin() -> None:
+    made = mechanism("square_wave(1, 0, 200, bins=64)")
+    counts = 100_000 * operator_of(made).forward(shapes(64)["spikes"][None])
+    measured = RangeShare(30.1, 30.2).measure(estimate_counts(made, counts, registry().estimator("ibu")))
+    assert (measured.low[0], measured.estimate[0]) == (0, pytest.approx(0, abs=1e-12))
+    assert measured.std_error[0] > 0.01

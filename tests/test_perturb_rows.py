@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -186,3 +187,11 @@ def test_lint_knows_that_it_perturbs_and_that_the_order_is_random(con: DuckDBPyC
     assert found == {"view", "macro"}
     con.execute(f"CREATE VIEW redrawn AS {call}")
     assert [finding.name for finding in lint(con)] == ["main.redrawn"]
+
+
+@pytest.mark.parametrize("name", ["_ldpsql_places", "_ldpsql_count", "_LDPSQL_places", "_ldpsql_x"])
+def test_a_column_with_a_name_that_the_macro_uses_is_not_kept(con: DuckDBPyConnection, name: str) -> None:
+    con.execute(f"CREATE TABLE hostile AS SELECT 'Lima' AS city, i::INTEGER AS {name} FROM range(1, 300) t(i)")
+    with pytest.raises(duckdb.Error, match="LDP103"):
+        con.execute(f"FROM ldp.perturb_rows(hostile, {{city: city()}}, keep := ['{name}'])").fetchall()
+    assert len(con.execute("FROM ldp.perturb_rows(hostile, {city: city()})").fetchall()) == 299

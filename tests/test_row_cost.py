@@ -139,3 +139,22 @@ def test_levels_of_a_mixture_are_drawn_in_the_type_of_the_domain(con: DuckDBPyCo
     )
     kept = con.execute("SELECT count(*) FILTER (WHERE y = 'item number ' || i) FROM r WHERE i % 2 = 1").fetchall()
     assert kept[0][0] > 440
+
+
+@pytest.mark.parametrize("longest", range(1, 60, 3))
+def test_the_position_of_a_value_does_not_depend_on_the_other_rows(longest: int) -> None:
+    """A column of short strings has fewer words than a domain with long ones, and one long value changes nothing."""
+    listed = [f"w{i}" for i in range(600)] + ["x" * n for n in range(1, longest + 1)]
+    domain = Domain.of(listed)
+    for others in ([], ["y" * n for n in (4, 5, 12, 13, 20, 21, 28, 29, 37, 61)], listed[-1:]):
+        for other in [None, *others]:
+            column = pa.array(["w7", "w599", "x", *([other] if other else [])])
+            assert domain.locate(column).to_pylist()[:3] == [7, 599, 600]
+
+
+@pytest.mark.parametrize("of", ["float", "double", "int32", "decimal128(20, 1)"])
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_floats_are_found_in_long_domains(of: str, kind: str) -> None:
+    types = {"float": pa.float32(), "double": pa.float64(), "int32": pa.int32(), "decimal128(20, 1)": pa.decimal128(20, 1)}
+    domain = Domain.of(pa.array(range(600)).cast(types[of]))
+    assert domain.locate(pa.array([0.0, -0.0, 7.0, 599.0, 600.0, 0.5], types[kind])).to_pylist() == [0, 0, 7, 599, None, None]

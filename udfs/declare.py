@@ -14,6 +14,7 @@ from ldpsql.functions import (
     fingerprint,
     guarded,
     hookimpl,
+    names_withheld,
     plain,
     read_mechanism,
 )
@@ -47,7 +48,8 @@ def declared_type(names: pa.ChunkedArray, catalogs: pa.ChunkedArray) -> pa.Array
 
 def _part(names: pa.ChunkedArray, catalogs: pa.ChunkedArray, place: int) -> pa.Array:
     rows = zip(plain(names).to_pylist(), plain(catalogs).to_pylist(), strict=True)
-    return pa.array([as_struct(DECLARATIONS.declared(catalog, name))[place] for name, catalog in rows], pa.string())
+    with names_withheld():  # a name may come from a column
+        return pa.array([as_struct(DECLARATIONS.declared(catalog, name))[place] for name, catalog in rows], pa.string())
 
 
 @guarded

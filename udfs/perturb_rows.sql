@@ -4,7 +4,10 @@ CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {
     '_ldpsql_1': [{'nothing': 1}], '_ldpsql_2': [{'nothing': 1}], '_ldpsql_3': [{'nothing': 1}],
     '_ldpsql_4': [{'nothing': 1}], '_ldpsql_5': [{'nothing': 1}], '_ldpsql_6': [{'nothing': 1}]
 });
-CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(names::VARCHAR[], lambda name: lower(name));
+-- Without names that are used here: such a column cannot be kept.
+CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(
+    list_filter(names::VARCHAR[], lambda name: NOT starts_with(lower(name), '_ldpsql_')), lambda name: lower(name)
+);
 CREATE OR REPLACE MACRO ldp._drawn_rows
     (x, places, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
     (x, places, m) AS ldp._report_rows(x, places, ldp._draws(m), ldp._reports(m), ldp._reports(m));

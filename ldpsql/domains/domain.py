@@ -161,7 +161,7 @@ class Domain:
             self._in_type[column.type] = self._converted(column.type)
         listed, positions = self._in_type[column.type]
         if pa.types.is_floating(column.type):
-            column = pc.add(column, 0.0)  # -0.0 equals 0.0
+            column = pc.add(column, 0.0).cast(column.type)  # -0.0 equals 0.0
         indices = listed.locate(column)
         return indices if positions is None else positions.take(indices)
 

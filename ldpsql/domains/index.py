@@ -34,7 +34,7 @@ class Listed:
 
     def locate(self, column: pa.Array) -> pa.Array:
         """Return the position of each value as int32, null if it is NULL or not listed."""
-        if self._index is None or not len(column):
+        if self._index is None or not len(column) or column.type != self._values.type:
             return pc.index_in(column, value_set=self._values)
         positions = self._index.positions(column)
         absent = positions < 0
@@ -76,11 +76,9 @@ def _hashes(words: list[Weights]) -> Weights:
     """Return a hash of each value; a third and later word that is zero changes nothing, since strings may come without it."""
     hashes = words[0] * _SPREAD
     for number, word in enumerate(words[1:]):
-        hashes ^= hashes >> _HALF
-        mixed = (hashes ^ word) * _SPREAD
+        mixed = (hashes ^ hashes >> _HALF ^ word) * _SPREAD
         hashes = np.where(word, mixed, hashes) if number else mixed
-    hashes ^= hashes >> _HALF
-    return hashes
+    return np.asarray(hashes ^ hashes >> _HALF)
 
 
 def _buckets(hashes: Weights, displacements: NDArray[np.uint16]) -> NDArray[np.int64]:

@@ -104,7 +104,8 @@ class RangeShare(Functional):
         if (certain == possible).all():
             return share
         least, most = (_share(estimates, inside) for inside in (certain, possible))
-        return replace(share, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
+        error = np.maximum(share.std_error, np.maximum(least.std_error, most.std_error))
+        return replace(share, std_error=error, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
 @dataclass(frozen=True)

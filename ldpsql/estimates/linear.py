@@ -111,7 +111,7 @@ def _bounded(likelihood: Likelihood, weights: Weights, theta: Floats, c: Floats,
         above, error = _mean(over, shares, chances, float(n))
         below, other = _mean(under, shares, chances, float(n))
         low, high = float(sets) - below - z * other, above + z * error
-        parts.append(((low + high) / 2, (high - low) / (2 * z), low, high))
+        parts.append(((low + high) / 2, np.maximum(high - low, 0.0) / (2 * z), low, high))
     return Linear(*(np.stack(column) for column in zip(*parts, strict=True)))
 
 

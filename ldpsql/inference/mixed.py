@@ -21,6 +21,7 @@ from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_
 from ldpsql.reports import NumberedReports, WordReports, impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
+_MOST_GROWN = 4096  # values: the curvature of such a mixture is a table of all pairs
 _PAIRS = "declare one mechanism, and use ldp.key_value"
 
 
@@ -48,6 +49,11 @@ class Mixed:
             raise InvalidDomain(
                 "the mechanisms of the levels have different domains",
                 "declare one domain for all of them, or a part of it with outside := 'as:VALUE'",
+            )
+        if len(self.values) > _MOST_GROWN and any(certify_values(one).values != self.values for one in self.mechanisms):
+            raise InvalidParameter(
+                f"versions of a domain of more than {_MOST_GROWN:,} values cannot be estimated together",
+                "estimate the reports of each version by themselves",
             )
 
     @property

@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import MARK, Macros
 from ldpsql.engine.sql_struct import as_struct, long_domains
-from ldpsql.errors import BadSettings, LdpError, SourceRefused
+from ldpsql.errors import BadSettings, InvalidParameter, LdpError, SourceRefused
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
@@ -74,9 +74,11 @@ def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
         return registry().mechanism(spec, con)
     with con.cursor() as cursor:
         declared = _declared(cursor, name)
-        if declared is not None:
-            return declared
         catalogs = cursor.execute(_CATALOGS, [name, MARK]).fetchall()
+        if declared is not None:
+            if catalogs:
+                raise InvalidParameter("ldp.declare and the settings both name this mechanism", "declare it under another name")
+            return declared
         if not catalogs:
             return registry().mechanism(spec, con)
         call = f"{quoted(catalogs[0][0])}.m.{quoted(name)}()"
