@@ -27,6 +27,7 @@ from ldpsql.mechanisms.base import (
     CertifiedValues,
     Mechanism,
     certify,
+    certify_values,
 )
 from ldpsql.mechanisms.families import NumberMechanism
 from ldpsql.privacy.claims import Epsilon
@@ -82,7 +83,7 @@ def _mean_error(mechanism: Mechanism, reports: int) -> float | None:
     """Return the standard error of the mean of numbers, under the uniform distribution."""
     if not isinstance(mechanism, NumberMechanism):
         return None
-    operator, x = operator_of(mechanism), scale_of(mechanism.values())
+    operator, x = operator_of(mechanism), scale_of(certify_values(mechanism).values)
     uniform = np.full((1, len(x)), 1.0 / len(x))
     law = operator.forward(uniform)
     if operator.bounding_weights is None:
