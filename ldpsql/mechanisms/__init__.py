@@ -50,6 +50,7 @@ from ldpsql.mechanisms.families import (
     window,
 )
 from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
+from ldpsql.mechanisms.means import piece_readings, pieces, rounding_readings, roundings
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
@@ -130,9 +131,13 @@ __all__ = [
     "is_prime",
     "log_ratio",
     "over_one_denominator",
+    "piece_readings",
+    "pieces",
     "planar_channel",
     "prime_power",
     "rate_distortion",
     "reduced",
+    "rounding_readings",
+    "roundings",
     "window",
 ]

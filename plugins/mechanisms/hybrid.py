@@ -7,7 +7,20 @@ ICDE 2019, section III.C.
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, after, from_doubles, hookimpl, reduced, window
+from ldpsql.mechanisms import (
+    Channel,
+    Domain,
+    IntervalMechanism,
+    Mechanism,
+    after,
+    from_doubles,
+    hookimpl,
+    piece_readings,
+    pieces,
+    reduced,
+    rounding_readings,
+    roundings,
+)
 
 _ONLY_ROUNDING = 0.61  # up to this epsilon rounding alone has the smaller largest variance
 _LOW, _HIGH = -2, -1  # reports of stochastic rounding
@@ -16,8 +29,8 @@ _LOW, _HIGH = -2, -1  # reports of stochastic rounding
 class Hybrid(IntervalMechanism):
     """Hybrid mechanism: piecewise with probability 1 - e^(-epsilon/2), else stochastic rounding; only this up to epsilon 0.61.
 
-    Of mechanisms for means it has the smallest largest variance. The report is the number of a bin of [-C, C], as of
-    `piecewise`, or -2 or -1 for the lower and the higher report of `stochastic_rounding`.
+    Of these three mechanisms it has the smallest largest variance of a mean. The report is the number of a bin of [-C, C], as
+    of `piecewise`, or -2 or -1 for the lower and the higher report of `stochastic_rounding`.
 
     >>> Hybrid(epsilon=1, low=0, high=1, bins=2).channel().probabilities().round(3)[0].tolist()
     [0.373, 0.233, 0.261, 0.133]
@@ -33,22 +46,15 @@ class Hybrid(IntervalMechanism):
     def channel(self) -> Channel:
         """Return the two mechanisms next to each other."""
         epsilon = reduced(self.epsilon.value)
-        at = (2 * np.arange(self.bins) + 1) / self.bins - 1
-        rise = at * np.tanh(epsilon / 2) / 2
-        rounded = np.stack([0.5 - rise, 0.5 + rise], axis=1)
-        reach = 1 / np.tanh(epsilon / 4)
-        left = (reach + 1) / 2 * at - (reach - 1) / 2
-        pieces = 1 + np.expm1(epsilon) * window((left + reach) / (2 * reach), (reach - 1) / (2 * reach), self.bins)
         share = -np.expm1(-epsilon / 2) if epsilon > _ONLY_ROUNDING else 0.0
-        both = [(1 - share) * rounded, share * pieces / pieces.sum(axis=1, keepdims=True)]
+        densities = pieces(epsilon, self.bins)
+        both = [(1 - share) * roundings(epsilon, self.bins), share * densities / densities.sum(axis=1, keepdims=True)]
         return from_doubles(np.concatenate(both, axis=1), self.epsilon.value)
 
     def readings(self) -> NDArray[np.float64]:
         """Return those of stochastic rounding and of the piecewise mechanism."""
         epsilon = reduced(self.epsilon.value)
-        rounded = np.array([-1.0, 1.0]) / np.tanh(epsilon / 2)
-        pieces = ((2 * np.arange(self.bins) + 1) / self.bins - 1) / np.tanh(epsilon / 4)
-        return np.asarray(np.concatenate([rounded, pieces]) / 2 + 0.5)
+        return np.concatenate([rounding_readings(epsilon), piece_readings(epsilon, self.bins)])
 
 
 @hookimpl

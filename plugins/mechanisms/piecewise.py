@@ -7,7 +7,16 @@ ICDE 2019, algorithm 2.
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.mechanisms import Channel, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced, window
+from ldpsql.mechanisms import (
+    Channel,
+    IntervalMechanism,
+    Mechanism,
+    from_doubles,
+    hookimpl,
+    piece_readings,
+    pieces,
+    reduced,
+)
 
 
 class Piecewise(IntervalMechanism):
@@ -24,21 +33,11 @@ class Piecewise(IntervalMechanism):
 
     def channel(self) -> Channel:
         """Return the channel of windows around the centres of the bins, as shares of the bins of [-C, C]."""
-        epsilon = reduced(self.epsilon.value)
-        at = (2 * np.arange(self.bins) + 1) / self.bins - 1
-        reach = 1 / np.tanh(epsilon / 4)
-        left = (reach + 1) / 2 * at - (reach - 1) / 2
-        covered = window((left + reach) / (2 * reach), (reach - 1) / (2 * reach), self.bins)
-        return from_doubles(1 + np.expm1(epsilon) * covered, self.epsilon.value)
+        return from_doubles(pieces(reduced(self.epsilon.value), self.bins), self.epsilon.value)
 
     def readings(self) -> NDArray[np.float64]:
         """Return the centres of the bins of [-C, C]."""
-        return centres(reduced(self.epsilon.value), self.bins)
-
-
-def centres(epsilon: float, bins: int) -> NDArray[np.float64]:
-    """Return the centres of the bins of [-C, C], where -1 counts as 0 and 1 as 1."""
-    return np.asarray(((2 * np.arange(bins) + 1) / bins - 1) / np.tanh(epsilon / 4) / 2 + 0.5)
+        return piece_readings(reduced(self.epsilon.value), self.bins)
 
 
 @hookimpl

@@ -7,7 +7,17 @@ Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.mechanisms import Channel, Domain, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced
+from ldpsql.mechanisms import (
+    Channel,
+    Domain,
+    IntervalMechanism,
+    Mechanism,
+    from_doubles,
+    hookimpl,
+    reduced,
+    rounding_readings,
+    roundings,
+)
 
 _REPORTS = [-1, 1]
 
@@ -33,18 +43,11 @@ class StochasticRounding(IntervalMechanism):
 
     def channel(self) -> Channel:
         """Return the two probabilities of every bin."""
-        at = (2 * np.arange(self.bins) + 1) / self.bins - 1
-        rise = at * np.tanh(reduced(self.epsilon.value) / 2) / 2
-        return from_doubles(np.stack([0.5 - rise, 0.5 + rise], axis=1), self.epsilon.value)
+        return from_doubles(roundings(reduced(self.epsilon.value), self.bins), self.epsilon.value)
 
     def readings(self) -> NDArray[np.float64]:
         """Return -C and C."""
-        return ends(reduced(self.epsilon.value))
-
-
-def ends(epsilon: float) -> NDArray[np.float64]:
-    """Return -C and C, where -1 counts as 0 and 1 as 1."""
-    return np.asarray(np.array(_REPORTS) / np.tanh(epsilon / 2) / 2 + 0.5)
+        return rounding_readings(reduced(self.epsilon.value))
 
 
 @hookimpl
