@@ -26,7 +26,15 @@ from ldpsql.mechanisms import InvalidParameter, certify
 
 _PART = 1 << 18  # values that a thread draws at a time
 _BYTES = 256
-_COLUMNS = 6  # as many as the macro has places for
+_COLUMNS = 6  # that can be perturbed: the macro has a place for each
+_PLACES = {
+    "PADDING_EACH": "'_ldpsql_{n}': [{{'nothing': 1}}]",
+    "EMPTY_EACH": 'NULL::INTEGER[] AS "_ldpsql_{n}"',
+    "DRAWN_EACH": """ldp._drawn_rows(
+        COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[{n}])), "_ldpsql_places",
+        struct_extract_at(ldp._padded(columns), {n})
+    )""",
+}
 
 
 def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
@@ -101,11 +109,19 @@ def order_of(counts: pa.ChunkedArray, kept: pa.ChunkedArray, wanted: pa.ChunkedA
 _BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "handle"), drawing_rows, rows=True)
 
 
+def _macros() -> Macros:
+    """Return the macros, with a place for each column that can be perturbed."""
+    text = Macros.beside(__file__).text
+    for word, sql in _PLACES.items():
+        text = text.replace(word, ", ".join(sql.format(n=n) for n in range(1, _COLUMNS + 1)))
+    return Macros(text)
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_rows``."""
     return [
         *_BY_FORM,
         Scalar("__ldp_order", order_of, "INTEGER[]", volatile=True, draws=False),
-        Macros.beside(__file__),
+        _macros(),
     ]

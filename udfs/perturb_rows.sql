@@ -1,9 +1,7 @@
--- Up to 6 columns are perturbed. Those that are not needed are NULL, and are left out at the end. COLUMNS finds columns by their
--- names, in any case, and a report keeps the name of its column.
-CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {
-    '_ldpsql_1': [{'nothing': 1}], '_ldpsql_2': [{'nothing': 1}], '_ldpsql_3': [{'nothing': 1}],
-    '_ldpsql_4': [{'nothing': 1}], '_ldpsql_5': [{'nothing': 1}], '_ldpsql_6': [{'nothing': 1}]
-});
+-- The words in capitals with _EACH stand for one place for each column that can be perturbed: see perturb_rows.py. Places that are
+-- not needed are NULL, and are left out at the end. COLUMNS finds columns by their names, in any case, and a report keeps the name
+-- of its column.
+CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {PADDING_EACH});
 -- Without names that are used here: such a column cannot be kept.
 CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(
     list_filter(names::VARCHAR[], lambda name: NOT starts_with(lower(name), '_ldpsql_')), lambda name: lower(name)
@@ -17,9 +15,7 @@ CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
     WITH lists AS (
         SELECT list(COLUMNS(lambda c: lower(c) IN ldp._lowered(list_concat(struct_keys(columns), keep::VARCHAR[])))),
             count(*) AS "_ldpsql_count",
-            NULL::INTEGER[] AS "_ldpsql_0", NULL::INTEGER[] AS "_ldpsql_1", NULL::INTEGER[] AS "_ldpsql_2",
-            NULL::INTEGER[] AS "_ldpsql_3", NULL::INTEGER[] AS "_ldpsql_4", NULL::INTEGER[] AS "_ldpsql_5",
-            NULL::INTEGER[] AS "_ldpsql_6"
+            NULL::INTEGER[] AS "_ldpsql_0", EMPTY_EACH
         FROM query_table(t)
     ), placed AS (
         SELECT *, __ldp_order(
@@ -29,30 +25,7 @@ CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
         ) AS "_ldpsql_places" FROM lists
     ), drawn AS (
         SELECT
-            ldp._drawn_rows(
-                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[1])), "_ldpsql_places",
-                struct_extract_at(ldp._padded(columns), 1)
-            ),
-            ldp._drawn_rows(
-                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[2])), "_ldpsql_places",
-                struct_extract_at(ldp._padded(columns), 2)
-            ),
-            ldp._drawn_rows(
-                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[3])), "_ldpsql_places",
-                struct_extract_at(ldp._padded(columns), 3)
-            ),
-            ldp._drawn_rows(
-                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[4])), "_ldpsql_places",
-                struct_extract_at(ldp._padded(columns), 4)
-            ),
-            ldp._drawn_rows(
-                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[5])), "_ldpsql_places",
-                struct_extract_at(ldp._padded(columns), 5)
-            ),
-            ldp._drawn_rows(
-                COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[6])), "_ldpsql_places",
-                struct_extract_at(ldp._padded(columns), 6)
-            ),
+            DRAWN_EACH,
             list_select(COLUMNS(
                 lambda c: lower(c) IN ldp._lowered(keep) AND lower(c) NOT IN ldp._lowered(struct_keys(columns)) OR c = '_ldpsql_0'
             ), "_ldpsql_places")
