@@ -28,8 +28,8 @@ def most_words(column: pa.Array) -> int:
 def words_of(column: pa.Array, most: int) -> list[Weights] | None:
     """Return the words of each value, at most ``most``, without those that are zero for all; None if the type has no words.
 
-    The first word of a string has its length, so that strings are told apart even by fewer words than they have. The words of
-    NULL mean nothing.
+    The first word of a string has its length, so strings of different lengths differ in it, however many words are read. The
+    words of NULL mean nothing.
     """
     if _is_text(column.type):
         return _of_text(column, min(most, most_words(column)))

@@ -86,9 +86,7 @@ def _readings(certified: CertifiedMechanism) -> Majorants | None:
     if readings is None or readings.shape != (operator.outputs,):
         return None
     last = operator.inputs - 1
-    readings = (
-        readings * operator.inputs - 0.5
-    ) / last  # from the first value to the last, which are the centres of their bins
+    readings = (readings * operator.inputs - 0.5) / last  # 0 is the first value, the centre of its bin, and 1 the last
     bias = float(np.abs(operator.adjoint(readings) - np.arange(last + 1) / last).max())
     return Majorants(readings[None], np.array([bias])) if bias < _UNBIASED else None
 

@@ -16,7 +16,7 @@ from math import inf
 import numpy as np
 
 from ldpsql.channels import KeyValue, Prefixes, SetChannel
-from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
+from ldpsql.errors import DataError, InternalError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.estimates.scale import scale_of
 from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms.base import (
@@ -100,7 +100,7 @@ def _total_variation(one: np.ndarray, reports: int) -> float:
 @singledispatch
 def _single(certified: CertifiedMechanism) -> np.ndarray:
     """Return the standard errors of everything that is estimated, from a single report."""
-    raise NotImplementedError(type(certified))
+    raise InternalError(f"{type(certified).__name__} is not registered here", "register it next to the other kinds")
 
 
 @_single.register

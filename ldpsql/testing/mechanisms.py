@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ldpsql.bulk.frames import heavy_hitters, key_value
 from ldpsql.domains.domain import Domain
-from ldpsql.errors import NotPrivate
+from ldpsql.errors import InternalError, NotPrivate
 from ldpsql.estimates.estimate import estimate_column
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, CertifiedValues, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -70,7 +70,7 @@ def _check_round_trips(mechanism: Mechanism) -> None:
 @singledispatch
 def _check_sql(certified: CertifiedMechanism) -> None:
     """Check that SQL perturbs and estimates the same as Python."""
-    raise NotImplementedError(type(certified))
+    raise InternalError(f"{type(certified).__name__} is not registered here", "register it next to the other kinds")
 
 
 @_check_sql.register
