@@ -58,7 +58,7 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
             bounds = _bounded(estimates.likelihood, weights, theta, c, z, sets=sets)
         says_nothing = bounds.high - bounds.low > 2 * np.ptp(c, axis=-2) + _ROUNDING
         if sets and weights is not None:
-            says_nothing |= (bounds.low <= 0.0) & (bounds.high >= 1.0)
+            says_nothing |= (bounds.low <= _ROUNDING) & (bounds.high >= 1.0 - _ROUNDING)
         return bounds._replace(std_error=np.where(says_nothing, np.inf, bounds.std_error))
     shape = (len(estimates.fit.theta), c.shape[-1])  # there was no time for more
     centre = np.einsum("gx,gxm->gm", estimates.fit.theta, np.broadcast_to(c, (shape[0], *c.shape[-2:])))
