@@ -26,7 +26,7 @@ from ldpsql.engine.functions import (
 )
 from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
-from ldpsql.engine.sql_struct import as_struct
+from ldpsql.engine.sql_struct import as_struct, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
@@ -65,6 +65,7 @@ from ldpsql.registry.handles import (
     numbers,
     read_estimator,
     read_mechanism,
+    read_parts,
     without_inversion,
 )
 from ldpsql.registry.registry import Registry, registry
@@ -161,7 +162,9 @@ __all__ = [
     "random_order",
     "read_estimator",
     "read_mechanism",
+    "read_parts",
     "registry",
+    "reports_type",
     "scale_of",
     "shown_by_form",
     "sql_cells",
@@ -172,6 +175,7 @@ __all__ = [
     "struct_type",
     "tops",
     "type_of",
+    "values_type",
     "without_impossible",
     "without_inversion",
 ]

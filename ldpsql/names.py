@@ -10,5 +10,7 @@ FIRST_LIST = "ldp._first"  # (list, other)
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
 NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next mechanism
+ROW_REPORTS = "__ldp_row_reports"  # (mechanisms by column): the type of a report of a row, as from_json reads it
+ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row
 OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the other
 OCTETS = "__ldp_octets"  # (report): a set as bytes

@@ -12,14 +12,17 @@ from ldpsql.channels import Drawn
 from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
+from ldpsql.errors import InternalError
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.names import NO_MECHANISM, OF_KIND
-from ldpsql.reports import FORMS
+from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
 _NO_MECHANISM = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE {{}} END"
 _TYPED = _NO_MECHANISM.format(f"{OF_KIND}({{}}, reports[1])")  # only for the type: the list is not read
 _LISTED = _NO_MECHANISM.format("reports[{}]")
+_READ = _NO_MECHANISM.format(f'from_json({{}}, (reports)."{RowReports.mark}")')
+_READ_ROWS = _NO_MECHANISM.format(f"""list_transform({{}}, lambda r: from_json(r, (reports)."{RowReports.mark}"))""")
 _TYPED_ROWS = _NO_MECHANISM.format("cast_to_type({}, [reports[1]])")
 _LISTED_ROWS = _NO_MECHANISM.format("list_select(reports, {})")
 
@@ -60,6 +63,8 @@ def drawn_by_form(
         overloads.extend((kind, body.format(call.format(f"{scalar}_{mark}"))) for kind in kinds)
 
     call = f"{{}}({', '.join(arguments)}{further})"
+    mark, read = RowReports.mark, _READ_ROWS if rows else _READ
+    add(mark, function(_row_texts, pa.string()), "VARCHAR", [f'STRUCT("{mark}" VARCHAR)'], read)
     for mark, form in FORMS.items():
         add(mark, function(CertifiedMechanism.shown, form.type), form.sql_type, [f"STRUCT({mark} INTEGER)"], "{}")
     for kind, arrow in KINDS.items():
@@ -79,6 +84,13 @@ def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
     if isinstance(mechanism.reports, NumberedReports):
         drawn = mechanism.reports.told_apart(drawn)
     return pa.array(drawn + np.int32(1))
+
+
+def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
+    """Return draws of rows as JSON."""
+    if not isinstance(mechanism.reports, RowReports):
+        raise InternalError("these are no reports of rows", "please report the mechanism")
+    return mechanism.reports.to_json(drawn)
 
 
 def counted_by_form() -> Macros:

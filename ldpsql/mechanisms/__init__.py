@@ -51,6 +51,8 @@ from ldpsql.mechanisms.families import (
 )
 from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.means import piece_readings, pieces, rounding_readings, roundings
+from ldpsql.mechanisms.parts import Parts
+from ldpsql.mechanisms.rows import RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
@@ -99,6 +101,7 @@ __all__ = [
     "NumberField",
     "OrthogonalHash",
     "PairReports",
+    "Parts",
     "PrefixReports",
     "Prefixes",
     "PriorField",
@@ -107,6 +110,7 @@ __all__ = [
     "PureLdp",
     "RangeMechanism",
     "RateDistortion",
+    "RowMechanism",
     "SetReports",
     "ShareField",
     "SignMechanism",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Prefixes
+from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Prefixes, Rows
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
@@ -65,7 +65,7 @@ class CertifiedMechanism(ABC):
 
     @property
     @abstractmethod
-    def response(self) -> Channel:
+    def response(self) -> Channel | Rows:
         """The channel that gives the reports; its inputs are what can be estimated: values, or symbols of pairs."""
 
     @abstractmethod
@@ -110,6 +110,10 @@ class CertifiedMechanism(ABC):
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value."""
         return self.shown(self.draw(column))
+
+    def report_text(self, report: int) -> str:
+        """Return a report, given by its number, as text."""
+        return self.reports.texts[report] if isinstance(self.reports, Domain) else self.reports.text(report)
 
     def shown(self, drawn: Drawn) -> pa.Array:
         """Return drawn positions or words as a column of reports."""
