@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.bulk.batches import drawn
+from ldpsql.bulk.batches import batches_of, drawn, stream
 from ldpsql.bulk.counts import Counts, partial_counts
 from ldpsql.bulk.fingerprints import compare, of_frame
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.engine.functions import arrow_fields
+from ldpsql.engine.sql_struct import columns_of
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
@@ -67,7 +68,9 @@ def perturb(column: Column, mechanism: Mechanism | str) -> Any:
 
 
 @overload
-def estimate(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate: ...
+def estimate(
+    reports: Frame, column: str | Sequence[str], mechanism: Mechanism | str, estimator: Estimator | str = IBU
+) -> Estimate: ...
 @overload
 def estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate: ...
 @withheld
@@ -76,6 +79,8 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
 
         estimate(reports, mechanism, estimator="ibu")           a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
         estimate(frame, column, mechanism, estimator="ibu")     a Polars or pandas frame, an Arrow table or stream, a relation
+
+    For the mechanism of a row, ``column`` may also be the list of its columns.
 
     A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory. A table of DuckDB, an
     Arrow table and a stream may name the mechanism that drew their reports; if they do not, a warning says so once.
@@ -103,10 +108,34 @@ def _is_mechanism(argument: Any) -> bool:
     return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
 
 
-def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
+def _of_frame(
+    reports: Frame, column: str | Sequence[str], mechanism: Mechanism | str, estimator: Estimator | str = IBU
+) -> Estimate:
     drawn_by = registry().mechanism(mechanism)
+    if not isinstance(column, str):
+        return _of_columns(reports, list(column), drawn_by, estimator)
     compare(of_frame(reports, column), drawn_by)
     return _of_reports(_counted(reports, column), drawn_by, estimator)
+
+
+def _of_columns(reports: Frame, names: list[str], mechanism: Mechanism, estimator: Estimator | str) -> Estimate:
+    """Estimate the joint table of columns that the mechanisms of a row drew one by one."""
+    parts = dict(columns_of(mechanism))
+    if sorted(parts) != sorted(names):
+        needed = f"the columns of the row are {', '.join(parts)}" if parts else f"{mechanism.name} has one column"
+        raise InvalidParameter("these are not the columns of the mechanism", needed)
+    if not isinstance(reports, pa.RecordBatchReader):
+        for name, part in parts.items():
+            compare(of_frame(reports, name), part)
+    batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, names)
+    schema = pa.schema([("report", pa.struct([batches.schema.field(name) for name in names]))])
+    structs = (pa.record_batch([_struct(batch, schema)], schema=schema) for batch in batches_of(batches))
+    return _of_reports(partial_counts(pa.RecordBatchReader.from_batches(schema, structs), "report"), mechanism, estimator)
+
+
+def _struct(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Array:
+    fields = list(schema.field(0).type)
+    return pa.StructArray.from_arrays([batch.column(field.name) for field in fields], fields=fields)
 
 
 @one_thread

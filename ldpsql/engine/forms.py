@@ -22,7 +22,10 @@ _NO_MECHANISM = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE {{}} END"
 _TYPED = _NO_MECHANISM.format(f"{OF_KIND}({{}}, reports[1])")  # only for the type: the list is not read
 _LISTED = _NO_MECHANISM.format("reports[{}]")
 _READ = _NO_MECHANISM.format(f'from_json({{}}, (reports)."{RowReports.mark}")')
-_READ_ROWS = _NO_MECHANISM.format(f"""list_transform({{}}, lambda r: from_json(r, (reports)."{RowReports.mark}"))""")
+_READ_ROWS = (
+    "error('[LDP103] each call draws one column here. Hint: name the columns of the row, each with its own mechanism.')"
+    "::VARCHAR[]"
+)
 _TYPED_ROWS = _NO_MECHANISM.format("cast_to_type({}, [reports[1]])")
 _LISTED_ROWS = _NO_MECHANISM.format("list_select(reports, {})")
 
@@ -103,6 +106,7 @@ def counted_by_form() -> Macros:
 def shown_by_form() -> Macros:
     """Return ``ldp._shown(cell, reports)``: the report of a cell of a channel, as text unless the reports are listed."""
     marked = [(("cell", f"reports STRUCT({mark} INTEGER)"), "cell.report_text") for mark in FORMS]
+    marked.append((("cell", f'reports STRUCT("{RowReports.mark}" VARCHAR)'), "cell.report_text"))
     return overloaded("_shown", [*marked, (("cell", "reports"), "reports[cell.report]")])
 
 
