@@ -31,6 +31,7 @@ from ldpsql.testing import examples
 N = 600
 PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_ue"}
 STRINGS = {"pem"}
+ROWS = {"row"}
 WRITTEN = {"matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])"}
 NO_MECHANISM = {"demo", "doctor", "privic"}  # these take none
 Check: TypeAlias = Callable[[str], None]
@@ -205,6 +206,8 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
         return verb in FOR_SINGLE_VALUES and code == "LDP103" and "key_value" in hint and "pairs" in message
     if of.name in STRINGS and verb in FOR_SINGLE_VALUES | {"report", "key_value"}:
         return code == "LDP103" and "heavy_hitters" in hint
+    if of.name in ROWS and verb in {"mean", "report", *NOT_LISTED}:
+        return code == "LDP103" and "several columns" in message and "crosstab" in hint
     if verb == "key_value":
         return code == "LDP103" and "pairs" in message and "ldp.ibu" in hint
     if verb == "mean":

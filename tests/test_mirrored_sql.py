@@ -17,7 +17,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.grids import cells
 from ldpsql.registry.handles import read_mechanism
 from ldpsql.registry.registry import registry
-from ldpsql.reports import FORMS, MarkedReports
+from ldpsql.reports import FORMS, MarkedReports, RowReports
 
 PLAIN = Mechanism.sql_reports
 
@@ -74,7 +74,7 @@ def listed(mechanism: Mechanism) -> pa.Array | None:
     reports = mechanism.alphabet()
     if isinstance(reports, Domain):
         return reports.values
-    return None if isinstance(reports, MarkedReports) else reports.distinct()
+    return None if isinstance(reports, MarkedReports | RowReports) else reports.distinct()
 
 
 def check(con: DuckDBPyConnection, call: str) -> bool:

@@ -159,6 +159,22 @@ def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | N
     return dict(parts)
 
 
+def drawn_apart(columns: Sequence[str], mechanism: Mechanism) -> dict[str, Mechanism]:
+    """Return the mechanism that drew each column of reports; several columns were drawn by those of a row, one by one.
+
+    Raises:
+        InvalidParameter: if several columns are not those of the mechanism.
+
+    """
+    if len(columns) == 1:
+        return {columns[0]: mechanism}
+    parts = dict(columns_of(mechanism))
+    if sorted(parts) != sorted(columns):
+        needed = f"the columns of the row are {', '.join(parts)}" if parts else f"{mechanism.name} has one column"
+        raise InvalidParameter("these are not the columns of the mechanism", needed)
+    return parts
+
+
 def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names: bool = True, hint: str = _SPELLING) -> None:
     """Check that each wanted column exists exactly once.
 

@@ -11,7 +11,7 @@ from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import guarded
 from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.reports import WordReports, type_of
+from ldpsql.reports import RowReports, WordReports, type_of
 
 _FEW = 4096  # most values of a dictionary, which is read with every batch
 
@@ -63,7 +63,7 @@ class CompactProjection(Projection):
 
     def _decoded(self, field: pa.Field, column: pa.Array) -> pa.Array:
         mechanism = self.mechanisms.get(field.name)
-        if mechanism is None or isinstance(mechanism.reports, WordReports):
+        if mechanism is None or isinstance(mechanism.reports, WordReports | RowReports):
             return column
         if not isinstance(mechanism.reports, Domain):
             return mechanism.shown(column.to_numpy().astype(np.int32))
@@ -74,7 +74,7 @@ class CompactProjection(Projection):
 
 def _compact(mechanism: CertifiedMechanism) -> pa.DataType:
     """Return the type of compact reports: the smallest integer type that holds all positions if reports are numbered."""
-    if isinstance(mechanism.reports, WordReports):
+    if isinstance(mechanism.reports, WordReports | RowReports):
         return mechanism.reports.type
     size = len(mechanism.reports)
     return pa.uint8() if size <= 1 << 8 else pa.uint16() if size <= 1 << 16 else pa.int32()
@@ -83,6 +83,6 @@ def _compact(mechanism: CertifiedMechanism) -> pa.DataType:
 @guarded
 def _positions(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
     drawn, kind = mechanism.draw(column), _compact(mechanism)
-    if isinstance(mechanism.reports, WordReports):
+    if isinstance(mechanism.reports, WordReports | RowReports):
         return mechanism.reports.to_arrow(drawn)
     return pa.array(drawn.astype(kind.to_pandas_dtype()))

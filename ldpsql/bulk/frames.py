@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.bulk.batches import batches_of, drawn, stream
+from ldpsql.bulk.batches import batches_of, drawn, drawn_apart, stream
 from ldpsql.bulk.counts import Counts, partial_counts
 from ldpsql.bulk.fingerprints import compare, of_frame
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
+from ldpsql.domains.columns import plain
 from ldpsql.engine.functions import arrow_fields
-from ldpsql.engine.sql_struct import columns_of
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
@@ -112,30 +112,26 @@ def _of_frame(
     reports: Frame, column: str | Sequence[str], mechanism: Mechanism | str, estimator: Estimator | str = IBU
 ) -> Estimate:
     drawn_by = registry().mechanism(mechanism)
-    if not isinstance(column, str):
+    if not isinstance(column, str) and len(column) > 1:
         return _of_columns(reports, list(column), drawn_by, estimator)
+    column = column if isinstance(column, str) else column[0]
     compare(of_frame(reports, column), drawn_by)
     return _of_reports(_counted(reports, column), drawn_by, estimator)
 
 
 def _of_columns(reports: Frame, names: list[str], mechanism: Mechanism, estimator: Estimator | str) -> Estimate:
     """Estimate the joint table of columns that the mechanisms of a row drew one by one."""
-    parts = dict(columns_of(mechanism))
-    if sorted(parts) != sorted(names):
-        needed = f"the columns of the row are {', '.join(parts)}" if parts else f"{mechanism.name} has one column"
-        raise InvalidParameter("these are not the columns of the mechanism", needed)
-    if not isinstance(reports, pa.RecordBatchReader):
-        for name, part in parts.items():
-            compare(of_frame(reports, name), part)
+    for name, part in drawn_apart(names, mechanism).items():
+        compare(of_frame(reports, name), part)
     batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, names)
-    schema = pa.schema([("report", pa.struct([batches.schema.field(name) for name in names]))])
-    structs = (pa.record_batch([_struct(batch, schema)], schema=schema) for batch in batches_of(batches))
-    return _of_reports(partial_counts(pa.RecordBatchReader.from_batches(schema, structs), "report"), mechanism, estimator)
+    nothing = _struct(batches.schema.empty_table(), names)
+    structs = (pa.record_batch([_struct(batch, names)], ["report"]) for batch in batches_of(batches))
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("report", nothing.type)]), structs)
+    return _of_reports(partial_counts(reader, "report"), mechanism, estimator)
 
 
-def _struct(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Array:
-    fields = list(schema.field(0).type)
-    return pa.StructArray.from_arrays([batch.column(field.name) for field in fields], fields=fields)
+def _struct(batch: pa.RecordBatch | pa.Table, names: list[str]) -> pa.Array:
+    return pa.StructArray.from_arrays([plain(batch.column(name)) for name in names], names)
 
 
 @one_thread

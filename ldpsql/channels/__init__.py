@@ -22,7 +22,7 @@ from ldpsql.channels.rows import Rows
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 
-AnyChannel: TypeAlias = Channel | KeyValue | Prefixes | Rows  # of a listed value, a set of pairs, a string, a row
+AnyChannel: TypeAlias = Channel | KeyValue | Prefixes  # of a listed value or a row of them, of a set of pairs, or of a string
 
 __all__ = [
     "MARGIN",

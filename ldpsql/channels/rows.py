@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
-from ldpsql.channels.base import Channel, ChannelOf, Codes, Drawn, Witness
+from ldpsql.channels.base import Channel, Codes, Drawn, Witness
 from ldpsql.channels.randomness import Words, random_words
 
 
 @dataclass(frozen=True)
-class Rows(ChannelOf[Codes]):
+class Rows(Channel):
     """P(reports | values) is the product of P_j(report | value) over the columns.
 
     Values are positions, shape (rows, columns). Drawn reports are side by side in 64-bit words: one of a position, and as many
@@ -21,6 +22,11 @@ class Rows(ChannelOf[Codes]):
     """
 
     parts: tuple[Channel, ...]
+
+    @property
+    def inputs(self) -> int:
+        """Number of rows of one value of each column."""
+        return prod(part.inputs for part in self.parts)
 
     def widest(self) -> Witness | None:
         """Return the product of the columns' largest ratios: values 0 and 1 are the rows of the values that attain them."""

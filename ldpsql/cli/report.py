@@ -105,12 +105,13 @@ def _write_values(reports: _Reports, mechanism: Mechanism, output: Path, truth: 
     """Write the page of a distribution."""
     from ldpsql.cli.source import compared, estimating
     from ldpsql.pages import page as pages
+    from ldpsql.quoting import quoted
 
     with compared(reports.con, reports.source, reports.column, mechanism):
         estimates = pages.estimates(reports.counted(reports.source), mechanism, reports.estimator)
     true = pages.truths(reports.counted(truth), mechanism) if truth else {}
     table = reports.table(reports.source)
-    sql = estimating(reports.con, table, reports.column, reports.keys, mechanism, reports.estimator)
+    sql = estimating(reports.con, table, quoted(reports.column), reports.keys, mechanism, reports.estimator)
     pages.write(output, estimates, true, sql, pages.region_of(mechanism, edges_of(bounds)) if bounds else None)
 
 

@@ -73,7 +73,7 @@ class Product(Domain):
         return np.unravel_index(np.arange(len(self)), self.shape)
 
     @cached_property
-    def values(self) -> pa.Array:  # type: ignore[override]  # listed when they are first needed
+    def values(self) -> pa.Array:  # listed when they are first needed
         """All rows, as structs."""
         columns = [part.values.take(pa.array(at)) for part, at in zip(self.parts, self._places, strict=True)]
         return pa.StructArray.from_arrays(columns, list(self.names))
@@ -96,12 +96,12 @@ class Product(Domain):
             digest.update(f"{len(name)} {name} {part.digits}".encode())
         return digest.hexdigest()
 
-    def to_json(self) -> dict[str, Any]:  # type: ignore[override]  # never a plain list
+    def to_json(self) -> dict[str, Any]:
         """Return the domain of each column by its name."""
         return {"columns": {name: part.to_json() for name, part in zip(self.names, self.parts, strict=True)}}
 
     @property
-    def rising(self) -> bool:  # type: ignore[override]
+    def rising(self) -> bool:
         """Rows have no order."""
         return False
 

@@ -136,6 +136,8 @@ def _reports(alphabet: Alphabet, *, pinned: bool) -> tuple[Any, Any]:
         return _listed(alphabet, pinned=pinned)
     if isinstance(alphabet, MarkedReports):
         return {alphabet.mark: 1}, {alphabet.mark: "INTEGER"}
+    if isinstance(alphabet, RowReports):
+        raise InvalidSpec("SQL has no list of these reports", _CONSTRUCTOR)
     return _column(alphabet.distinct())
 
 

@@ -52,8 +52,7 @@ def row_likelihoods(row: CertifiedRow, counts: Counts) -> Iterator[tuple[NDArray
     if not len(counts.groups):
         return
     patterns, pattern = np.unique(reported, axis=0, return_inverse=True)
-    sizes = [len(part.reports) for part in row.parts if _listed(part)]
-    if len(patterns) == 1 and patterns.all() and len(sizes) == len(row.parts) and prod(sizes) <= MOST_REPORTS:
+    if len(patterns) == 1 and patterns.all() and _all_listed(row):
         yield from _listed_likelihoods(row, counts)
         return
     for name, rows in zip(counts.groups, counts.rows_of_groups(), strict=True):
@@ -73,6 +72,12 @@ def row_possible(row: CertifiedRow, reports: pa.Array) -> NDArray[np.bool_]:
         elif isinstance(part.channel, SetChannel) and isinstance(part.reports, WordReports):
             fits[there] &= part.channel.possible(part.reports.read(own))
     return fits
+
+
+def _all_listed(row: CertifiedRow) -> bool:
+    """Return whether the reports of all columns together are few enough to be listed."""
+    sizes = [len(part.reports) for part in row.parts if isinstance(part.reports, Domain | NumberedReports)]
+    return len(sizes) == len(row.parts) and prod(sizes) <= MOST_REPORTS
 
 
 def _listed(part: CertifiedValues) -> bool:
@@ -140,11 +145,11 @@ def _of_none(values: int, rows: int) -> Observed:
 def _of_column(part: CertifiedValues, column: pa.Array) -> Observed:
     channel = part.channel
     if isinstance(channel, SetChannel) and isinstance(part.reports, WordReports):
-        supported = channel.supports(part.reports.read(column)).T
+        supported = channel.supports(part.reports.read(column)).T.astype(np.float64)
         hit, miss = float(channel.hit), float(channel.miss)
         ends = (1 - miss) / (hit - miss), -miss / (hit - miss)
         condition = (hit + (channel.inputs - 1) * miss) / abs(hit - miss)
         return Observed(1.0 + float(channel.ratio - 1) * supported, (supported - miss) / (hit - miss), condition, ends)
     own, at = part.derived(certified_operator), _positions(part, column)
-    inverse = np.linalg.pinv(own.matrix())
+    inverse = np.asarray(np.linalg.pinv(own.matrix()), dtype=np.float64)
     return Observed(own.matrix()[:, at], inverse[at].T, own.condition, (float(inverse.max()), float(inverse.min())))

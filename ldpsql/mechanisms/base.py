@@ -40,7 +40,7 @@ from ldpsql.mechanisms.spec import EpsilonField, Spec
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp
 from ldpsql.privacy.owned import own_claim, own_epsilon, own_fraction
-from ldpsql.reports import Alphabet, PrefixReports, SetReports, WordReports
+from ldpsql.reports import Alphabet, PrefixReports, RowReports, SetReports, WordReports
 
 __all__ = [
     "CategoricalMechanism",
@@ -245,6 +245,8 @@ def _belongs(reports: Alphabet, channel: Channel) -> bool:
         return isinstance(channel, SetChannel) and reports.size == channel.inputs
     if isinstance(reports, WordReports):
         return isinstance(channel, SetChannel)
+    if isinstance(reports, RowReports):
+        return False
     return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow) and channel.outputs == len(reports)
 
 

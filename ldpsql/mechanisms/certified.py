@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Prefixes, Rows
+from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Prefixes
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
@@ -65,7 +65,7 @@ class CertifiedMechanism(ABC):
 
     @property
     @abstractmethod
-    def response(self) -> Channel | Rows:
+    def response(self) -> Channel:
         """The channel that gives the reports; its inputs are what can be estimated: values, or symbols of pairs."""
 
     @abstractmethod

@@ -75,6 +75,8 @@ def candidates(one: Likelihood) -> tuple[str, ...]:
     """Return the estimators that may predict best."""
     if one.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         return SHRUNK + (SMOOTHED if one.layout and not one.operator.isotropic else ())
+    if one.operator.isotropic or one.operator.large:  # the others take too long
+        return STOPPED[1:]
     if not one.operator.complete:
         return ("ibu", "uniform", *SHRUNK)
     return SMOOTHED if one.layout else STOPPED + SHRUNK

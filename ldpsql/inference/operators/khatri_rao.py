@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
+from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Floats, Operator, digest
 from ldpsql.inference.operators.kronecker import MOST_PAIRS, extremes
 
 MOST_CELLS = 1 << 28  # reports times cells
@@ -52,7 +52,9 @@ class KhatriRaoOperator(Operator):
                 f"the table of {self.outputs:,} distinct reports and {self.inputs:,} cells is too large",
                 "estimate fewer columns together, or perturb them with mechanisms whose reports can be listed, such as krr",
             )
-        self.isotropic = self.even = self.inputs > MOST_PAIRS
+        many = self.inputs > MOST_PAIRS
+        self.large = many and not self.condition <= MAX_CONDITION
+        self.isotropic = self.even = many and not self.large
 
     @cached_property
     def key(self) -> bytes:

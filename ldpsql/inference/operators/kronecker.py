@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Rows
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Ends, Floats, Operator, digest, operator
+from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Floats, Operator, digest, operator
 
 MOST_PAIRS = 1500  # cells up to which something may be computed for all pairs of them
 MOST_REPORTS = 1 << 24
@@ -27,7 +27,7 @@ class KroneckerOperator(Operator):
     """All reports of several columns, those of the last column fastest, as the values are.
 
     With more than `MOST_PAIRS` cells nothing is computed for each pair of them: errors are then those of the inversion, whose
-    variance is a product of the columns' as well.
+    variance is a product of the columns' as well, and infinite if the channel has no useful inverse.
     """
 
     inverse = None
@@ -43,8 +43,9 @@ class KroneckerOperator(Operator):
                 "estimate fewer columns together: name them in a row mechanism of their own",
             )
         self.injective = all(part.injective for part in parts)
-        self.isotropic = self.inputs > MOST_PAIRS
-        self.even = self.isotropic
+        many = self.inputs > MOST_PAIRS
+        self.large = many and not self.condition <= MAX_CONDITION  # no errors without an inverse
+        self.isotropic = self.even = many and not self.large
 
     @cached_property
     def key(self) -> bytes:
@@ -100,7 +101,7 @@ class KroneckerOperator(Operator):
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the cells ``among``: of few cells from the products of pairs in each column."""
-        if not self.isotropic:
+        if self.inputs <= MOST_PAIRS:
             return self._curvature(w)[among][:, among]
         cells = np.arange(self.inputs)[among]
         out, step = np.zeros((len(cells), len(cells))), max(1, _BLOCK // len(cells))
@@ -140,7 +141,7 @@ class KroneckerOperator(Operator):
     @cached_property
     def _inverses(self) -> list[Floats]:
         """The inverse of each column's channel, shape (reports, values)."""
-        return [np.linalg.pinv(part.matrix()) for part in self.parts]
+        return [np.asarray(np.linalg.pinv(part.matrix()), dtype=np.float64) for part in self.parts]
 
     @cached_property
     def influence(self) -> float:
