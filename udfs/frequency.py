@@ -164,6 +164,7 @@ def of_estimator(estimator: type[Estimator]) -> Aggregate:
         estimator.name,
         f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})))",
         {"m": None, **{p.name: sql_literal(p.default) for p in parameters}},
+        rows=True,
     )
 
 
