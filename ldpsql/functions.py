@@ -41,6 +41,7 @@ from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
@@ -159,6 +160,7 @@ __all__ = [
     "of_symbols",
     "once_a_run",
     "one_thread",
+    "parts",
     "plain",
     "quoted",
     "random_order",

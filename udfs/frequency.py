@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -42,6 +43,7 @@ from ldpsql.functions import (
     without_impossible,
 )
 
+_FIELD = re.compile(r'STRUCT\((?:(\w+)|"((?:[^"]|"")*)") ')  # of a type; the name is in quotes if it must be
 _ROW = ("value", "estimate", "std_error", "low", "high")
 _ROWS = "STRUCT(value VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
@@ -145,8 +147,10 @@ def agreed(places: pa.ChunkedArray, columns: pa.ChunkedArray, handles: pa.Chunke
         OtherMechanism: if the comment of the column or the metadata of the file names another mechanism.
 
     """
-    for column in filter(None, plain(columns).unique().to_pylist()):
-        _compare(places[0].as_py(), column, handles[0].as_py())
+    for row_type in filter(None, plain(columns).unique().to_pylist()):
+        name = _FIELD.match(row_type)
+        if name is not None:
+            _compare(places[0].as_py(), name[1] or name[2].replace('""', '"'), handles[0].as_py())
     return pa.array([True] * len(columns))
 
 

@@ -45,11 +45,12 @@ CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, m) AS __ldp_agreed((
     FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c
     ON (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
 ), report_name, __ldp_mechanism(m));
--- alias() is the name of a column, or the text of an expression; it evaluates nothing.
+-- The type of a row of the reports, which holds the name of the column. typeof() evaluates nothing: it does not draw.
+CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
 CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
-    FROM (SELECT ldp._counted(report, true) AS counts, any_value(alias(report)) AS report_name FROM query_table(reports))
+    FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports))
     WHERE ldp._agreed(reports, report_name, m);
 -- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
@@ -62,7 +63,7 @@ CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := '
            list_sum(map_values("ldp counts"))::BIGINT AS n
     FROM (
         SELECT * EXCLUDE ("ldp report") FROM (
-            SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(alias(report)) AS "ldp report"
+            SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report"
             FROM query_table(reports) GROUP BY keys
         ) WHERE ldp._agreed(reports, "ldp report", m)
     );

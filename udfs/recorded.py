@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql.functions import Macros, Scalar, as_struct, guarded, hookimpl, mechanism_at, plain, quoted, text_literal
+from ldpsql.functions import Macros, Scalar, as_struct, guarded, hookimpl, mechanism_at, parts, plain, quoted, text_literal
 
 # `mechanism_at` does not see temporary tables.
 _UNLESS_HIDDEN = """WHERE CASE WHEN EXISTS (
-    FROM duckdb_columns() WHERE database_name = 'temp' AND lower(table_name) = lower({})
+    FROM duckdb_columns() WHERE database_name = 'temp' AND lower(table_name) = {}
 ) THEN error('[LDP409] a temporary table does not record the mechanism. Hint: pass the mechanism that drew the reports.')
 ELSE true END"""
 
@@ -42,7 +42,7 @@ def call(*arguments: pa.ChunkedArray) -> pa.Array:
 def _call(macro: str, reports: str, report: str, mechanism: str) -> str:
     place = text_literal(reports)
     drew = f"{mechanism}({place}, {text_literal(report)})"
-    return f"FROM {macro}({place}, {quoted(report)}, {drew}, 'ibu') {_UNLESS_HIDDEN.format(place)}"
+    return f"FROM {macro}({place}, {quoted(report)}, {drew}, 'ibu') {_UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))}"
 
 
 @hookimpl
