@@ -39,7 +39,7 @@ SourceArgument: TypeAlias = Annotated[
     ),
 ]
 NamedArgument: TypeAlias = Annotated[
-    str | None, typer.Argument(help="The column that holds the reports; the same as --column.", metavar="COLUMN")
+    str | None, typer.Argument(help="The column that holds the reports; instead of --column.", metavar="COLUMN")
 ]
 NamedOption: TypeAlias = Annotated[str | None, typer.Option("--column", "-c", help="The column that holds the reports.")]
 ByOption: TypeAlias = Annotated[list[str] | None, typer.Option("--by", help="Estimate each group of this column; repeat it.")]
