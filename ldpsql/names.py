@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+ROW = "row"  # the mechanism of several columns
 IBU, INV, INV_N, INV_P = "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
 COUNTS = "ldp.counts"  # (report, keep): aggregate
@@ -14,3 +15,4 @@ ROW_REPORTS = "__ldp_row_reports"  # (mechanisms by column): the type of a repor
 ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row
 OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the other
 OCTETS = "__ldp_octets"  # (report): a set as bytes
+WRITTEN_CALL = "__ldp_call"  # (macro, reports, report, mechanism): SQL that draws nothing

@@ -15,6 +15,7 @@ from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.names import ROW
 from ldpsql.registry.fingerprint import metadata
 from ldpsql.registry.registry import registry
 from ldpsql.reports import type_of
@@ -173,6 +174,11 @@ def drawn_apart(columns: Sequence[str], mechanism: Mechanism) -> dict[str, Mecha
         needed = f"the columns of the row are {', '.join(parts)}" if parts else f"{mechanism.name} has one column"
         raise InvalidParameter("these are not the columns of the mechanism", needed)
     return parts
+
+
+def row_of(columns: Mapping[str, Mechanism]) -> Mechanism:
+    """Return the mechanism of a row of these columns."""
+    return registry().mechanism({Mechanism.kind: ROW, "columns": columns})
 
 
 def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names: bool = True, hint: str = _SPELLING) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.bulk.batches import batches_of, drawn, drawn_apart, stream
-from ldpsql.bulk.counts import Counts, partial_counts
-from ldpsql.bulk.fingerprints import compare, of_frame
+from ldpsql.bulk.batches import batches_of, drawn, drawn_apart, row_of, stream
+from ldpsql.bulk.counts import Counts, merge, partial_counts
+from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
+from ldpsql.bulk.sources import source_of
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.domains.columns import plain
 from ldpsql.engine.functions import arrow_fields
@@ -28,7 +32,8 @@ from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
-from ldpsql.registry.fingerprint import check
+from ldpsql.registry.fingerprint import Fingerprints, check
+from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
@@ -69,28 +74,36 @@ def perturb(column: Column, mechanism: Mechanism | str) -> Any:
 
 @overload
 def estimate(
-    reports: Frame, column: str | Sequence[str], mechanism: Mechanism | str, estimator: Estimator | str = IBU
+    reports: Frame | os.PathLike[str],
+    column: str | Sequence[str],
+    mechanism: Mechanism | str | None = None,
+    estimator: Estimator | str = IBU,
 ) -> Estimate: ...
 @overload
-def estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate: ...
+def estimate(
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+) -> Estimate: ...
 @withheld
 def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     """Estimate the distribution of the values from reports; NULL reports are left out.
 
         estimate(reports, mechanism, estimator="ibu")           a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
         estimate(frame, column, mechanism, estimator="ibu")     a Polars or pandas frame, an Arrow table or stream, a relation
+        estimate(Path(...), column, mechanism, estimator="ibu") a Parquet, CSV, JSON or Arrow file, or a folder of Parquet files
 
     For the mechanism of a row, ``column`` may also be the list of its columns.
 
     A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory. A table of DuckDB, an
-    Arrow table and a stream may name the mechanism that drew their reports; if they do not, a warning says so once.
+    Arrow table, a stream, a file and counts may name the mechanism that drew their reports. Then ``mechanism`` may be left out.
+    If they name none, a warning says so once.
 
     Raises:
         ImpossibleReport, NotReports, NoReports: if the values cannot be reports of the mechanism.
         OtherMechanism: if the frame or the counts name another mechanism that drew them.
+        MechanismUnrecorded: if no mechanism is passed, and none is named.
 
     """
-    frame = is_frame(reports)
+    frame = isinstance(reports, str | os.PathLike) or is_frame(reports)
     call = _of_frame if frame else _of_reports
     try:
         signature(call).bind(reports, *arguments, **options)
@@ -109,43 +122,79 @@ def _is_mechanism(argument: Any) -> bool:
 
 
 def _of_frame(
-    reports: Frame, column: str | Sequence[str], mechanism: Mechanism | str, estimator: Estimator | str = IBU
+    reports: Frame | str | os.PathLike[str],
+    column: str | Sequence[str],
+    mechanism: Mechanism | str | None = None,
+    estimator: Estimator | str = IBU,
 ) -> Estimate:
-    drawn_by = registry().mechanism(mechanism)
-    if not isinstance(column, str) and len(column) > 1:
-        return _of_columns(reports, list(column), drawn_by, estimator)
-    column = column if isinstance(column, str) else column[0]
-    compare(of_frame(reports, column), drawn_by)
-    return _of_reports(_counted(reports, column), drawn_by, estimator)
+    columns = [column] if isinstance(column, str) else list(column)
+    if isinstance(reports, str | os.PathLike):
+        return _of_reports(*_counted_file(os.fspath(reports), columns, mechanism), estimator)
+    drawn_by = _drawn_by(columns, mechanism, lambda name: of_frame(reports, name))
+    if len(columns) == 1:
+        return _of_reports(_counted(reports, columns[0]), drawn_by, estimator)
+    batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, columns)
+    return _of_reports(partial_counts(*_structs(batches, columns)), drawn_by, estimator)
 
 
-def _of_columns(reports: Frame, names: list[str], mechanism: Mechanism, estimator: Estimator | str) -> Estimate:
-    """Estimate the joint table of columns that the mechanisms of a row drew one by one."""
-    for name, part in drawn_apart(names, mechanism).items():
-        compare(of_frame(reports, name), part)
-    batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, names)
-    nothing = _struct(batches.schema.empty_table(), names)
-    structs = (pa.record_batch([_struct(batch, names)], ["report"]) for batch in batches_of(batches))
-    reader = pa.RecordBatchReader.from_batches(pa.schema([("report", nothing.type)]), structs)
-    return _of_reports(partial_counts(reader, "report"), mechanism, estimator)
+def _drawn_by(
+    columns: list[str], mechanism: Mechanism | str | None, recorded_by: Callable[[str], Fingerprints | None]
+) -> Mechanism:
+    """Return the mechanism that drew reports: of several columns that of their row, which is compared column by column."""
+    if len(columns) == 1:
+        return agreed(recorded_by(columns[0]), mechanism)
+    if mechanism is None:
+        return row_of({name: agreed(recorded_by(name), None) for name in columns})
+    made = registry().mechanism(mechanism)
+    for name, part in drawn_apart(columns, made).items():
+        agreed(recorded_by(name), part)
+    return made
 
 
-def _struct(batch: pa.RecordBatch | pa.Table, names: list[str]) -> pa.Array:
-    return pa.StructArray.from_arrays([plain(batch.column(name)) for name in names], names)
+def _counted_file(path: str, columns: list[str], mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism]:
+    """Return the counts of the reports in files, and the mechanism that drew them."""
+    with duckdb.connect() as con:
+        source = source_of(con, Path(path))
+        source.check(columns)
+        drawn_by = _drawn_by(columns, mechanism, lambda name: of_source(con, path, name))
+        read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)
+        return merge(partial_counts(*one) for one in read), drawn_by
+
+
+def _structs(batches: pa.RecordBatchReader, columns: list[str]) -> tuple[pa.RecordBatchReader, str]:
+    """Return a stream in which several columns are one column of structs, and the name of the column."""
+    if len(columns) == 1:
+        return batches, columns[0]
+    nothing = _struct(batches.schema.empty_table(), columns)
+    structs = (pa.record_batch([_struct(batch, columns)], ["report"]) for batch in batches_of(batches))
+    return pa.RecordBatchReader.from_batches(pa.schema([("report", nothing.type)]), structs), "report"
+
+
+def _struct(batch: pa.RecordBatch | pa.Table, columns: list[str]) -> pa.Array:
+    return pa.StructArray.from_arrays([plain(batch.column(name)) for name in columns], columns)
 
 
 @one_thread
-def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
-    drawn_by = registry().mechanism(mechanism)
+def _of_reports(
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+) -> Estimate:
+    drawn_by = _mechanism(reports, mechanism)
     if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
     return estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator))[0]
 
 
+def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> Mechanism:
+    """Return the mechanism that is passed, or that counts record."""
+    if mechanism is None:
+        return recorded(reports.fingerprints if isinstance(reports, Counts) else None)
+    return registry().mechanism(mechanism)
+
+
 @withheld
 @one_thread
 def key_value(
-    reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "unbiased"
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = "unbiased"
 ) -> KeyValueEstimate:
     """Estimate the frequency and the mean of every key from a column of reports of sets of pairs; NULL reports are left out.
 
@@ -153,7 +202,7 @@ def key_value(
         ImpossibleReport, NotReports, NoReports: if the column cannot hold reports of the mechanism.
 
     """
-    drawn_by = registry().mechanism(mechanism)
+    drawn_by = _mechanism(reports, mechanism)
     return estimate_key_value(drawn_by, _likelihood(reports, drawn_by), registry().estimator(of_symbols(estimator)))[0]
 
 

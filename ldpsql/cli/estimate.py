@@ -6,18 +6,27 @@ from typing import Annotated
 
 import typer
 
-from ldpsql.cli.options import ByOption, DatabaseOption, EstimatorOption, MechanismOption, SourceArgument
+from ldpsql.cli.options import (
+    ByOption,
+    DatabaseOption,
+    EstimatorOption,
+    NamedArgument,
+    RecordedOption,
+    SourceArgument,
+    columns_named,
+)
 from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
 from ldpsql.names import IBU
 
 
 def estimate(
     source: SourceArgument,
+    named: NamedArgument = None,
     column: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--column", "-c", help="The column that holds the reports; of a row(...), each of its columns."),
-    ],
-    mechanism: MechanismOption,
+    ] = None,
+    mechanism: RecordedOption = None,
     estimator: EstimatorOption = IBU,
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
@@ -26,27 +35,28 @@ def estimate(
 ) -> None:
     """Estimate the share of every value from reports.
 
-    Example: ldpsql estimate reports.parquet --column city --mechanism city --by region
+    Parquet and Arrow files and tables record the mechanism that drew their reports. For other reports, pass --mechanism.
+
+    Example: ldpsql estimate reports.parquet city --by region
     """
     from contextlib import ExitStack
 
     from ldpsql.bulk.batches import drawn_apart
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, estimating, estimating_top, opened
+    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_top, opened
     from ldpsql.engine.functions import struct_text
     from ldpsql.errors import NoReports
     from ldpsql.quoting import quoted
     from ldpsql.registry.registry import registry
-    from ldpsql.sql.named import mechanism_of
 
-    keys, method = by or [], registry().estimator(estimator)
+    keys, method, columns = by or [], registry().estimator(estimator), columns_named(named, column)
     with opened(database) as con:
-        made = mechanism_of(mechanism, con)
-        table, drawn = sql_of(con, source, [*column, *keys]), drawn_apart(column, made)
+        table = sql_of(con, source, [*columns, *keys])
+        made = drawn_by(con, source, columns, mechanism)
         with ExitStack() as comparisons:
-            for name, part in drawn.items():
+            for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
-            reports = struct_text({name: quoted(name) for name in drawn}) if len(drawn) > 1 else quoted(column[0])
+            reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
             if top is None:
                 query = estimating(con, table, reports, keys, made, method)
             else:

@@ -36,6 +36,25 @@ def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mecha
         typer.echo(f"note: {UNMARKED}: {REMEDY}", err=True)
 
 
+def drawn_by(con: DuckDBPyConnection, source: str, columns: list[str], text: str | None) -> Mechanism:
+    """Return the mechanism that an option names or writes out, or else what the reports record: a row of several columns.
+
+    Raises:
+        MechanismUnrecorded: if neither names a mechanism.
+        OtherMechanism: if the reports record several.
+
+    """
+    from ldpsql.bulk.batches import row_of
+    from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.registry.recorded import recorded
+    from ldpsql.sql.named import mechanism_of
+
+    if text is not None:
+        return mechanism_of(text, con)
+    each = {column: recorded(of_source(con, source, column)) for column in columns}
+    return row_of(each) if len(each) > 1 else each[columns[0]]
+
+
 @contextmanager
 def opened(database: str) -> Iterator[DuckDBPyConnection]:
     """Open a database for reading, or one in memory, with the functions attached.
