@@ -200,14 +200,14 @@ NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private s
 
 def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:  # noqa: PLR0911  # one for each kind
     """Tell whether a verb may refuse this mechanism, and in these words."""
+    if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", *NOT_LISTED}:
+        return code == "LDP103" and "crosstab" in hint
     if verb == "heavy_hitters":
         return code == "LDP103" and "not listed" in message and ("key_value" if of.pairs else "ldp.ibu") in hint
     if of.pairs:
         return verb in FOR_SINGLE_VALUES and code == "LDP103" and "key_value" in hint and "pairs" in message
     if of.name in STRINGS and verb in FOR_SINGLE_VALUES | {"report", "key_value"}:
         return code == "LDP103" and "heavy_hitters" in hint
-    if of.name in ROWS and verb in {"mean", "report", *NOT_LISTED}:
-        return code == "LDP103" and "several columns" in message and "crosstab" in hint
     if verb == "key_value":
         return code == "LDP103" and "pairs" in message and "ldp.ibu" in hint
     if verb == "mean":

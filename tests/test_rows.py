@@ -18,7 +18,6 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
-import ldpsql.polars
 from ldpsql import Mechanism, certify, spark
 from ldpsql.channels import TOTAL, KeepOrSpread, Rows
 from ldpsql.channels.exact import exp_below
@@ -46,6 +45,7 @@ from ldpsql.inference.operators import KhatriRaoOperator, KroneckerOperator, Sta
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.base import CertifiedRow
+from ldpsql.polars import LdpFrame, LdpNamespace
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.quoting import text_literal
 from ldpsql.registry.fingerprint import fingerprint
@@ -62,6 +62,16 @@ OBSERVED = "row(city=krr(1, ['a', 'b', 'c']), n=oue(2, [1, 2, 3, 4]))"
 
 def mechanism(text: str) -> Mechanism:
     return registry().mechanism(text)
+
+
+def row(**columns: object) -> Mechanism:
+    return registry().mechanism({"mechanism": "row", "columns": columns})
+
+
+def cells(of: str) -> Product:
+    values = mechanism(of).values()
+    assert isinstance(values, Product)
+    return values
 
 
 def people(count: int, of: str = TWO) -> pa.Array:
@@ -81,7 +91,7 @@ def test_rows_pass_the_conformance_suite(example: Mechanism) -> None:
 # --- the mechanism ---
 def test_texts_json_and_python_name_the_same_row() -> None:
     parts = {"city": mechanism(CITY), "adult": mechanism(ADULT)}
-    made = registry().mechanisms["row"](columns=parts)
+    made = row(**parts)
     spellings = [TWO, f"row({{city: {CITY}, adult: {ADULT}}})", f"row({{'city': {CITY}, 'adult': {ADULT}}})", str(made)]
     spellings.append(f"row(columns={{'city': {CITY}, 'adult': {ADULT}}})")
     assert all(mechanism(text) == made for text in spellings)
@@ -90,7 +100,7 @@ def test_texts_json_and_python_name_the_same_row() -> None:
 
 
 def test_a_column_may_have_any_name() -> None:
-    made = registry().mechanisms["row"](columns={"it's": CITY, "epsilon": ADULT, "nulls": AGE})
+    made = row(**{"it's": CITY, "epsilon": ADULT, "nulls": AGE})
     assert mechanism(str(made)) == made
     drawn = ldpsql.perturb([{"it's": "Lima", "epsilon": True, "nulls": 3.0}], made)
     assert [field.name for field in drawn.type] == ["it's", "epsilon", "nulls"]
@@ -101,7 +111,7 @@ def test_the_settings_may_name_the_columns_mechanisms(monkeypatch: pytest.Monkey
         registry(), "named", {"town": CITY, "person": {"mechanism": "row", "columns": {"a": CITY, "b": "town"}}}
     )
     assert mechanism("row(city=town, adult=" + ADULT + ")") == mechanism(TWO)
-    assert mechanism("person").values().listed.names == ("a", "b")
+    assert cells("person").names == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +140,7 @@ def test_a_row_that_makes_no_sense_is_refused(text: str, error: type[Exception])
 # --- privacy ---
 def test_epsilon_is_the_exact_sum_of_the_columns() -> None:
     columns = {f"c{i}": f"krr('{epsilon}', [1, 2, 3])" for i, epsilon in enumerate(("0.1", "0.2", "0.000000000003"))}
-    made = registry().mechanisms["row"](columns=columns)
+    made = row(**columns)
     proof = certify(made).certificate
     assert proof.claim.epsilon.value == Fraction(3, 10) + Fraction(3, 10**12) == made.claim().epsilon.value
     assert audit.analytic(made).claim == "0.300000000003-LDP"
@@ -237,10 +247,10 @@ def test_a_table_of_cells_is_not_listed_until_it_is_needed() -> None:
     assert wide.cells == 100**12
     with pytest.raises(InvalidParameter, match="too large"):
         wide.values  # noqa: B018
-    row = registry().mechanisms["row"](columns=dict.fromkeys(wide.names, "krr(1, [1, 2, 3, 4, 5, 6, 7, 8])"))
-    assert len(ldpsql.perturb([dict.fromkeys(wide.names, 3)] * 4, row)) == 4
+    twelve = row(**dict.fromkeys(wide.names, "krr(1, [1, 2, 3, 4, 5, 6, 7, 8])"))
+    assert len(ldpsql.perturb([dict.fromkeys(wide.names, 3)] * 4, twelve)) == 4
     with pytest.raises(NotApplicable, match="fewer columns"):
-        ldpsql.estimate([dict.fromkeys(wide.names, 3)] * 4, row)
+        ldpsql.estimate([dict.fromkeys(wide.names, 3)] * 4, twelve)
 
 
 # --- operators ---
@@ -287,7 +297,7 @@ def test_every_estimator_estimates_a_joint_table(text: str, estimator: str) -> N
             ldpsql.estimate(reports(400, text), text, estimator)
         return
     one = ldpsql.estimate(reports(2000, text), text, estimator)
-    assert len(one.estimate) == len(one.values) == mechanism(text).values().listed.cells
+    assert len(one.estimate) == len(one.values) == cells(text).cells
     assert one.diagnosis.reports == 2000
     if registry().estimator(estimator).distribution:
         assert one.estimate.sum() == pytest.approx(1.0)
@@ -478,9 +488,10 @@ def test_several_columns_in_bulk_are_the_columns_of_the_row(tmp_path: Path) -> N
     drawn = pq.read_table(out)
     assert drawn.column_names == ["city", "adult"]
     assert ldpsql.estimate(drawn, ["city", "adult"], TWO).diagnosis.reports == 500
+    assert ldpsql.estimate(out, ["city", "adult"]).diagnosis.realised_epsilon == pytest.approx(1.5)
     with pytest.raises(OtherMechanism):
         ldpsql.estimate(drawn, ["city", "adult"], TWO.replace("krr(1,", "krr(2,"))
-    assert pl.DataFrame(table).ldp.perturb(TWO).columns == ["city", "adult"]
+    assert LdpFrame(pl.DataFrame(table)).perturb(TWO).columns == ["city", "adult"]
     assert ldpsql.perturb_batches(table, TWO).read_all().column_names == ["city", "adult"]
     with pytest.raises(InvalidParameter, match="name of its column"):
         ldpsql.perturb_batches(table, CITY)
@@ -488,7 +499,7 @@ def test_several_columns_in_bulk_are_the_columns_of_the_row(tmp_path: Path) -> N
 
 def test_polars_perturbs_struct_columns() -> None:
     frame = pl.DataFrame(pa.Table.from_struct_array(pa.chunked_array([people(200)])))
-    drawn = frame.select(pl.struct("city", "adult").ldp.perturb(TWO))["city"]
+    drawn = frame.select(LdpNamespace(pl.struct("city", "adult")).perturb(TWO))["city"]
     assert drawn.dtype == pl.Struct({"city": pl.String, "adult": pl.Boolean})
     assert ldpsql.estimate(drawn, TWO).diagnosis.reports == 200
     assert ldpsql.perturb(frame.to_struct("p"), TWO).dtype == drawn.dtype
@@ -504,14 +515,14 @@ def test_the_command_line_perturbs_and_estimates_rows(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_struct_array(pa.chunked_array([people(500)])), source)
     drawn = CliRunner().invoke(app, ["perturb", str(source), str(out), "-m", TWO], catch_exceptions=False)
     assert drawn.exit_code == 0
-    arguments = ["estimate", str(out), "-c", "city", "-c", "adult", "-m", TWO, "--format", "json"]
+    arguments = ["estimate", str(out), "-c", "city", "-c", "adult", "--format", "json"]
     rows = json.loads(CliRunner().invoke(app, arguments, catch_exceptions=False).stdout)
     assert [row["city"] for row in rows[::2]] == CITIES
     assert sum(row["estimate"] for row in rows) == pytest.approx(1.0)
 
 
 def test_fingerprints_tell_rows_apart_and_follow_what_is_drawn() -> None:
-    same = registry().mechanisms["row"](columns={"adult": ADULT, "city": f"krr(1, {CITIES[::-1]!r}, nulls='as:Lima')"})
+    same = row(adult=ADULT, city=f"krr(1, {CITIES[::-1]!r}, nulls='as:Lima')")
     digits = fingerprint(mechanism(TWO)).split()[0]
     assert fingerprint(same).split()[0] == digits
     assert fingerprint(mechanism(TWO.replace("krr(1,", "krr(2,"))).split()[0] != digits
