@@ -20,7 +20,7 @@ from ldpsql.functions import (
     reports_type,
     values_type,
 )
-from ldpsql.mechanisms import Parts
+from ldpsql.mechanisms import Parts, Product
 
 
 @guarded
@@ -41,7 +41,7 @@ def row_reports(columns: pa.ChunkedArray) -> pa.Array:
     return _of_parts(columns, reports_type)
 
 
-def _of_parts(columns: pa.ChunkedArray, kind: Callable[[Parts], str]) -> pa.Array:
+def _of_parts(columns: pa.ChunkedArray, kind: Callable[[Parts | Product], str]) -> pa.Array:
     return pa.array([kind(read_parts(spec)) for spec in plain(columns)], pa.string())
 
 

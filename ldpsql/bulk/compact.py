@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ldpsql.bulk.batches import Projection
 from ldpsql.domains.columns import family
@@ -69,7 +68,7 @@ class CompactProjection(Projection):
             return mechanism.shown(column.to_numpy().astype(np.int32))
         if pa.types.is_dictionary(field.type):
             return pa.DictionaryArray.from_arrays(column, mechanism.reports.values, safe=False)
-        return pc.take(mechanism.reports.values, column, boundscheck=False)
+        return mechanism.reports.taken(column)
 
 
 def _compact(mechanism: CertifiedMechanism) -> pa.DataType:

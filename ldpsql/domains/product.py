@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
 from ldpsql.domains.columns import shown_type
 from ldpsql.domains.domain import MOST_LISTED, Domain
-from ldpsql.errors import InvalidParameter, WrongType
+from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.errors.boundary import withheld
 
 _MOST = 1 << 62
+_REPLACE = "declare the value, or replace it before: a whole row is perturbed here, and rules for values need ldp.row"
 
 
 class Product(Domain):
@@ -70,12 +73,22 @@ class Product(Domain):
     def _places(self) -> tuple[np.ndarray, ...]:
         """The position of the value of each column in every row."""
         self._check_listed()
-        return np.unravel_index(np.arange(len(self)), self.shape)
+        return self.places(np.arange(len(self)))
+
+    def places(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the position of the value of each column in some rows, given by their numbers."""
+        return np.unravel_index(rows, self.shape)
 
     @cached_property
     def values(self) -> pa.Array:  # listed when they are first needed
         """All rows, as structs."""
-        columns = [part.values.take(pa.array(at)) for part, at in zip(self.parts, self._places, strict=True)]
+        self._check_listed()
+        return self.taken(pa.array(np.arange(len(self))))
+
+    def taken(self, positions: pa.Array) -> pa.Array:
+        """Return the rows at these positions, as structs."""
+        at = self.places(np.asarray(positions))
+        columns = [part.values.take(pa.array(own)) for part, own in zip(self.parts, at, strict=True)]
         return pa.StructArray.from_arrays(columns, list(self.names))
 
     @cached_property
@@ -98,7 +111,7 @@ class Product(Domain):
 
     def to_json(self) -> dict[str, Any]:
         """Return the domain of each column by its name."""
-        return {"columns": {name: part.to_json() for name, part in zip(self.names, self.parts, strict=True)}}
+        return {name: part.to_json() for name, part in zip(self.names, self.parts, strict=True)}
 
     @property
     def rising(self) -> bool:
@@ -132,20 +145,49 @@ class Product(Domain):
         places = [one.fill_null(0).to_numpy(zero_copy_only=False) for one in at]
         return pa.array(np.ravel_multi_index(places, self.shape).astype(np.int32), mask=~valid)
 
-    def _range_codes(self, column: pa.Array) -> Codes | None:  # noqa: ARG002  # rows are no range of integers
-        return None
+    @withheld
+    def codes(
+        self,
+        column: pa.Array | pa.ChunkedArray,
+        *,
+        null_code: int | None = None,  # noqa: ARG002  # rules belong to columns
+        outside_code: int | None = None,  # noqa: ARG002
+    ) -> Codes:
+        """Return the position of every row.
+
+        Raises:
+            MissingValue, OutsideDomain: for a NULL or a value outside the domain in a column, which the error names.
+
+        """
+        at = []
+        for name, part, field in zip(self.names, self.parts, self.fields(column), strict=True):
+            try:
+                at.append(part.codes(field))
+            except (MissingValue, OutsideDomain) as error:
+                raise type(error)(error.message, _REPLACE).of_column(name) from None
+        return np.ravel_multi_index(at, self.shape).astype(np.int32)
 
 
-def of_columns(columns: Mapping[str, object]) -> Product:
+def of_columns(columns: object) -> Product:
     """Return the table of domains by the names of their columns.
 
     Raises:
-        InvalidParameter: if there are fewer than two columns, or two names differ in case only.
+        InvalidParameter: if it is no mapping, there are fewer than two columns, two names differ in case only, or the table
+            has too many cells.
+        InvalidDomain: if a column has no domain.
 
     """
+    if isinstance(columns, Product):
+        return columns
+    if not isinstance(columns, Mapping):
+        raise InvalidParameter(
+            "the columns must be lists of values by the names of the columns", "write {city: ['a', 'b'], ...}"
+        )
     names = tuple(columns)
     check_names(names)
-    return Product(names, tuple(Domain.of(part) for part in columns.values()))
+    product = Product(names, tuple(Domain.of(part) for part in columns.values()))
+    product._check_listed()  # positions must fit into 32 bits
+    return product
 
 
 def check_names(names: tuple[str, ...]) -> None:
@@ -159,6 +201,9 @@ def check_names(names: tuple[str, ...]) -> None:
         raise InvalidParameter("a row needs at least two columns, each with a name", "write {city: ..., age: ...}")
     if len({name.casefold() for name in names}) < len(names):
         raise InvalidParameter("two columns of a row have names that differ in case only", "SQL takes them for one: rename one")
+
+
+ProductField = Annotated[Product, BeforeValidator(of_columns), PlainSerializer(Product.to_json)]
 
 
 def _quoted(name: str) -> str:

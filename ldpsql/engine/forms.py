@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.channels import Drawn
+from ldpsql.domains.product import Product
 from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
@@ -91,6 +92,9 @@ def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
 
 def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
     """Return draws of rows as JSON."""
+    if isinstance(mechanism.reports, Product):
+        rows = mechanism.reports
+        return RowReports(rows.names, rows.parts).to_json(np.column_stack(rows.places(drawn)))
     if not isinstance(mechanism.reports, RowReports):
         raise InternalError("these are no reports of rows", "please report the mechanism")
     return mechanism.reports.to_json(drawn)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import is_long, pin
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.parts import Parts
@@ -77,13 +78,17 @@ def _of_row(mechanism: Mechanism) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def values_type(parts: Parts) -> str:
+def values_type(parts: Parts | Product) -> str:
     """Return the type of the rows of some columns, as from_json reads it."""
+    if isinstance(parts, Product):
+        return json.dumps({name: _sql_type(part.values.type) for name, part in zip(parts.names, parts.parts, strict=True)})
     return json.dumps({part.column: _sql_type(certify(part.mechanism).values.listed.values.type) for part in parts})
 
 
-def reports_type(parts: Parts) -> str:
+def reports_type(parts: Parts | Product) -> str:
     """Return the type of the reports of some columns, as from_json reads it."""
+    if isinstance(parts, Product):  # reports are rows
+        return values_type(parts)
     return json.dumps({part.column: _report_type(certify(part.mechanism).reports) for part in parts})
 
 
@@ -113,6 +118,8 @@ def _of_values(mechanism: Mechanism) -> dict[str, tuple[Any, Any]]:
 
 def _listed(domain: Domain, *, pinned: bool) -> tuple[Any, Any]:
     """Return the values of a domain; if domains of the mechanism are pinned, a long one as an empty list of its type."""
+    if isinstance(domain, Product):
+        return [], [json.loads(values_type(domain))]
     return _empty(domain) if pinned and is_long(domain) else _column(domain.values)
 
 
@@ -122,6 +129,9 @@ def _empty(domain: Domain) -> tuple[Any, Any]:
 
 def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
     """Return the value and the type of a parameter; anything but a domain is passed as text, as a constructor does."""
+    if isinstance(own, Product):
+        each = {name: _column(part.values) for name, part in zip(own.names, own.parts, strict=True)}
+        return {name: pair[0] for name, pair in each.items()}, {name: pair[1] for name, pair in each.items()}
     if isinstance(own, Domain):
         return _column(own.values)
     if isinstance(plain, list | tuple):
@@ -132,6 +142,8 @@ def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
 
 def _reports(alphabet: Alphabet, *, pinned: bool) -> tuple[Any, Any]:
     """Return the value and the type of the field ``reports``: a list, or a mark if there are too many reports for one."""
+    if isinstance(alphabet, Product):
+        return {RowReports.mark: reports_type(alphabet)}, {RowReports.mark: "VARCHAR"}
     if isinstance(alphabet, Domain):
         return _listed(alphabet, pinned=pinned)
     if isinstance(alphabet, MarkedReports):

@@ -44,7 +44,7 @@ def _value(node: ast.expr) -> Any:
     """Return a literal, or the text of a call or a name, which is a spec of its own; also those in a struct by their names."""
     if isinstance(node, ast.Call | ast.Name):
         return Nested(ast.unparse(node))
-    if isinstance(node, ast.Dict) and any(isinstance(value, ast.Call | ast.Name) for value in node.values):
+    if isinstance(node, ast.Dict) and any(isinstance(part, ast.Call | ast.Name) for part in (*node.keys, *node.values)):
         names = (key.id if isinstance(key, ast.Name) else ast.literal_eval(key or node) for key in node.keys)
         return {name: _value(value) for name, value in zip(names, node.values, strict=True)}
     return ast.literal_eval(node)

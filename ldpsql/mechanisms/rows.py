@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ldpsql.channels import Rows
-from ldpsql.domains.product import Product
+from ldpsql.domains.product import Product, ProductField
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.mechanisms.certified import CertifiedValues
 from ldpsql.mechanisms.certified_row import sum_of
 from ldpsql.mechanisms.parts import Nested, PartsField
+from ldpsql.mechanisms.spec import EpsilonField
 from ldpsql.names import ROW_REPORTS, ROW_VALUES
 from ldpsql.privacy.claims import ApproximateLdp, PureLdp
 from ldpsql.reports import RowReports
@@ -55,6 +56,32 @@ class RowMechanism(Mechanism):
         columns = {name: value for name, value in keywords.items() if _is_mechanism(value)}
         rest = {name: value for name, value in keywords.items() if name not in columns}
         return {**rest, **({"columns": columns} if columns else {})}
+
+
+class JointMechanism(Mechanism):
+    """An epsilon-LDP mechanism over the cells of a table: an implementation adds ``name`` and `channel`.
+
+    If reports are not rows, it also sets `alphabet` and ``sql_reports``. The table is never listed.
+    """
+
+    sql_domain = RowMechanism.sql_domain
+    sql_reports = RowMechanism.sql_reports
+    epsilon: EpsilonField = Field(description="privacy parameter of the whole row")
+    columns: ProductField = Field(description="the values of each column, by its name; together at most 16,777,216 rows")
+    nulls: ClassVar[None] = None  # type: ignore[misc]  # a value that stands for NULL belongs to a column
+    outside: ClassVar[None] = None  # type: ignore[misc]
+
+    def values(self) -> Product:
+        """Return the cells of the table."""
+        return self.columns
+
+    def claim(self) -> PureLdp:
+        """Return epsilon-LDP of the whole row."""
+        return PureLdp(self.epsilon)
+
+    def layout(self) -> tuple[int, ...]:
+        """Return (): rows have no neighbours."""
+        return ()
 
 
 def _is_mechanism(value: Any) -> bool:

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter, UnknownName
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.privacy.claims import Epsilon
@@ -184,7 +185,7 @@ class Spec(BaseModel):
         return dict(keywords)
 
 
-_TYPE_NAMES: dict[Any, str] = {Fraction: "number", Parts: "struct"}
+_TYPE_NAMES: dict[Any, str] = {Fraction: "number", Parts: "struct", Product: "struct"}
 
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:

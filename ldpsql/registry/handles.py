@@ -16,6 +16,7 @@ import pyarrow as pa
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
+from ldpsql.domains.product import Product, of_columns
 from ldpsql.engine.functions import names_withheld
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimates.functionals import Functional
@@ -121,21 +122,28 @@ def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
         return registry().estimator(spec)
 
 
-def read_parts(columns: pa.Scalar) -> Parts:
-    """Read the mechanisms of the columns of a row from a STRUCT of them.
+def read_parts(columns: pa.Scalar) -> Parts | Product:
+    """Read the mechanisms of the columns of a row from a STRUCT of them, or their domains from a STRUCT of lists.
 
     Raises:
         InvalidSpec, UnknownName, InvalidParameter: if they cannot be read, or cannot be the columns of a row.
 
     """
-    return parts_of(_columns(columns))
+    read = _columns(columns)
+    lists = isinstance(read, dict) and any(isinstance(value, pa.Array) for value in read.values())
+    return of_columns(read) if lists else parts_of(read)
 
 
 def _columns(value: pa.Scalar) -> Any:
     """Return a struct of mechanisms with each of them read, anything else as a plain value."""
     if not isinstance(value, pa.StructScalar) or not value.is_valid:
         return _plain_value(value)
-    return {name: read_mechanism(value[name]) for name in value.type.names}
+    return {name: _column(value[name]) for name in value.type.names}
+
+
+def _column(value: pa.Scalar) -> Any:
+    """Return the mechanism of a column, or the list of its values."""
+    return _plain_value(value) if isinstance(value, pa.ListScalar) else read_mechanism(value)
 
 
 def _plain_value(value: pa.Scalar) -> Any:

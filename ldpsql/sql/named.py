@@ -9,6 +9,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.engine.functions import MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import as_struct, columns_of, long_domains
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, SourceRefused
@@ -110,6 +111,8 @@ def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
 
 
 def _literal(value: Any, con: DuckDBPyConnection) -> str:
+    if isinstance(value, Product):
+        return struct_text({name: _literal(part, con) for name, part in zip(value.names, value.parts, strict=True)})
     if isinstance(value, Domain):
         return list_literal(value.values, con)
     if isinstance(value, list | tuple):
