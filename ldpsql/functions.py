@@ -36,6 +36,7 @@ from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
@@ -109,6 +110,7 @@ __all__ = [
     "Mixed",
     "NotReleased",
     "OutsideDomain",
+    "PlannedTable",
     "Quantile",
     "RangeShare",
     "Region",
@@ -163,6 +165,7 @@ __all__ = [
     "one_thread",
     "parts",
     "plain",
+    "plan_tables",
     "quoted",
     "random_order",
     "read_estimator",

@@ -40,6 +40,7 @@ from ldpsql.errors import (
     UnknownName,
     WrongType,
 )
+from ldpsql.estimates.table_planning import plan_tables
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.operators import KhatriRaoOperator, KroneckerOperator, StackOperator
 from ldpsql.ledger import Ledger, Policy
@@ -50,6 +51,7 @@ from ldpsql.privacy.claims import Epsilon
 from ldpsql.quoting import text_literal
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
+from ldpsql.sql.named import sql_call
 from ldpsql.testing import check_mechanism, examples
 from tests.seeds import generator
 
@@ -527,3 +529,97 @@ def test_fingerprints_tell_rows_apart_and_follow_what_is_drawn() -> None:
     assert fingerprint(same).split()[0] == digits
     assert fingerprint(mechanism(TWO.replace("krr(1,", "krr(2,"))).split()[0] != digits
     assert fingerprint(mechanism(TWO.replace("adult=", "grown="))).split()[0] != digits
+
+
+# --- whole rows, and plans ---
+JOINT = ["joint_krr", "joint_olh"]
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_whole_rows_pass_the_conformance_suite(name: str) -> None:
+    check_mechanism(examples(registry().mechanisms[name])[1], draws=20_000)
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_whole_rows_are_read_from_text_json_and_sql(con: DuckDBPyConnection, name: str) -> None:
+    made = mechanism(f"{name}(2, {{city: {CITIES!r}, adult: [false, true]}})")
+    assert mechanism(str(made)) == made == registry().mechanism(json.loads(json.dumps(made.to_json())))
+    con.execute(f"CREATE MACRO person() AS {sql_call(made, con)}")
+    con.execute("CREATE TABLE r AS SELECT ldp.perturb({city: 'Lima', adult: i % 2 = 0}, person()) AS r FROM range(3000) t(i)")
+    table = con.sql("FROM ldp.crosstab(r, r, person())").fetchall()
+    assert [row[:2] for row in table] == list(product(CITIES, [False, True]))
+    assert sum(row[2] for row in table[:2]) == pytest.approx(1.0, abs=0.2)  # 6 standard errors are less
+    kind = con.sql(f"SELECT ldp.perturb({{city: 'Lima', adult: true}}, {text_literal(str(made))}) AS r").types[0]
+    assert kind == con.sql("SELECT r FROM r").types[0]
+
+
+def test_a_whole_row_has_the_epsilon_of_one_report_by_enumeration() -> None:
+    certified = certify(mechanism("joint_krr(2, {a: [1, 2, 3], b: [1, 2]})"))
+    weights = certified.channel.weights().tolist()  # type: ignore[union-attr]
+    largest = max(Fraction(x, z) for one in weights for other in weights for x, z in zip(one, other, strict=True))
+    assert certified.certificate.ratio == largest <= exp_below(Fraction(2))
+
+
+def test_a_table_of_a_million_cells_is_drawn_from_without_being_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Product, "_check_listed", lambda self: None)
+    monkeypatch.setattr(Product, "values", property(lambda self: pytest.fail("listed")))
+    made = mechanism(f"joint_olh(2, {{a: {list(range(1000))}, b: {list(range(1000))}}})")
+    assert len(ldpsql.perturb([{"a": 3, "b": 999}] * 5, made)) == 5
+    wide = mechanism(f"joint_krr(9, {{a: {list(range(1000))}, b: {list(range(1000))}}})")
+    with pytest.warns(ldpsql.errors.PrivacyLeakWarning):
+        drawn = ldpsql.perturb([{"a": 3, "b": 999}] * 5, wide)
+    assert drawn.type == pa.struct([("a", pa.int64()), ("b", pa.int64())])
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_a_value_that_a_whole_row_cannot_have_is_refused_with_its_column(name: str) -> None:
+    made = f"{name}(2, {{city: ['a', 'b'], adult: [false, true]}})"
+    for value, error in (({"city": None, "adult": True}, MissingValue), ({"city": "Berlin", "adult": True}, OutsideDomain)):
+        with pytest.raises(error, match="column 'city'") as caught:
+            ldpsql.perturb([value], made)
+        assert "Berlin" not in str(caught.value)
+    with pytest.raises(InvalidParameter, match="too large"):
+        mechanism(f"{name}(2, {{a: {list(range(5000))}, b: {list(range(5000))}}})")
+    with pytest.raises(InvalidParameter):
+        mechanism(f"{name}(2, ['a', 'b'])")
+
+
+def test_a_plan_names_the_way_with_the_smallest_error_and_simulation_agrees() -> None:
+    """The mean of the cells' squared errors over their expectation: 31 cells of 40 draws, within a factor of 2."""
+    plans = plan_tables(registry().mechanisms, {"a": 8, "b": 4}, 20_000, "2")
+    assert [plan.best for plan in plans] == [True, *[False] * (len(plans) - 1)]
+    assert [plan.l1 for plan in plans] == sorted(plan.l1 or 9.0 for plan in plans)
+    texts = {name: f"{name}(2, {{a: [1,2,3,4,5,6,7,8], b: [1,2,3,4]}})" for name in JOINT}
+    for plan in plans:
+        text = texts.get(plan.mechanism.split("(")[0], "row(a=krr(1, [1,2,3,4,5,6,7,8]), b=krr(1, [1,2,3,4]))")
+        errors = [ldpsql.estimate(reports(20_000, text), text, "inv").estimate - 1 / 32 for _ in range(5)]
+        measured = np.sqrt(np.mean(np.square(errors)))
+        factor = 3.0 if plan.way == "split" else 1.6  # the plan may choose better mechanisms for the columns
+        assert 1 / factor < measured / (plan.std_error or 0) < factor
+
+
+def test_a_plan_of_margins_allows_for_the_cells_that_are_added_up() -> None:
+    sizes, n = {"a": 4, "b": 3, "c": 2}, 20_000
+    plans = plan_tables(registry().mechanisms, sizes, n, "2", [["a", "b"], ["a", "c"]])
+    assert {plan.way for plan in plans} == {"split", "joint", "tables"}
+    for name in JOINT:
+        text = f"{name}(2, {{a: [1, 2, 3, 4], b: [1, 2, 3], c: [1, 2]}})"
+        margins = [ldpsql.estimate(reports(n, text), text, "inv").estimate.reshape(4, 3, 2).sum(axis=2) for _ in range(12)]
+        measured = np.sqrt(np.mean(np.square(np.array(margins) - 1 / 12)))
+        (planned,) = [p for p in plans if p.way == "joint" and p.mechanism.startswith(name) and p.table == "a x b"]
+        assert 0.6 < measured / (planned.std_error or 0) < 1.6
+
+
+def test_plans_are_made_in_sql_and_on_the_command_line(con: DuckDBPyConnection) -> None:
+    query = "FROM ldp.plan({education: 16, income: 2}, 48842, 2, tables := [['education', 'income']])"
+    rows = con.sql(query).to_arrow_table().to_pylist()
+    assert rows[0]["best"]
+    assert rows[0]["mechanism"].startswith("joint_olh(2, ")
+    arguments = ["plan", "-n", "48842", "--epsilon", "2", "--column", "education=16", "--column", "income=2"]
+    printed = json.loads(CliRunner().invoke(app, [*arguments, "--table", "education,income", "--format", "json"]).stdout)
+    assert printed == rows
+    for wrong in ([*arguments, "--epsilon", "1"], [*arguments[:-1], "income"], [*arguments, "--table", "x"], arguments[:-2]):
+        assert CliRunner().invoke(app, wrong).exit_code
+    for statement in ("FROM ldp.plan([1], 10, 2)", "FROM ldp.plan({a: 2, b: 1}, 10, 2)", "FROM ldp.plan({a: 2, b: 2}, 0, 2)"):
+        with pytest.raises(duckdb.Error, match="LDP103"):
+            con.execute(statement).fetchall()

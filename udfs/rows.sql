@@ -5,4 +5,9 @@ CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu') AS 
            list_sum(map_values(counts))::BIGINT AS n
     FROM (SELECT ldp._counted(report, true) AS counts FROM query_table(reports));
 
+-- `columns` holds the number of values of each column; by default the table of all columns is asked for.
+CREATE OR REPLACE MACRO ldp.plan("columns", reports, epsilon, tables := []::VARCHAR[][]) AS TABLE
+    SELECT unnest(__ldp_plan_tables("columns", reports, epsilon::VARCHAR, tables), recursive := true);
+
+COMMENT ON MACRO TABLE ldp.plan IS 'the expected error of tables of several columns for each way to spend one epsilon on a row, the best first';
 COMMENT ON MACRO TABLE ldp.crosstab IS 'the joint table of several columns of reports: a row for each cell, a column for each variable';
