@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from math import log
 
@@ -63,10 +65,14 @@ def drawn_by_short(channel: KeepOrSpread, kind: type[np.unsignedinteger], short:
     for block in blocks:
         first = np.zeros(MANY, dtype=kind)
         first[: len(short[block])] = short[block]
-        given_words = iter([first.view(np.uint64), np.array(further[block], dtype=np.uint64)])
-        drawn = channel.draw(np.zeros(MANY, dtype=np.int32), lambda count, given_words=given_words: next(given_words)[:count])
+        source = iter([first.view(np.uint64), np.array(further[block], dtype=np.uint64)])
+        drawn = channel.draw(np.zeros(MANY, dtype=np.int32), partial(served, source))
         reports += drawn[: len(short[block])].tolist()
     return reports
+
+
+def served(source: Iterator[NDArray[np.uint64]], count: int) -> NDArray[np.uint64]:
+    return next(source)[:count]
 
 
 def parts_between(cuts: set[int], end: int) -> list[tuple[int, int]]:

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
 from ldpsql.channels.pair_responses import Floats, KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.channels.short_words import Short, ShortWords
 from ldpsql.errors import InvalidParameter
 
 _BLOCK = 1 << 15  # draws at a time, so that what is computed on the way stays in the cache
-_MANY = 1 << 13  # from so many draws on, words are cut into short ones
-# Short words, and the most values for which nearly all of them decide a draw.
-_SHORT: tuple[tuple[type[np.uint16 | np.uint32], int], ...] = ((np.uint16, 1 << 10), (np.uint32, 1 << 24))
+_MANY = 1 << 13  # from so many draws on, it pays to cut words into short ones
 
 
 @dataclass(frozen=True)
@@ -94,44 +92,21 @@ class KeepOrSpread(TableChannel, PairResponse):
 
         Of many draws each reads only the first bits of a word, and the further bits only if the first ones do not decide.
         """
-        kind = self._short() if len(values) >= _MANY else None
+        short = ShortWords.of(self.size - 1, self.spread) if len(values) >= _MANY else None
         if len(values) <= _BLOCK:
-            return self._draw(values, words, kind)
+            return self._draw(values, words, short)
         out = np.empty(len(values), dtype=np.int32)
         for start in range(0, len(values), _BLOCK):
-            out[start : start + _BLOCK] = self._draw(values[start : start + _BLOCK], words, kind)
+            out[start : start + _BLOCK] = self._draw(values[start : start + _BLOCK], words, short)
         return out
 
-    def _draw(self, values: Codes, words: Words, kind: type[np.uint16 | np.uint32] | None) -> Codes:
-        moved = self._steps(words(len(values))) if kind is None else self._short_steps(len(values), words, kind)
+    def _draw(self, values: Codes, words: Words, short: ShortWords | None) -> Codes:
+        moved = self._steps(words(len(values))) if short is None else short.draw(len(values), words)
         moved += values.astype(moved.dtype)
         moved += moved.dtype.type(1)
         # From size on, start again at 0; below size the difference wraps to a large number, so the minimum is `moved` itself.
         return np.minimum(moved, moved - moved.dtype.type(self.size)).astype(np.int32)
 
-    def _steps(self, word: Weights) -> NDArray[np.uint32]:
-        """Return how far each word moves on."""
+    def _steps(self, word: Weights) -> Short:
         steps = word // np.uint64(self.spread)
         return np.minimum(steps, np.uint64(self.size - 1), out=steps).astype(np.uint32)
-
-    def _short(self) -> type[np.uint16 | np.uint32] | None:
-        """Return the shortest words that nearly always decide a draw; None if only whole words do."""
-        bits = ((kind, 8 * np.dtype(kind).itemsize, most) for kind, most in _SHORT)
-        return next((kind for kind, width, most in bits if self.size <= most and self.spread >> 64 - width), None)
-
-    def _short_steps(self, count: int, words: Words, kind: type[np.uint16 | np.uint32]) -> NDArray[np.uint16 | np.uint32]:
-        """Return how far short words move on.
-
-        The first bits of the weights are drawn as the weights are; short words from ``decided`` on do not decide. Together with
-        the further bits of a word these are ``size - 1`` equal parts of the further bits of ``spread``, then those of ``keep``.
-        """
-        width = 8 * np.dtype(kind).itemsize
-        further = 64 - width
-        part, decided = self.spread >> further, (self.size - 1) * (self.spread >> further) + (self.keep >> further)
-        short = words(-(-count * width // 64)).view(kind)[:count]
-        steps = np.minimum(short // kind(part), kind(self.size - 1))
-        if decided < 1 << width and len(rows := np.flatnonzero(short >= kind(decided))):
-            high = (short[rows] - kind(decided)).astype(np.uint64) << np.uint64(further)
-            rest = (high | words(len(rows)) >> np.uint64(width)) // np.uint64(self.spread & (1 << further) - 1)
-            steps[rows] = np.minimum(rest, np.uint64(self.size - 1))
-        return steps
