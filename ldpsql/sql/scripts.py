@@ -9,6 +9,8 @@ from typing import NamedTuple
 from ldpsql.errors import SourceRefused
 from ldpsql.sql.drawing import Drawing, Draws
 from ldpsql.sql.lint import Finding, redrawn
+from ldpsql.sql.project import Project
+from ldpsql.sql.remedies import misused
 from ldpsql.sql.repeated import repeats
 from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
 from ldpsql.sql.tokens import Statement, statements
@@ -39,7 +41,10 @@ def lint_files(paths: Iterable[Path]) -> list[Place]:
     texts = {file: _text(file) for path in paths for file in _files(path)}
     drawing = Drawing.of_registry()
     drawing.define_all(";\n".join(texts.values()))
-    return [place for path, text in texts.items() for place in _lint(path, text, drawing)]
+    drawn = [place for path, text in texts.items() for place in _lint(path, text, drawing)]
+    project = Project(texts, drawing)
+    used = [Place(str(path), statement.line + max(use.line, 1) - 1, misused(use)) for path, statement, use in project.uses()]
+    return sorted([*drawn, *used], key=lambda place: place[:2])
 
 
 def _files(path: Path) -> list[Path]:
