@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import ldpsql
 from ldpsql.cli.app import app
+from ldpsql.errors import InvalidParameter
 from ldpsql.sql.scripts import lint_files
 from ldpsql.sql.templates import plain_sql
 
@@ -185,6 +189,46 @@ def test_the_message_says_what_to_write_instead(tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["lint", str(tmp_path), "--format", "csv"])
     assert ran.exit_code == 3
     assert "ldp.mean(age, age())" in ran.stdout
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Return a database with reports of cities and two uses of them, and with a Parquet file of reports next to it."""
+    people = pa.table({"city": ["Lima", "Oslo"] * 50, "region": ["north", "south"] * 50})
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con:
+        ldpsql.perturb_table(con, people, "reports", {"city": "krr(1, ['Lima', 'Oslo'])"}, keep=["region"])
+        ldpsql.perturb_copy(con, people, tmp_path / "out.parquet", {"city": "krr(1, ['Lima', 'Oslo'])"}, keep=["region"])
+        con.execute("CREATE VIEW by_city AS SELECT city, count(*) FROM reports GROUP BY city")
+        con.execute("CREATE VIEW by_region AS SELECT region, count(*) FROM reports GROUP BY region")
+        con.execute("CREATE VIEW shares AS FROM ldp.estimate(reports, city)")
+        con.execute('CREATE MACRO "of city"(x) AS TABLE SELECT count(*) FROM reports WHERE city = x')
+    return tmp_path / "warehouse.duckdb"
+
+
+def test_sql_lints_the_views_and_macros_of_its_database(warehouse: Path) -> None:
+    with ldpsql.connect(str(warehouse)) as con:
+        findings = con.execute("SELECT kind, name FROM ldp.lint() ORDER BY kind").fetchall()
+        assert findings == [("macro", "main.of city"), ("view", "main.by_city")]
+        con.execute("CREATE VIEW redraws AS SELECT ldp.perturb(region, ldp.krr(1, ['north', 'south'])) FROM reports")
+        assert ("view", "main.redraws") in con.execute("SELECT kind, name FROM ldp.lint()").fetchall()
+    with ldpsql.connect() as con:
+        assert con.execute("FROM ldp.lint()").fetchall() == []
+
+
+def test_the_columns_of_a_database_and_of_parquet_files_are_known_by_their_records(warehouse: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "queries"
+    folder.mkdir()
+    file = tmp_path / "out.parquet"
+    text = f"SELECT avg(city) FROM '{file}';\nSELECT DISTINCT city FROM reports;\nSELECT region FROM reports GROUP BY region"
+    (folder / "q.sql").write_text(text, encoding="utf-8")
+    ran = CliRunner().invoke(app, ["lint", str(folder), "--database", str(warehouse), "--format", "json"])
+    rows = json.loads(ran.stdout)
+    assert [(row["line"], row["kind"]) for row in rows] == [
+        (1, "use of reports"), (2, "use of reports"), (0, "macro main.of city"), (0, "view main.by_city")
+    ]  # fmt: skip
+    assert rows[0]["remedy"] == f"ldp.mean(city, ldp.mechanism('{file}', 'city')); a sum is that times count(city)"
+    assert rows[1]["remedy"] == "estimate which values occur: FROM ldp.estimate(reports, city)"
+    assert isinstance(CliRunner().invoke(app, ["lint"]).exception, InvalidParameter)
 
 
 def blocks(page: Path) -> str:

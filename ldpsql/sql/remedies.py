@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ldpsql.quoting import quoted
+from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.lint import Finding
 from ldpsql.sql.uses import Use
 
@@ -36,10 +36,16 @@ def misused(use: Use) -> Finding:
     """Return the finding for a use of reports as if they were the values."""
     report = use.report
     mechanism, column = report.mechanism or "m", _written(report.column)
-    call = f"FROM ldp.estimate({_written(report.table) if report.table else 'reports'}, {column}, {mechanism})"
+    last = "" if mechanism.startswith("ldp.mechanism(") else f", {mechanism}"  # otherwise it is recorded there
+    call = f"FROM ldp.estimate({_place(report.table)}, {column}{last})"
     problem = f"{_PROBLEMS[use.kind]} of the column '{report.column}', most of which may be noise"
     remedy = _REMEDIES[use.kind].format(estimate=call, column=column, m=mechanism)
     return Finding("use of reports", report.column, problem, remedy)
+
+
+def _place(table: str) -> str:
+    """Return a table as SQL writes it; a file is a string."""
+    return text_literal(table) if "/" in table or "." in table else _written(table or "reports")
 
 
 def _written(name: str) -> str:
