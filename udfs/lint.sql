@@ -18,7 +18,7 @@ WITH macros AS (
     HAVING bool_or(contains(comment, 'ldpsql:'))
 )
 SELECT unnest(__ldp_lint(
-    (SELECT list({'kind': kind, 'name': name, 'sql': sql}) FROM objects), (SELECT list(recorded) FROM tables)
+    (SELECT list({'kind': kind, 'name': name, 'sql': sql} ORDER BY kind, name) FROM objects), (SELECT list(recorded ORDER BY recorded) FROM tables)
 ), recursive := true);
 
 COMMENT ON MACRO TABLE ldp.lint IS 'views and macros of the database that draw again whenever they are used, or use reports as if they were the values';
