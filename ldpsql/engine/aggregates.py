@@ -14,6 +14,7 @@ from ldpsql.quoting import quoted, text_literal
 
 COUNTS = "{counts}"
 _LOCAL = '"ldp counts"'  # no column of a user has this name
+_NAME = '"ldp report"'
 COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.engine.forms`
 
 
@@ -60,7 +61,8 @@ class Aggregate:
         if self.rows:
             rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
             n = f"list_sum(map_values({_LOCAL}))::BIGINT AS n"
-            select = f"TABLE SELECT {rows}, {n} FROM (SELECT {self.counted} AS {_LOCAL} FROM query_table(reports))"  # noqa: S608
+            counted = f"SELECT {self.counted} AS {_LOCAL}, any_value(ldp._name(report)) AS {_NAME} FROM query_table(reports)"  # noqa: S608
+            select = f"TABLE SELECT {rows}, {n} FROM ({counted}) WHERE ldp._agreed(reports, {_NAME}, m)"  # noqa: S608
             yield _macro(self.name, {"reports": None, **over_reports}, select)
             yield f"COMMENT ON MACRO TABLE ldp.{self.name} IS 'the same over a table, a file or a frame, one row a value';"
 
