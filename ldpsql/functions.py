@@ -73,6 +73,9 @@ from ldpsql.registry.handles import (
 )
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
+from ldpsql.sql.lint import Finding
+from ldpsql.sql.objects import Object, lint_objects
+from ldpsql.sql.recorded import of_rows as recorded_tables
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 
 __all__ = [
@@ -98,6 +101,7 @@ __all__ = [
     "Drawn",
     "Estimate",
     "Estimates",
+    "Finding",
     "Functional",
     "HeavyHitter",
     "HeavyHitters",
@@ -109,6 +113,7 @@ __all__ = [
     "Mean",
     "Mixed",
     "NotReleased",
+    "Object",
     "OutsideDomain",
     "PlannedTable",
     "Quantile",
@@ -155,6 +160,7 @@ __all__ = [
     "hookimpl",
     "id_bytes",
     "likelihoods",
+    "lint_objects",
     "listed",
     "mechanism_at",
     "names_withheld",
@@ -171,6 +177,7 @@ __all__ = [
     "read_estimator",
     "read_mechanism",
     "read_parts",
+    "recorded_tables",
     "registry",
     "reports_type",
     "scale_of",
