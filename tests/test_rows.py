@@ -175,7 +175,9 @@ def test_all_columns_are_drawn_with_words_of_their_own() -> None:
 def test_a_row_whose_columns_share_words_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw(self: Rows, values: np.ndarray, words: object = None) -> np.ndarray:
         shared = random_words(len(values))
-        return np.column_stack([part.draw(values[:, j].copy(), lambda _: shared) for j, part in enumerate(self.parts)])
+        return np.column_stack(
+            [part.draw(values[:, j].copy(), lambda count: shared[:count]) for j, part in enumerate(self.parts)]
+        )
 
     monkeypatch.setattr(Rows, "draw", draw)
     with pytest.raises(AssertionError, match="not independent"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ def planned(columns: pa.ChunkedArray, reports: pa.ChunkedArray, epsilons: pa.Chu
     return pa.array([[asdict(table) for table in _planned(*row)] for row in rows])
 
 
-def _planned(columns: object, reports: object, epsilon: str, tables: list[list[str]] | None) -> list[PlannedTable]:
+def _planned(columns: Any, reports: Any, epsilon: str, tables: list[list[str]] | None) -> list[PlannedTable]:
     whole = isinstance(columns, dict) and all(type(size) is int for size in columns.values()) and type(reports) is int
     if not whole:
         raise InvalidParameter(
