@@ -35,6 +35,7 @@ from ldpsql.estimates import distances
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
+from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
@@ -89,6 +90,7 @@ __all__ = [
     "TOPS",
     "Aggregate",
     "AnalyticAudit",
+    "Asked",
     "BadCounts",
     "CertifiedMechanism",
     "Counts",
@@ -166,6 +168,7 @@ __all__ = [
     "random_order",
     "read_estimator",
     "read_mechanism",
+    "recommend",
     "registry",
     "scale_of",
     "shown_by_form",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-IBU, INV, INV_N, INV_P = "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
+EMS, IBU, INV, INV_N, INV_P = "ems", "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
 COUNTS = "ldp.counts"  # (report, keep): aggregate
 ESTIMATES = "ldp._estimates"  # (counts, estimator, mechanism): the rows of the estimate
