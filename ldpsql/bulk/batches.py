@@ -23,7 +23,13 @@ Draw: TypeAlias = Callable[[CertifiedMechanism, pa.Array], pa.Array]
 
 
 @withheld
-def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
+def perturb_batches(
+    batches: Any,
+    columns: Mapping[str, Mechanism | str] | None = None,
+    *,
+    policy: str | None = None,
+    keep: Iterable[str] = (),
+) -> pa.RecordBatchReader:
     """Return a stream of record batches with some columns perturbed; each batch is drawn when it is read.
 
     Rows stay in the order of the stream. If that order depends on the values, shuffle the rows first, or use `perturb_copy`.
@@ -32,6 +38,7 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
         batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame; or a pandas
             frame, whose NaN is NULL.
         columns: the mechanism of each column; its reports replace the column under the same name.
+        policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns whose values pass through. All others are left out. Dictionaries and views become plain columns, so that
             they hold only the values of their rows.
 
@@ -40,7 +47,11 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
         MissingValue, OutsideDomain, WrongType: while reading, if a value cannot be perturbed.
 
     """
-    projection = Projection.of(columns, keep)
+    from ldpsql.bulk.policies import columns_of  # noqa: PLC0415  # policies use charges, which use projections
+
+    chosen = columns_of(columns, keep, policy)
+    chosen.charge(None)
+    projection = Projection.of(chosen.mechanisms, chosen.keep)
     reader = stream(batches, projection.columns)
     schema = projection.schema(reader.schema)
     return pa.RecordBatchReader.from_batches(schema, _drawn(reader, projection, schema))
