@@ -16,7 +16,7 @@ import ldpsql.polars
 from ldpsql.cli.app import app
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, RowBudgetExceeded, UnknownName
 from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
+from ldpsql.registry.registry import Registry, registry
 from ldpsql.registry.tables import table_policy
 from ldpsql.sql.scripts import lint_files
 
@@ -55,14 +55,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def settled(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
     (folder / "ldpsql.toml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(folder)
-    registry.cache_clear()
+    monkeypatch.setattr(registry(), "named", Registry.load().named)
+    monkeypatch.setattr(registry(), "_settled", {})
     return folder
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Any:
-    yield
-    registry.cache_clear()
 
 
 def epsilons(name: str) -> dict[str, Fraction]:

@@ -88,10 +88,8 @@ class Registry:
         without = {kind for kind, mechanism in self.mechanisms.items() if "epsilon" not in mechanism.model_fields}
         for table, policy in chosen.tables.items():
             with suppress(LdpError):  # raised when the policy is used
-                for column, spec in planned(policy, chosen.mechanisms, without).items():
-                    written = chosen.mechanisms.get(spec, spec) if isinstance(spec, str) else spec
-                    if (name := f"{table}_{column}").isidentifier():
-                        self.named = {name: written, **self.named}
+                specs = {f"{table}_{column}": spec for column, spec in planned(policy, chosen.mechanisms, without).items()}
+                self.named = {**{name: spec for name, spec in specs.items() if name.isidentifier()}, **self.named}
 
     def add_module(self, module: str, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""

@@ -38,7 +38,9 @@ def planned(table: Mapping[str, Any], named: Mapping[str, Any], without_epsilon:
     even = [column for column, spec in unplanned.items() if spec.get("mechanism") not in without_epsilon]
     shares |= dict.fromkeys(even, (total - spent) / max(len(even), 1))
     made = {column: specs[column] | {"epsilon": _text(share)} for column, share in shares.items()}
-    return {column: made.get(column, written) for column, written in columns.items()}
+    return {
+        column: made.get(column) or (named.get(one, one) if isinstance(one, str) else one) for column, one in columns.items()
+    }
 
 
 def total_of(table: Mapping[str, Any], key: str) -> Fraction:
