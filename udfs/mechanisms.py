@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql.functions import MECHANISMS, Macros, Registry, Scalar, guarded, hookimpl, numbers, plain, read_mechanism
+from ldpsql.functions import (
+    MECHANISMS,
+    Macros,
+    Registry,
+    Scalar,
+    check_written,
+    guarded,
+    hookimpl,
+    numbers,
+    plain,
+    read_mechanism,
+)
 
 
 @guarded
@@ -13,8 +24,17 @@ def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
     return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
 
 
+@guarded
+def written(expressions: pa.ChunkedArray) -> pa.Array:
+    """Return a pattern that matches anything, if none of the lists that the SQL computes is too long for a domain."""
+    texts = plain(expressions).to_pylist()
+    for text in texts:
+        check_written(text or "")
+    return pa.array([".*"] * len(texts), pa.string())
+
+
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     """Offer one constructor for each mechanism, and the function that reads them."""
     text = "\n".join(known.constructors.values())
-    return [Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"), Macros(text)]
+    return [Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"), Scalar("__ldp_written", written, "VARCHAR"), Macros(text)]
