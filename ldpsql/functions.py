@@ -6,7 +6,8 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
-from ldpsql.bulk.fingerprints import compare_comments
+from ldpsql.bulk.fingerprints import check_files, compare_comments
+from ldpsql.bulk.places import mechanism_at
 from ldpsql.bulk.shuffling import random_order
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
@@ -41,6 +42,7 @@ from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
@@ -52,7 +54,7 @@ from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
-from ldpsql.quoting import quoted
+from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import (
@@ -70,6 +72,9 @@ from ldpsql.registry.handles import (
 )
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
+from ldpsql.sql.lint import Finding
+from ldpsql.sql.objects import Object, lint_objects
+from ldpsql.sql.recorded import of_rows as recorded_tables
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 
 __all__ = [
@@ -95,6 +100,7 @@ __all__ = [
     "Drawn",
     "Estimate",
     "Estimates",
+    "Finding",
     "Functional",
     "HeavyHitter",
     "HeavyHitters",
@@ -106,6 +112,7 @@ __all__ = [
     "Mean",
     "Mixed",
     "NotReleased",
+    "Object",
     "OutsideDomain",
     "Quantile",
     "RangeShare",
@@ -129,6 +136,7 @@ __all__ = [
     "audit",
     "bound_of",
     "changing",
+    "check_files",
     "check_ordered",
     "check_written",
     "checked_count",
@@ -151,18 +159,22 @@ __all__ = [
     "hookimpl",
     "id_bytes",
     "likelihoods",
+    "lint_objects",
     "listed",
+    "mechanism_at",
     "names_withheld",
     "numbers",
     "octets",
     "of_symbols",
     "once_a_run",
     "one_thread",
+    "parts",
     "plain",
     "quoted",
     "random_order",
     "read_estimator",
     "read_mechanism",
+    "recorded_tables",
     "registry",
     "scale_of",
     "shown_by_form",
@@ -172,6 +184,7 @@ __all__ = [
     "struct_fields",
     "struct_text",
     "struct_type",
+    "text_literal",
     "tops",
     "type_of",
     "without_impossible",

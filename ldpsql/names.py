@@ -4,6 +4,8 @@ from __future__ import annotations
 
 IBU, INV, INV_N, INV_P = "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
+AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
+COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate
 ESTIMATES = "ldp._estimates"  # (counts, estimator, mechanism): the rows of the estimate
 FIRST_LIST = "ldp._first"  # (list, other)
@@ -13,3 +15,4 @@ NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next m
 OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the other
 OCTETS = "__ldp_octets"  # (report): a set as bytes
 WRITTEN = "__ldp_written"  # (SQL of lists): a pattern, if none of the lists is too long
+WRITTEN_CALL = "__ldp_call"  # (macro, reports, report, mechanism): SQL that draws nothing

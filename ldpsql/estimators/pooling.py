@@ -11,6 +11,7 @@ from ldpsql.inference.operators.tangent import tangent_inverse
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import TOLERANCE, along_gradients, maximum_likelihood, uniform
 from ldpsql.inference.solver.objective import TiedPoint
+from ldpsql.inference.solver.together import Ascent, Rows, moved, until_still
 
 Blocks = NDArray[np.int64]
 
@@ -41,6 +42,41 @@ def spread(weights: Floats, block: Blocks) -> Floats:
     return np.asarray((weights / np.bincount(block))[..., block])
 
 
+def block_sizes(block: Blocks) -> Blocks:
+    """Return how many values each block of each group has; ``block``, shape (groups, values), numbers the blocks."""
+    groups, size = block.shape
+    return np.bincount(_cells(block), minlength=groups * size).reshape(groups, size)
+
+
+def mean_of_blocks(table: Floats, block: Blocks) -> Floats:
+    """Return the table, shape (groups, values), with each number replaced by the mean of its block of the group."""
+    cells, size = _cells(block), table.size
+    sums = np.bincount(cells, weights=table.ravel(), minlength=size)
+    return np.asarray((sums / np.maximum(np.bincount(cells, minlength=size), 1))[cells].reshape(table.shape))
+
+
+def _cells(block: Blocks) -> Blocks:
+    """Return a number for each block of each group, for every value."""
+    groups, size = block.shape
+    return (block + size * np.arange(groups)[:, None]).ravel()
+
+
+def until_still_in_blocks(likelihood: Likelihood, start: Floats, block: Blocks, tolerance: float, limits: Limits) -> Ascent:
+    """Return what `until_still` returns among distributions that are equal within the blocks of each group.
+
+    ``start`` has to be one of these. In the mixture of blocks a step of EM is one of the values, averaged over the blocks.
+    """
+    if (block == np.arange(block.shape[1])).all():
+        return until_still(likelihood, start, tolerance, limits)
+    if likelihood.operator.exchangeable:  # reports that name values of one block may share their counts
+        return until_still(likelihood.with_counts(mean_of_blocks(likelihood.counts, block)), start, tolerance, limits)
+
+    def step(part: Likelihood, theta: Floats, expected: Floats, rows: Rows) -> Floats:
+        return mean_of_blocks(moved(part, theta, expected, rows), block[rows])
+
+    return until_still(likelihood, start, tolerance, limits, step)
+
+
 def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) -> Floats:
     """Return by how many standard errors the mean shares of pairs of blocks, shape (pairs, 2), differ.
 
@@ -56,6 +92,51 @@ def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) ->
     determined = ~(unknown[first] | unknown[second]) & (variance > 0)
     error = np.sqrt(np.where(determined, variance, np.inf) / part.n[0])
     return np.asarray(np.abs(centre[first] - centre[second]) / error)
+
+
+def maximum_in_blocks(likelihood: Likelihood, block: Blocks) -> tuple[Floats, Blocks]:
+    """Return the maximum among distributions that are equal within the blocks of each group, and the numbers of steps."""
+    if likelihood.operator.exchangeable:  # reports that name values of one block may share their counts
+        exact = likelihood.operator.maximum(mean_of_blocks(likelihood.shares, block))
+        if exact is not None:
+            return exact, np.zeros(len(block), dtype=np.int64)
+    fits = [block_maximum(likelihood.group(i), renumbered(one)) for i, one in enumerate(block)]
+    return np.concatenate([theta for theta, _ in fits]), np.array([steps for _, steps in fits], dtype=np.int64)
+
+
+def sibling_contrasts(likelihood: Likelihood, block: Blocks, theta: Floats, pairs: Blocks, halves: Blocks) -> Floats:
+    """Return by how many standard errors the mean shares of pairs of halves differ in each group, shape (groups, pairs).
+
+    Halves are named by their first values, and ``halves`` is that of each value. A pair counts as different if one of its
+    halves is not a block; a difference that the reports do not determine counts as 0.
+    """
+    member = (halves[:, None] == pairs.ravel()).astype(np.float64)
+    whole = (((block != halves).astype(np.float64) @ member) == 0).reshape(len(block), -1, 2).all(axis=2)
+    if likelihood.operator.exchangeable:
+        differ = _named_contrasts(likelihood, theta, member)
+    else:
+        differ = np.stack(
+            [_contrasts_of(likelihood.group(i), *one, pairs) for i, one in enumerate(zip(block, theta, strict=True))]
+        )
+    return np.where(whole, differ, np.inf)
+
+
+def _named_contrasts(likelihood: Likelihood, theta: Floats, member: Floats) -> Floats:
+    """Return the contrasts if reports name values: then the means of their shares differ as the inverted shares do."""
+    sizes = member.sum(axis=0)
+    shares, chances = (
+        (table @ member / sizes).reshape(len(theta), -1, 2) for table in (likelihood.shares, likelihood.operator.forward(theta))
+    )
+    squares = (chances / sizes.reshape(-1, 2)).sum(axis=2)
+    variance = (squares - (chances[..., 0] - chances[..., 1]) ** 2) / likelihood.n[:, None]
+    error = np.sqrt(np.where(variance > 0, variance, np.inf))
+    return np.asarray(np.abs(shares[..., 0] - shares[..., 1]) / error)
+
+
+def _contrasts_of(one: Likelihood, block: Blocks, theta: Floats, pairs: Blocks) -> Floats:
+    number = renumbered(block)
+    weights = np.bincount(number, weights=theta).astype(np.float64)[None]
+    return contrasts(one, number, weights, number[pairs])
 
 
 def absent_error(likelihood: Likelihood, theta: Floats) -> Floats:
