@@ -77,7 +77,7 @@ class Spectrum:
     def mixed(self, weights: Sums) -> Floats:
         """Return the real part of sum_b weights_b chi(<b, x>) for every vector x; the chosen vectors must differ."""
         if self.p == 2:
-            return _hadamard(self._spread(weights, self.p**self.digits))
+            return _hadamard(self._spread(weights, self.p**self.digits).real)
         from scipy.fft import irfftn  # noqa: PLC0415
 
         lead, half, shape = weights.shape[: weights.ndim - self.places.ndim], self.p // 2 + 1, (self.p,) * self.digits
