@@ -13,6 +13,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
+from ldpsql.domains.written import check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import (
@@ -142,6 +143,7 @@ __all__ = [
     "changing",
     "check_files",
     "check_ordered",
+    "check_written",
     "checked_count",
     "compare_comments",
     "counted_by_form",
