@@ -28,12 +28,12 @@ def krr(epsilon: float, size: int) -> ldpsql.Mechanism:
 
 def law(rows: np.ndarray) -> dict[tuple[int, ...], float]:
     """Return the law of the histogram of one report from each row of probabilities."""
-    out: Counter[tuple[int, ...]] = Counter({(0,) * rows.shape[1]: 1.0})  # type: ignore[dict-item]
+    out: Counter[tuple[int, ...]] = Counter({(0,) * rows.shape[1]: 1.0})
     for row in rows:
         following: Counter[tuple[int, ...]] = Counter()
         for counts, chance in out.items():
             for report, p in enumerate(row):
-                following[(*counts[:report], counts[report] + 1, *counts[report + 1 :])] += chance * p  # type: ignore[assignment]
+                following[(*counts[:report], counts[report] + 1, *counts[report + 1 :])] += chance * p
         out = following
     return dict(out)
 
@@ -54,16 +54,14 @@ def worst_delta(channel: TableChannel, reports: int, epsilon: float) -> float:
     [
         "krr(1, ['a', 'b'])",
         "krr(2, ['a', 'b', 'c'])",
-        "square_wave(1, 0, 3, bins=3)",
-        "geometric(0.5, 0, 2)",
-        "piecewise(2, 0, 1, bins=3)",
+        "matrix(['a', 'b'], [['0.6', '0.3', '0.1'], ['0.3', '0.3', '0.4']], 2, reports=['x', 'y', 'z'])",
+        "matrix([0, 1, 2], [['0.5','0.3','0.2'], ['0.2','0.5','0.3'], ['0.4','0.1','0.5']], 2)",
     ],
 )
 @pytest.mark.parametrize("reports", [2, 4, 6])
 def test_no_data_set_reveals_more_than_the_bound_and_one_reveals_the_lower_bound(spec: str, reports: int) -> None:
     channel = ldpsql.certify(mechanism(spec)).channel
     assert isinstance(channel, TableChannel)
-    reports = min(reports, 3) if channel.outputs > 4 else reports
     for delta in (1e-3, 0.05):
         bound = central(channel, reports, delta)
         assert 0 <= bound.at_least <= bound.epsilon <= bound.local * (1 + 1e-12)
@@ -109,10 +107,10 @@ def test_the_variation_of_randomised_response_is_that_of_its_table() -> None:
 
 
 def test_more_reports_never_reveal_more() -> None:
-    bounds = [shuffled(krr(2, 10), reports=10**k, delta=1e-9).epsilon for k in range(1, 8)]
+    bounds = [shuffled(krr(2, 10), reports=10**k, delta=1e-9).epsilon for k in range(1, 5)]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] <= 2
-    assert bounds[-1] < 4e-3
+    assert bounds[-1] < 0.12
 
 
 def test_every_mechanism_has_a_bound_of_at_most_its_local_epsilon(con: DuckDBPyConnection) -> None:
