@@ -51,6 +51,7 @@ from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.region import Region
+from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
@@ -126,6 +127,7 @@ __all__ = [
     "Repeated",
     "Scalar",
     "SetDiagnosis",
+    "Shuffled",
     "Spec",
     "Step",
     "Summary",
@@ -187,6 +189,7 @@ __all__ = [
     "reports_type",
     "scale_of",
     "shown_by_form",
+    "shuffled",
     "sql_cells",
     "sql_literal",
     "step",
