@@ -27,9 +27,10 @@ class PlannedTable:
     """What one way makes of one table.
 
     ``way`` is 'split' if each column has a mechanism of its own and an equal part of epsilon, 'one' if each row reports one
-    column, drawn at random, with all of epsilon, 'joint' if one mechanism draws whole rows, 'tables' if a mechanism draws the rows of each table with an equal part. ``mechanism`` is how it is written,
-    without the values. ``l1`` is the expected sum of the absolute errors of the cells; it and ``std_error`` are None if the
-    reports do not determine the table. ``best`` marks the way with the smallest sum of ``l1`` over all tables.
+    column, drawn at random, with all of epsilon, 'joint' if one mechanism draws whole rows, 'tables' if a mechanism draws the
+    rows of each table with an equal part. ``mechanism`` is how it is written, without the values. ``l1`` is the expected sum
+    of the absolute errors of the cells; it and ``std_error`` are None if the reports do not determine the table. ``best`` marks
+    the way with the smallest sum of ``l1`` over all tables.
     """
 
     way: str
