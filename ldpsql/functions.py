@@ -25,7 +25,7 @@ from ldpsql.engine.functions import (
     struct_text,
     struct_type,
 )
-from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
+from ldpsql.engine.groups import counts_of, estimated, learnt_from, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct
 from ldpsql.engine.statements import STATEMENTS, changing
@@ -151,6 +151,7 @@ __all__ = [
     "heavy_hitters",
     "hookimpl",
     "id_bytes",
+    "learnt_from",
     "likelihoods",
     "listed",
     "mechanism_at",

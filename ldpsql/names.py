@@ -9,6 +9,7 @@ ESTIMATES = "ldp._estimates"  # (counts, estimator, mechanism): the rows of the 
 FIRST_LIST = "ldp._first"  # (list, other)
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
+PRIOR = "ldp.prior"  # (counts, mechanism, estimator, pooled): aggregate
 NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next mechanism
 OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the other
 OCTETS = "__ldp_octets"  # (report): a set as bytes

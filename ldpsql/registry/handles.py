@@ -17,6 +17,7 @@ from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
 from ldpsql.engine.functions import names_withheld
+from ldpsql.engine.groups import check_single
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimates.functionals import Functional
 from ldpsql.estimators.base import Estimator
@@ -112,10 +113,13 @@ def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
 
     Raises:
         InvalidSpec, UnknownName: if it cannot be read; the message does not have the name.
+        NotApplicable: if it has to learn from all groups first. A query passes groups some at a time.
 
     """
     with names_withheld():
-        return registry().estimator(spec)
+        estimator = registry().estimator(spec)
+    check_single(estimator)
+    return estimator
 
 
 def _plain_value(value: pa.Scalar) -> Any:
