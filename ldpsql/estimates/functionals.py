@@ -19,6 +19,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import Linear, linear, sample_mean
 from ldpsql.estimates.scale import between, scale_of, within
+from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import cut, deviations
@@ -74,9 +75,10 @@ class Mean(Functional):
         scale = scale_of(estimates.values)
         least, width = float(scale.min()), float(np.ptp(scale))
         x = (scale - least) / width
-        mean = _unbiased(sample_mean(estimates, x), 0.0, 1.0) if self.unbiased else _linear(estimates, x)
-        mean, off = mean.scaled(width, least), estimates.values.rounding
-        return replace(mean, low=mean.low - off, high=mean.high + off)
+        off = estimates.values.rounding / width
+        bounds = sample_mean(estimates, x, off) if self.unbiased else linear(estimates, x[:, None], off=off)
+        estimate = None if self.unbiased else _normalised(estimates.fit.theta) @ x
+        return _around(estimates, estimate, bounds, -off, 1.0 + off).scaled(width, least)
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,8 @@ class Variance(Functional):
         theta = _normalised(estimates.fit.theta)
         mean = np.clip(linear(estimates, x[:, None]).centre, x.min(), x.max())
         spread = linear(estimates, ((x - mean) ** 2)[..., None])
-        if self.unbiased:
-            measure = _unbiased(spread, 0.0, 0.25)
-        else:
-            measure = _around(theta @ x**2 - (theta @ x) ** 2, spread, 0.0, 0.25)  # Popoviciu's inequality: at most a quarter
-        measure = measure.scaled(unit**2)
+        estimate = None if self.unbiased else theta @ x**2 - (theta @ x) ** 2
+        measure = _around(estimates, estimate, spread, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
         off = estimates.values.rounding  # standard deviations are at most as far apart as the numbers
         low, high = np.sqrt(np.maximum(measure.low, 0.0)), np.sqrt(measure.high)
         return replace(measure, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else measure
@@ -163,11 +162,12 @@ class Quantile(Functional):
         lower, upper = _band(estimates, below)
         sure = np.ones((len(shares), 1))
         estimate = _first(np.hstack([shares, sure]) >= self.q - 1e-12)
-        low = np.minimum(_first(np.hstack([upper, sure]) >= self.q), estimate)
+        low = _first(np.hstack([upper, sure]) >= self.q)
         # The j-th value is too high if the one before it certainly reaches q.
         not_reached = np.hstack([sure, np.where(np.isfinite(lower), lower, -1.0)]) < self.q
         not_reached[:, 0] = True
-        high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
+        high = len(scale) - 1 - _first(not_reached[:, ::-1])
+        low, high = holding(estimate, low, high, estimates.fit.regularised)
         half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
         half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
         value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
@@ -190,38 +190,33 @@ def _band(estimates: Estimates, below: Floats) -> tuple[Floats, Floats]:
     return band.low[:, before], band.high[:, after]
 
 
-def _linear(estimates: Estimates, c: Floats) -> Measure:
-    """Return c'theta with its error, and its interval cut to what c'theta can be."""
-    return _around(_normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None]), float(c.min()), float(c.max()))
-
-
 def _share(estimates: Estimates, inside: NDArray[np.bool_]) -> Measure:
     """Return the share of a set of values on a line."""
     c = inside.astype(np.float64)
-    return _around(
-        _normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None], sets=True), float(c.min()), float(c.max())
-    )
+    estimate = _normalised(estimates.fit.theta) @ c
+    return _around(estimates, estimate, linear(estimates, c[:, None], sets=True), float(c.min()), float(c.max()))
 
 
-def _around(estimate: Floats, bounds: Linear, least: float, most: float) -> Measure:
-    """Return an estimate of one functional with its interval, cut to what the functional can be and widened to the estimate."""
-    return _cut(Measure(estimate, bounds.std_error[:, 0], bounds.low[:, 0], bounds.high[:, 0]), least, most)
+def _around(estimates: Estimates, estimate: Floats | None, bounds: Linear, least: float, most: float) -> Measure:
+    """Return an estimate of one functional with its interval `_cut`; None stands for the unbiased estimate."""
+    regularised = estimates.fit.regularised
+    if estimate is None:  # may lie outside of what the functional can be
+        estimate, regularised = bounds.centre[:, 0], np.zeros_like(regularised)
+    return _cut(Measure(estimate, bounds.std_error[:, 0], bounds.low[:, 0], bounds.high[:, 0]), least, most, regularised)
 
 
-def _unbiased(bounds: Linear, least: float, most: float) -> Measure:
-    """Return the unbiased estimate of one functional, which may lie outside of what the functional can be."""
-    return _around(bounds.centre[:, 0], bounds, least, most)
+def _cut(measure: Measure, least: float, most: float, regularised: NDArray[np.bool_]) -> Measure:
+    """Cut intervals to [least, most], or make them all of it if the error is infinite; widen them to hold the estimate.
 
-
-def _cut(measure: Measure, least: float, most: float) -> Measure:
-    """Cut intervals to [least, most], widen them to hold the estimate, and make them all of it if the error is infinite."""
+    The interval of a regularised estimate is that of the unbiased one, and is not widened: see `holding`.
+    """
     finite = np.isfinite(measure.std_error)
     low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
     low, high = np.where(finite, low, least), np.where(finite, high, most)
     inside = np.clip(measure.estimate, least, most)
     rounded = np.abs(measure.estimate - inside) < _ROUNDING * (most - least)  # an inversion may really lie outside
     estimate = np.where(rounded, inside, measure.estimate)
-    return Measure(estimate, measure.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
+    return Measure(estimate, measure.std_error, *holding(estimate, low, high, regularised))
 
 
 def _normalised(theta: Floats) -> Floats:
@@ -248,4 +243,4 @@ def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
     """
     bounds = linear(estimates, sets)
     estimate = _normalised(estimates.fit.theta) @ sets
-    return _cut(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0)
+    return _cut(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0, estimates.fit.regularised[:, None])

@@ -26,7 +26,8 @@ class Estimator(Spec):
     Errors mean the same for all estimators: ``std_error`` and the interval state how precisely the reports determine the true
     share. For a maximum of the likelihood and for an inversion they are its own sampling error. For a regularised estimate they
     are those of the unbiased estimate behind it. Shrinking lowers the variance of an estimate and gives it an unknown bias: it
-    is usually closer to the truth than the errors state, but an interval around it alone would not cover.
+    is usually closer to the truth than the errors state, but an interval around it alone would not cover. Its interval may
+    leave it out, and is not widened to hold it: an end at the estimate would look like a bound.
     """
 
     kind = "estimator"
