@@ -49,8 +49,8 @@ class Shared(Estimator):
         """Return the estimator with the prior that makes the reports of all groups most likely."""
         if self.prior is not None:
             return self
-        mean = registry().estimator("best").fit(pooled).theta
-        prior = sharing.learnt(mean[0], error_of(pooled, mean), groups)
+        mean = alone(pooled)
+        prior = sharing.learnt(mean[0], error_of(pooled, mean), groups, alone)
         return type(self)(**dict(self) | {"prior": prior})
 
     def fit(self, likelihood: Likelihood) -> Fit:
@@ -59,11 +59,11 @@ class Shared(Estimator):
             pooled = likelihood.with_counts(likelihood.counts.sum(axis=0, keepdims=True))
             return self.learnt(pooled, [likelihood]).fit(likelihood)
         prior, mean = self.prior, np.array(self.prior.mean)
-        classes = prior.classes(likelihood)
+        classes = prior.classes(likelihood, alone)
         borrowed = prior.borrowed(likelihood, classes)
         errors = None
         if likelihood.operator.votes is None:
-            theta = sharing.by_class(likelihood, mean, classes)
+            theta = sharing.by_class(likelihood, mean, classes, alone)
         else:
             cells = sharing.posterior(sharing.Votes.of(likelihood), mean, classes)
             theta = sharing.medians(cells)
@@ -71,6 +71,11 @@ class Shared(Estimator):
         groups = len(theta)
         steps, status = np.zeros(groups, dtype=np.int64), (Status.REGULARISED,) * groups
         return Fit(theta, steps, status, (self.name,) * groups, tuple(map(reason, borrowed)), tuple(borrowed.tolist()), errors)
+
+
+def alone(likelihood: Likelihood) -> Floats:
+    """Return the estimates of groups by the reports of each group alone."""
+    return registry().estimator("best").fit(likelihood).theta
 
 
 def error_of(pooled: Likelihood, mean: Floats) -> Floats:

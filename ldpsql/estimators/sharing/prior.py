@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, PlainSerializer
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimators.sharing.cells import evidence
 from ldpsql.estimators.sharing.dispersion import CLASSES, concentrations
-from ldpsql.estimators.sharing.pseudo import pseudo_share, scores
+from ldpsql.estimators.sharing.pseudo import Alone, pseudo_share, scores
 from ldpsql.estimators.sharing.votes import Votes
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -30,8 +30,8 @@ class Prior:
     error: tuple[float, ...]
     weights: tuple[float, ...]
 
-    def classes(self, likelihood: Likelihood) -> Floats:
-        """Return how probable each class is for each group, (groups, classes), given its reports.
+    def classes(self, likelihood: Likelihood, alone: Alone) -> Floats:
+        """Return how probable each class is for each group, (groups, classes); ``alone`` estimates groups by themselves.
 
         Raises:
             InvalidParameter: if the prior has another number of values.
@@ -39,7 +39,7 @@ class Prior:
         """
         if len(self.mean) != likelihood.operator.inputs:
             raise InvalidParameter("the prior is one of another number of values", _HINT)
-        return normalised(_scores(likelihood, np.array(self.mean)) + np.log(np.maximum(self.weights, 1e-12)))
+        return normalised(_scores(likelihood, np.array(self.mean), alone) + np.log(np.maximum(self.weights, 1e-12)))
 
     def borrowed(self, likelihood: Likelihood, classes: Floats) -> Floats:
         """Return which part of the estimate of each group comes from the mean of all groups, from 0 to 1."""
@@ -50,11 +50,11 @@ class Prior:
         return np.asarray((classes * (noise / (noise + spread))).sum(axis=1))
 
 
-def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood]) -> Prior:
+def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood], alone: Alone) -> Prior:
     """Return the prior with this mean whose classes explain all groups best: the maximum of its likelihood, by EM."""
     raised = np.maximum(mean, _LEAST_SHARE / len(mean))
     raised = raised / raised.sum()
-    logs = np.concatenate([_scores(some, raised) for some in groups])
+    logs = np.concatenate([_scores(some, raised, alone) for some in groups])
     logs = logs[np.lexsort(logs.T)]  # the order of groups, which SQL does not fix, must not change a bit
     weights = np.full(CLASSES, 1.0 / CLASSES)
     for _ in range(_STEPS):
@@ -63,10 +63,10 @@ def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood]) -> Prior:
     return Prior(*(tuple(part.tolist()) for part in (raised, error, weights)))
 
 
-def _scores(likelihood: Likelihood, mean: Floats) -> Floats:
+def _scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
     """Return ln of how well each class explains each group, (groups, classes), up to a term of the group."""
     if likelihood.operator.votes is None:
-        return scores(likelihood, mean)
+        return scores(likelihood, mean, alone)
     return evidence(Votes.of(likelihood), mean)
 
 

@@ -1,10 +1,13 @@
 """Shrinking by pseudo-reports, for channels without votes: EM under a Dirichlet prior of several concentrations.
 
-With the concentration a, each EM step adds a reports that are distributed like the mean of all groups. Held-out
-reports choose a.
+With the concentration a, each EM step adds a reports that are distributed like the mean of all groups. Held-out reports choose
+among these, the estimate of each group alone, and the mean itself.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,9 +18,10 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 
 FOLDS, STEPS = 3, 50
-USED = np.arange(0, len(CONCENTRATIONS), 2)  # classes; the last one, beside them, is the mean itself
-POOLED = len(CONCENTRATIONS)
+ALONE, POOLED = 0, len(CONCENTRATIONS)  # classes: the estimate of each group alone, and the mean itself
+USED = np.arange(2, POOLED, 2)  # those between them
 AT_ONCE = 1 << 22  # cells in memory
+Alone: TypeAlias = Callable[[Likelihood], Floats]  # estimates groups alone
 
 
 def shrunk(likelihood: Likelihood, mean: Floats, concentration: float) -> Floats:
@@ -34,13 +38,17 @@ def shrunk(likelihood: Likelihood, mean: Floats, concentration: float) -> Floats
     return np.asarray(theta / theta.sum(axis=1, keepdims=True))
 
 
-def by_class(likelihood: Likelihood, mean: Floats, classes: Floats) -> Floats:
-    """Return the mean of the shrunk shares over the probabilities of the classes of every group."""
-    theta = classes[:, POOLED:].sum(axis=1)[:, None] * mean
-    for one in USED:
-        theta = theta + classes[:, one, None] * shrunk(likelihood, mean, CONCENTRATIONS[one])
-    total = theta.sum(axis=1, keepdims=True)
-    return np.asarray(theta / total)
+def by_class(likelihood: Likelihood, mean: Floats, classes: Floats, alone: Alone) -> Floats:
+    """Return the mean of the estimates in each class over the probabilities of the classes of every group."""
+    theta = sum((classes[:, one, None] * shares for one, shares in _candidates(likelihood, mean, alone)), np.zeros(1))
+    return np.asarray(theta / theta.sum(axis=1, keepdims=True))
+
+
+def _candidates(likelihood: Likelihood, mean: Floats, alone: Alone) -> Iterator[tuple[int, Floats]]:
+    """Yield each class that is used, and the estimate of every group in it."""
+    yield ALONE, alone(likelihood)
+    yield from ((int(one), shrunk(likelihood, mean, CONCENTRATIONS[one])) for one in USED)
+    yield POOLED, np.tile(mean, (len(likelihood.n), 1))
 
 
 def pseudo_share(n: Floats, classes: Floats) -> Floats:
@@ -49,11 +57,11 @@ def pseudo_share(n: Floats, classes: Floats) -> Floats:
     return np.asarray((classes / (1.0 + n[:, None] / added)).sum(axis=1))
 
 
-def scores(likelihood: Likelihood, mean: Floats) -> Floats:
+def scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
     """Return the log-likelihood of held-out reports in each class, (groups, classes); -inf for classes that are not used."""
     parts = split(likelihood, FOLDS)
     out = np.full((parts.groups, CLASSES), -np.inf)
-    for one in (*USED, POOLED):
-        theta = np.tile(mean, (len(parts.group), 1)) if one == POOLED else shrunk(parts.learnt, mean, CONCENTRATIONS[one])
-        out[:, one] = parts.totals(parts.held_out.log_likelihood(theta))
+    for one, theta in _candidates(parts.learnt, mean, alone) if len(parts.group) else ():
+        out[:, one] = parts.totals(np.nan_to_num(parts.held_out.log_likelihood(theta), nan=-1e6))
+    out[:, POOLED] = np.where(np.isin(np.arange(parts.groups), parts.group), out[:, POOLED], 0.0)
     return out
