@@ -1,9 +1,9 @@
 """Accuracy and cost of the estimator that groups share, on public tables of groups and values.
 
-Each table is perturbed by k-RR again and again. An error is the mean over groups of the total variation to the shares of the
-group's own people. ``shared`` is compared with the better of the estimate of all reports together, given to every group, and the
-best estimator of single groups; ``best`` only sees the first draws. NumPy draws the reports with a fixed seed, because only
-estimation is measured.
+Each table is perturbed by k-RR again and again. An error is the mean over groups of the total variation to the shares of a
+Each table is perturbed by k-RR again and again. An error is the mean over groups of the total variation to the shares of a
+group's own people. ``shared`` is compared with the better of the estimate of all reports together, given to every group, and
+the best estimator of single groups; ``best`` only sees the first draws. NumPy draws the reports with a fixed seed, because only
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def measured(lines: Lines, held: Floats, epsilon: float, most: float | None, rep
             errors.setdefault(name, []).append(error(registry().estimator(name).fit(likelihood).theta, truth))
         fit = registry().estimator("shared(errors='shared')").fit(likelihood)
         errors.setdefault("shared", []).append(error(fit.theta, truth))
-        assert fit.errors is not None  # noqa: S101  # votes have errors of their own
+        assert fit.errors is not None  # votes have errors of their own
         covered.append(float(((fit.errors[1] <= truth + 1e-9) & (truth <= fit.errors[2] + 1e-9)).mean()))
     what = f"{lines.name}, epsilon {epsilon:g}"
     shared = float(np.mean(errors.pop("shared")))
