@@ -3,6 +3,7 @@
 Each table is perturbed by k-RR again and again. An error is the mean over groups of the total variation to the shares of a
 group's own people. ``shared`` is compared with the better of the estimate of all reports together, given to every group, and
 the best estimator of single groups; ``best`` only sees the first draws. NumPy draws the reports with a fixed seed, because only
+estimation is measured.
 """
 
 from __future__ import annotations
