@@ -85,7 +85,8 @@ def error(theta: Floats, truth: Floats) -> float:
 
 def measured(lines: Lines, held: Floats, epsilon: float, most: float | None, repeats: int) -> Iterator[Figure]:
     """Yield the error of ``shared`` at one epsilon, as it is and against the others, and how often its intervals cover."""
-    truth, errors, covered = held / held.sum(axis=1, keepdims=True), {}, []
+    truth, covered = held / held.sum(axis=1, keepdims=True), []
+    errors: dict[str, list[float]] = {}
     for draw in range(repeats):
         likelihood = perturbed(held, epsilon)
         pooled = likelihood.with_counts(likelihood.counts.sum(axis=0, keepdims=True))
@@ -99,7 +100,7 @@ def measured(lines: Lines, held: Floats, epsilon: float, most: float | None, rep
         covered.append(float(((fit.errors[1] <= truth + 1e-9) & (truth <= fit.errors[2] + 1e-9)).mean()))
     what = f"{lines.name}, epsilon {epsilon:g}"
     shared = float(np.mean(errors.pop("shared")))
-    name, least = min(((name, float(np.mean(found))) for name, found in errors.items()), key=lambda pair: pair[1])
+    name, least = min(((name, float(np.mean(each))) for name, each in errors.items()), key=lambda pair: pair[1])
     ratio = f"{what}: shared / {name}"
     yield at_most(ratio, shared / least, WORST)
     yield at_most(f"{what}: TV", shared, most, "") if most else Figure(f"{what}: TV", shared, "")
@@ -118,7 +119,7 @@ def speed(quick: bool) -> Figure:
 
 def figures(quick: bool) -> list[Figure]:
     """Return errors, coverage and seconds."""
-    out = []
+    out: list[Figure] = []
     for lines in TABLES[:2] if quick else TABLES:
         held = people(lines)
         if held is not None:
