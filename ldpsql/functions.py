@@ -26,7 +26,7 @@ from ldpsql.engine.functions import (
     struct_text,
     struct_type,
 )
-from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
+from ldpsql.engine.groups import counts_of, estimated, learnt_from, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
@@ -165,6 +165,7 @@ __all__ = [
     "heavy_hitters",
     "hookimpl",
     "id_bytes",
+    "learnt_from",
     "likelihoods",
     "lint_objects",
     "listed",

@@ -141,6 +141,7 @@ class Estimate:
             effective_reports=float((theta * (1 - theta)).sum()) / variance if variance else 0.0,
             condition_number=model.operator.condition,
             realised_epsilon=self.of.source.epsilon,
+            borrowed=fit.borrowed[self.group] if fit.borrowed else 0.0,
         )
 
     def to_arrow(self) -> pa.Table:
