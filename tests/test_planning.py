@@ -189,7 +189,9 @@ def test_errors_fall_with_reports_and_epsilon_and_grow_with_the_range() -> None:
 
 
 def test_sql_and_the_command_line_give_the_same_plan(con: duckdb.DuckDBPyConnection) -> None:
-    rows = con.execute("SELECT mechanism, error FROM ldp.plan(20000, 60, epsilons := [1], question := 'ranges')").fetchall()
+    rows = con.execute(
+        "SELECT mechanism, error FROM ldp.recommend(20000, 60, epsilons := [1], question := 'ranges')"
+    ).fetchall()
     assert rows == [(answer.mechanism, answer.error) for answer in plan("ranges")]
     done = run("plan", "-n", "20000", "-k", "60", "-q", "ranges", "--epsilon", "1", "--format", "json")
     assert [(row["mechanism"], row["error"]) for row in json.loads(done.stdout)] == rows
@@ -200,13 +202,13 @@ def test_sql_and_the_command_line_give_the_same_plan(con: duckdb.DuckDBPyConnect
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("ldp.plan(100, 60, question := 'median')", "LDP103.*mean, distribution, ranges, quantiles"),
-        ("ldp.plan(100, 1)", "LDP103.*from 2 to 1,048,576"),
-        ("ldp.plan(0, 60)", "LDP103.*a report"),
-        ("ldp.plan(NULL, 60)", "LDP103.*none may be NULL"),
-        ("ldp.plan(100, 60, epsilons := [1, NULL])", "LDP103.*none may be NULL"),
-        ("ldp.plan(100, 60, epsilons := [])", "LDP103.*none of these mechanisms"),
-        ("ldp.plan(100, 60, epsilons := [-1])", "LDP101"),
+        ("ldp.recommend(100, 60, question := 'median')", "LDP103.*mean, distribution, ranges, quantiles"),
+        ("ldp.recommend(100, 1)", "LDP103.*from 2 to 1,048,576"),
+        ("ldp.recommend(0, 60)", "LDP103.*a report"),
+        ("ldp.recommend(NULL, 60)", "LDP103.*none may be NULL"),
+        ("ldp.recommend(100, 60, epsilons := [1, NULL])", "LDP103.*none may be NULL"),
+        ("ldp.recommend(100, 60, epsilons := [])", "LDP103.*none of these mechanisms"),
+        ("ldp.recommend(100, 60, epsilons := [-1])", "LDP101"),
     ],
 )
 def test_a_plan_that_cannot_be_made_is_refused(con: duckdb.DuckDBPyConnection, call: str, message: str) -> None:

@@ -6,7 +6,7 @@ charge, if there is a ledger -> draw -> write to the disk -> rename to the desti
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Projection
+from ldpsql.bulk.batches import Columns, Projection, by_column
 from ldpsql.bulk.charging import Charge, charged, check_ledger, is_published, mark_drawn, publish, written_release
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
@@ -50,7 +50,7 @@ def perturb_copy(
     con: DuckDBPyConnection,
     source: Any,
     destination: str | os.PathLike[str],
-    columns: Mapping[str, Mechanism | str],
+    columns: Columns,
     *,
     keep: Iterable[str] = (),
     partition_by: Iterable[str] = (),
@@ -69,6 +69,7 @@ def perturb_copy(
         destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
             folder of Parquet files, which is drawn and resumed by input file, or by some row groups of one.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
+            The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
         keep: columns whose values pass through. All others are left out.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
         replace: replace what is at the destination; a ledger charges for the reports again.
@@ -118,7 +119,7 @@ def perturb_table(
     con: DuckDBPyConnection,
     source: Any,
     into: str,
-    columns: Mapping[str, Mechanism | str],
+    columns: Columns,
     *,
     keep: Iterable[str] = (),
     replace: bool = False,
@@ -135,6 +136,7 @@ def perturb_table(
         source: as for `perturb_copy`.
         into: the name of the table, ``name`` or ``schema.name``; without a schema, the connection's current one.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
+            The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
         keep: columns whose values pass through. All others are left out.
         replace: replace a table of that name; a ledger charges for the reports again.
         append: add the reports to a table of that name; name the part that is added, such as a day, in the `Charge`.
@@ -232,6 +234,6 @@ def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token
     mark_drawn(charge, token, once=True)
 
 
-def _named(con: DuckDBPyConnection, columns: Mapping[str, Mechanism | str]) -> dict[str, Mechanism]:
+def _named(con: DuckDBPyConnection, columns: Columns) -> dict[str, Mechanism]:
     """Return the mechanism of each column, read by the names of the connection."""
-    return {column: mechanism_of(mechanism, con) for column, mechanism in columns.items()}
+    return by_column(columns, lambda mechanism: mechanism_of(mechanism, con))

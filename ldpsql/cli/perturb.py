@@ -24,10 +24,13 @@ def perturb(
         str, typer.Argument(help="A Parquet, CSV, JSON or Arrow file, a pattern, a folder, or a table.", metavar="IN")
     ],
     destination: Annotated[str, typer.Argument(help="A file, a folder (no suffix), or with --table a table.", metavar="OUT")],
-    column: Annotated[list[str], typer.Option("--column", "-c", help="A column to perturb; repeat both for several.")],
     mechanism: Annotated[
         list[str], typer.Option("--mechanism", "-m", help="Its mechanism: krr(epsilon=1, domain=['a', 'b']), or a name.")
     ],
+    column: Annotated[
+        list[str] | None,
+        typer.Option("--column", "-c", help="A column to perturb; repeat both for several, or name none for a row(...)."),
+    ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column that goes out as it is; all others stay here.")] = None,
     partition_by: Annotated[list[str] | None, typer.Option(help="A column that becomes folders column=value/.")] = None,
     table: Annotated[bool, typer.Option("--table", help="OUT is a table of --database.")] = False,
@@ -53,13 +56,16 @@ def perturb(
     from ldpsql.cli.source import existing
     from ldpsql.errors import InvalidParameter
 
-    if len(column) != len(mechanism) or len(set(column)) < len(column):
+    names = column or []
+    row = not names and len(mechanism) == 1
+    if not row and (len(names) != len(mechanism) or len(set(names)) < len(names)):
         raise InvalidParameter("every column needs one mechanism", "--column a --mechanism ... --column b --mechanism ...")
     if (append and not table) or (partition_by and table):
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")
     if table and database == ":memory:":
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
-    columns, charge = dict(zip(column, mechanism, strict=True)), charge_of(ledger, dataset, part, user)
+    columns = mechanism[0] if row else dict(zip(names, mechanism, strict=True))
+    charge = charge_of(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "order": order, "charge": charge}
     with (
         duckdb.connect(existing(database)) as con,

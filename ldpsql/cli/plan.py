@@ -39,6 +39,12 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.", callback=in_a_folder)
     ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", "-c", help="A column with its number of values: education=16; repeat it.")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="The columns of a table you need: education,income; repeat it.")
+    ] = None,
     page: Annotated[Path | None, typer.Option(help="Also write a page: error against epsilon.", callback=in_a_folder)] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -48,6 +54,8 @@ def plan(
     and reports_needed the number of reports that makes std_error 0.01. mean_error is the expected standard error of the mean of
     numbers, in their unit.
 
+    With --column, compare ways to spend one epsilon on several columns: l1 is the expected sum of a table's absolute errors.
+
     With --question the values are numbers, dates or times in order, and --values says how many: 101 for 0 to 100, 365 for the
     days of a year. Mechanisms are compared by the error of that answer on two model distributions, one smooth and one in which
     a third of all people have one value; the best one at each epsilon is recommended.
@@ -55,6 +63,9 @@ def plan(
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     Example: ldpsql plan --reports 100000 --values 101 --question ranges
     """
+    if column:
+        plan_columns(reports, column, table or [], epsilon or [], form)
+        return
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates import planning
     from ldpsql.pages import page as pages
@@ -85,6 +96,24 @@ def plan(
         if path:
             draw(path, expected, reports)
             typer.echo(f"Wrote {path}", err=True)
+
+
+def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: list[str], form: Format) -> None:
+    """Write the expected error of each table for each way to spend one epsilon on the columns."""
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.estimates.table_planning import plan_tables
+    from ldpsql.registry.registry import registry
+
+    sizes = {name: size for name, _, size in (text.rpartition("=") for text in columns)}
+    if len(epsilon) != 1 or len(sizes) < len(columns) or not all(size.isdecimal() for size in sizes.values()):
+        raise InvalidParameter(
+            "a plan of tables needs one epsilon, and each column once with its number of values",
+            "ldpsql plan -n 50000 --epsilon 2 --column education=16 --column income=2 --table education,income",
+        )
+    asked = [[name.strip() for name in text.split(",")] for text in tables]
+    numbers = {name: int(size) for name, size in sizes.items()}
+    rows = plan_tables(registry().mechanisms, numbers, reports, epsilon[0], asked)
+    write_rows([asdict(row) for row in rows], form)
 
 
 def answer(question: str, reports: int, values: int | None, epsilons: list[str], names: list[str], form: Format) -> None:

@@ -23,6 +23,7 @@ from ldpsql.mechanisms.base import (
     CategoricalMechanism,
     CertifiedMechanism,
     CertifiedPairs,
+    CertifiedRow,
     CertifiedStrings,
     CertifiedValues,
     Mechanism,
@@ -73,7 +74,7 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
         mechanism=mechanism.name,
         epsilon=epsilon,
         std_error=root_mean_square / np.sqrt(reports),
-        total_variation=_total_variation(one, reports) if isinstance(certified, CertifiedValues) else None,
+        total_variation=_total_variation(one, reports) if isinstance(certified, CertifiedValues | CertifiedRow) else None,
         reports_needed=int(np.ceil((root_mean_square / 0.01) ** 2)),
         mean_error=mean,
     )
@@ -116,6 +117,16 @@ def _(certified: CertifiedPairs) -> np.ndarray:
 @_single.register
 def _(certified: CertifiedStrings) -> np.ndarray:
     return np.array([_prefix_error(certified.channel)])
+
+
+@_single.register
+def _(certified: CertifiedRow) -> np.ndarray:
+    """Return the standard error of every cell, under the uniform distribution: variances of the inverse are products."""
+    second = np.ones(1)
+    for part in certified.parts:
+        single, size = _single(part), len(part.values)
+        second = (second[:, None] * (single**2 + 1 / size**2)).ravel()
+    return np.sqrt(np.maximum(second - 1 / len(second) ** 2, 0.0))
 
 
 @_single.register

@@ -13,7 +13,9 @@ _ANSWERS = "STRUCT(question VARCHAR, mechanism VARCHAR, estimator VARCHAR, epsil
 
 
 @guarded
-def plan(questions: pa.ChunkedArray, reports: pa.ChunkedArray, steps: pa.ChunkedArray, epsilons: pa.ChunkedArray) -> pa.Array:
+def recommended(
+    questions: pa.ChunkedArray, reports: pa.ChunkedArray, steps: pa.ChunkedArray, epsilons: pa.ChunkedArray
+) -> pa.Array:
     """Return the answers of all mechanisms to each question."""
     columns = [plain(column).to_pylist() for column in (questions, reports, steps, epsilons)]
     return pa.array([_answers(*row) for row in zip(*columns, strict=True)])
@@ -28,5 +30,5 @@ def _answers(question: str, reports: int, steps: int, epsilons: list[str]) -> li
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.plan``."""
-    return [Scalar("__ldp_recommended", plan, _ANSWERS), Macros.beside(__file__)]
+    """Offer ``ldp.recommend``."""
+    return [Scalar("__ldp_recommended", recommended, _ANSWERS), Macros.beside(__file__)]
