@@ -108,7 +108,7 @@ def _split(question: _Question, classes: Mapping[str, type[Mechanism]]) -> Itera
     written = ", ".join(f"{name}={mechanism.name}({epsilon}, ...)" for name, mechanism in parts.items())
     for table in question.tables:
         own = {name: parts[name] for name in table}
-        mechanism = classes[ROW](**{"columns": own}) if len(own) > 1 else next(iter(own.values()))
+        mechanism = classes[ROW].model_validate({"columns": own}) if len(own) > 1 else next(iter(own.values()))
         error = expected_error(mechanism, question.reports).std_error
         yield _table("split", f"{ROW}({written})", table, prod(question.sizes(table).values()), error)
 
