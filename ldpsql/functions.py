@@ -10,7 +10,7 @@ from ldpsql.bulk.fingerprints import check_files, compare_comments
 from ldpsql.bulk.places import mechanism_at
 from ldpsql.bulk.shuffling import random_order
 from ldpsql.channels import Drawn
-from ldpsql.domains.columns import family, plain
+from ldpsql.domains.columns import family, finite_or_null, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.domains.written import check_written
@@ -160,6 +160,7 @@ __all__ = [
     "estimated",
     "family",
     "fingerprint",
+    "finite_or_null",
     "full_prior",
     "guarded",
     "heavy_hitters",

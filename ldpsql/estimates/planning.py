@@ -34,7 +34,7 @@ from ldpsql.mechanisms.base import (
 from ldpsql.mechanisms.families import NumberMechanism
 from ldpsql.privacy.claims import Epsilon
 
-MAX_VALUES = 20_000
+MAX_VALUES = 1 << 20
 _DEVIATIONS = 1.96  # of the interval that is to be short
 
 
