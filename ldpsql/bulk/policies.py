@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.batches import Columns, by_column
 from ldpsql.bulk.charging import Charge
 from ldpsql.errors import InvalidParameter, NotReleased
-from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.tables import TablePolicy, table_policy
 from ldpsql.sql.named import mechanism_of
 
 
-class Columns(NamedTuple):
+class Chosen(NamedTuple):
     """The mechanism of each column that is perturbed, and the columns that are kept."""
 
-    mechanisms: Mapping[str, Mechanism | str]
+    mechanisms: Columns
     keep: tuple[str, ...]
     policy: TablePolicy | None = None
 
@@ -40,16 +40,16 @@ class Columns(NamedTuple):
         return replace(charge, user=charge.user or self.policy.unit) if charge and not self.policy.by_row else charge
 
 
-def columns_of(
-    columns: Mapping[str, Mechanism | str] | None,
+def chosen_columns(
+    columns: Columns | None,
     keep: Iterable[str],
     policy: str | None,
     con: DuckDBPyConnection | None = None,
-) -> Columns:
+) -> Chosen:
     """Return the columns of a run from its arguments.
 
     Args:
-        columns: the mechanism of each column; None if a policy has them.
+        columns: the mechanism of each column, or of a row; None if a policy has them.
         keep: the columns to keep, which a policy has too.
         policy: the name of a policy in the settings.
         con: the connection that may name mechanisms and has the tables of domains.
@@ -61,11 +61,11 @@ def columns_of(
     """
     kept = tuple(keep)
     if policy is None and columns is not None:
-        named = columns if con is None else {column: mechanism_of(one, con) for column, one in columns.items()}
-        return Columns(named, kept)
+        named = columns if con is None else by_column(columns, lambda mechanism: mechanism_of(mechanism, con))
+        return Chosen(named, kept)
     if policy is None or columns is not None or kept:
         raise InvalidParameter(
             "a run needs either columns with mechanisms or the policy of a table", "policy='people' stands for columns and keep"
         )
     chosen = table_policy(policy, con)
-    return Columns(chosen.mechanisms, chosen.keep, chosen)
+    return Chosen(chosen.mechanisms, chosen.keep, chosen)

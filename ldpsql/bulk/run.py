@@ -6,7 +6,7 @@ charge, if there is a ledger -> draw -> write to the disk -> rename to the desti
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Projection
+from ldpsql.bulk.batches import Columns, Projection
 from ldpsql.bulk.charging import Charge, charged, check_ledger, is_published, mark_drawn, publish, written_release
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.orders import Drawing, Order, check_order
 from ldpsql.bulk.parts import Source
-from ldpsql.bulk.policies import columns_of
+from ldpsql.bulk.policies import chosen_columns
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
@@ -30,7 +30,6 @@ from ldpsql.bulk.unchanged import witnessed
 from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
-from ldpsql.mechanisms.base import Mechanism
 from ldpsql.reports import type_of
 
 
@@ -50,7 +49,7 @@ def perturb_copy(
     con: DuckDBPyConnection,
     source: Any,
     destination: str | os.PathLike[str],
-    columns: Mapping[str, Mechanism | str] | None = None,
+    columns: Columns | None = None,
     *,
     policy: str | None = None,
     keep: Iterable[str] = (),
@@ -70,6 +69,7 @@ def perturb_copy(
         destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
             folder of Parquet files, which is drawn and resumed by input file, or by some row groups of one.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
+            The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
         policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns whose values pass through. All others are left out.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
@@ -91,7 +91,7 @@ def perturb_copy(
     """
     check_order(order)
     target = Path(destination).absolute()
-    chosen = columns_of(columns, keep, policy, con)
+    chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge)
     projection, form = Projection.of(chosen.mechanisms, chosen.keep), Form.of(target, tuple(partition_by))
     _check_partition(form, projection)
@@ -122,7 +122,7 @@ def perturb_table(
     con: DuckDBPyConnection,
     source: Any,
     into: str,
-    columns: Mapping[str, Mechanism | str] | None = None,
+    columns: Columns | None = None,
     *,
     policy: str | None = None,
     keep: Iterable[str] = (),
@@ -140,6 +140,7 @@ def perturb_table(
         source: as for `perturb_copy`.
         into: the name of the table, ``name`` or ``schema.name``; without a schema, the connection's current one.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
+            The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
         policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns whose values pass through. All others are left out.
         replace: replace a table of that name; a ledger charges for the reports again.
@@ -158,7 +159,7 @@ def perturb_table(
 
     """
     check_order(order)
-    chosen = columns_of(columns, keep, policy, con)
+    chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge)
     projection, name = Projection.of(chosen.mechanisms, chosen.keep), table_name(into)
     if replace and append:

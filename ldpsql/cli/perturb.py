@@ -25,7 +25,8 @@ def perturb(
     ],
     destination: Annotated[str, typer.Argument(help="A file, a folder (no suffix), or with --table a table.", metavar="OUT")],
     column: Annotated[
-        list[str] | None, typer.Option("--column", "-c", help="A column to perturb; repeat both for several.")
+        list[str] | None,
+        typer.Option("--column", "-c", help="A column to perturb; repeat both for several, or name none for a row(...)."),
     ] = None,
     mechanism: Annotated[
         list[str] | None, typer.Option("--mechanism", "-m", help="Its mechanism: krr(epsilon=1, domain=['a', 'b']), or a name.")
@@ -88,10 +89,12 @@ def perturb(
     typer.echo(f"{_summary(run)}; {charged_text(charge)}", err=True)
 
 
-def _columns(columns: list[str], mechanisms: list[str], policy: str | None) -> dict[str, str] | None:
-    """Return the mechanism of each column; None if a policy has them."""
+def _columns(columns: list[str], mechanisms: list[str], policy: str | None) -> dict[str, str] | str | None:
+    """Return the mechanism of each column, or that of a row; None if a policy has them."""
     from ldpsql.errors import InvalidParameter
 
+    if not columns and len(mechanisms) == 1:
+        return mechanisms[0]
     if len(columns) != len(mechanisms) or len(set(columns)) < len(columns) or (policy is None and not columns):
         raise InvalidParameter("every column needs one mechanism", "--column a --mechanism ... --column b --mechanism ...")
     return dict(zip(columns, mechanisms, strict=True)) or None

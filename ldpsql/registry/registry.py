@@ -23,6 +23,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.calls import bind, read_call
 from ldpsql.mechanisms.identity import refuse_overrides
+from ldpsql.mechanisms.parts import Nested, read_by
 from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
@@ -253,8 +254,16 @@ class Registry:
                 parameters = [p.name for p in self.mechanisms[name].parameters()]
                 given = {"mechanism": name, **dict(zip(parameters, arguments, strict=False)), **named}
         if isinstance(given, Mapping):
-            return {name: resolved(value, con) for name, value in given.items()}
+            return {name: self._resolved_part(value, con) for name, value in given.items()}
         return given
+
+    def _resolved_part(self, value: Any, con: DuckDBPyConnection | None) -> Any:
+        """Return a parameter with domains in place of references to columns, also in the mechanisms of columns of a row."""
+        if isinstance(value, Nested):
+            return self.mechanism(str(value), con)
+        if isinstance(value, Mapping) and any(isinstance(part, Nested) for part in value.values()):
+            return {name: self._resolved_part(part, con) for name, part in value.items()}
+        return resolved(value, con)
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
         """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.
@@ -285,3 +294,6 @@ def _read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, 
 def registry() -> Registry:
     """Return the registry of this process, loaded at first use."""
     return Registry.load()
+
+
+read_by(lambda spec: registry().mechanism(spec))
