@@ -61,7 +61,7 @@ CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS 
     (reports, report) AS TABLE
         (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism')));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
-    WITH "ldp counted" AS (
+    WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
             SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report"
             FROM query_table(reports) GROUP BY keys
