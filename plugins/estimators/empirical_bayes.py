@@ -190,8 +190,8 @@ def atoms(v: Floats, error: Floats, size: int) -> Floats:
 def densities(v: Floats, error: Floats, n: Floats, votes: tuple[float, float] | None, shares: Floats) -> Floats:
     """Return how likely every inverted share is under every atom, shape (groups, atoms, shares), relative to its best atom.
 
-    If reports are votes their number is nearly binomial, with the variance of the noise alone: whoever has the value votes for
-    it with one probability, everybody else with another. Otherwise the inverted share is assumed to be normal.
+    If reports are votes their number is nearly binomial, with the variance of the noise alone: a person who has the value votes
+    for it with one probability, everybody else with another. Otherwise the inverted share is assumed to be normal.
     """
     columns, rows = v[:, None, :], shares[:, :, None]
     if votes:
