@@ -13,6 +13,7 @@ from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue
+from ldpsql.channels.levels import Levels
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Prefixes
 from ldpsql.channels.signed_bits import SignedBits
@@ -22,7 +23,7 @@ from ldpsql.errors import NotPrivate
 C = TypeVar("C", bound=ChannelOf[Any])
 STRUCTURES = (
     *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
-    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes),
+    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Levels),
 )
 
 
@@ -69,4 +70,6 @@ def structure(channel: C) -> type[C]:
 
 
 def _part(part: Any) -> Any:
+    if type(part) is tuple:
+        return tuple(_part(one) for one in part)
     return part if type(part) is int else copied(part)

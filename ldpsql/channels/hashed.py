@@ -241,6 +241,11 @@ class OrthogonalHash(HashChannel):
         hashes = self._hash(np.repeat(distinct, len(values)), np.tile(values, len(distinct)))
         return np.asarray(hashes.reshape(-1, len(values))[place.ravel()] == y[:, None])
 
+    def supporting(self, drawn: Drawn, value: int) -> NDArray[np.bool_]:
+        """Return which reports support a value."""
+        seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
+        return np.asarray(self._hash(seeds, np.full(len(seeds), value)) == y)
+
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw a function, then respond with the hash: two words each."""
         steps = words(len(values)) // np.uint64(self._step)

@@ -9,54 +9,28 @@ does to the mean, the variance, the quantile or the share. Values that are not b
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimates
-from ldpsql.estimates.linear import Linear, linear, sample_mean
-from ldpsql.estimates.scale import between, scale_of, within
+from ldpsql.estimates.linear import linear, sample_mean
+from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised, unbiased
+from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.spans import Quantile, Quantiles, RangeShare, RangeShares
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.outcome import simplex_projection
-from ldpsql.inference.score_intervals import cut, deviations
 
-_ROUNDING = 1e-12  # of the range: shares that sum to one may add up to a little more
-_MOST_SETS = 128  # whose bounds are computed for a quantile
-
-
-@dataclass(frozen=True)
-class Measure:
-    """Estimates of one number, their standard errors and intervals, each of shape (groups,).
-
-    For quantiles estimate, low and high are positions in the domain: the interval is from ``rounding`` below the one value to
-    ``rounding`` above the other.
-    """
-
-    estimate: Floats
-    std_error: Floats
-    low: Floats
-    high: Floats
-    rounding: float = 0.0
-
-    def scaled(self, unit: float, zero: float = 0.0) -> Measure:
-        """Return the same on another scale: of ``zero + unit`` times each number."""
-        return Measure(zero + unit * self.estimate, unit * self.std_error, zero + unit * self.low, zero + unit * self.high)
-
-
-class Functional(ABC):
-    """A number about a distribution over ordered values."""
-
-    @abstractmethod
-    def measure(self, estimates: Estimates) -> Measure:
-        """Return the number for every group.
-
-        Raises:
-            InvalidDomain: if the values have no order.
-
-        """
+__all__ = [
+    "Functional",
+    "Mean",
+    "Measure",
+    "Quantile",
+    "Quantiles",
+    "RangeShare",
+    "RangeShares",
+    "Variance",
+    "shares_of_sets",
+]
 
 
 @dataclass(frozen=True)
@@ -74,38 +48,9 @@ class Mean(Functional):
         scale = scale_of(estimates.values)
         least, width = float(scale.min()), float(np.ptp(scale))
         x = (scale - least) / width
-        mean = _unbiased(sample_mean(estimates, x), 0.0, 1.0) if self.unbiased else _linear(estimates, x)
+        mean = unbiased(sample_mean(estimates, x), 0.0, 1.0) if self.unbiased else _linear(estimates, x)
         mean, off = mean.scaled(width, least), estimates.values.rounding
         return replace(mean, low=mean.low - off, high=mean.high + off)
-
-
-@dataclass(frozen=True)
-class RangeShare(Functional):
-    """The share of the values from ``low`` to ``high``, both included, on the scale of `scale_of`; None means no bound.
-
-    Raises:
-        InvalidParameter: if low is above high.
-
-    """
-
-    low: float | None
-    high: float | None
-
-    def __post_init__(self) -> None:
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise InvalidParameter("a range must not end before it begins", "range_share(report, m, low, high)")
-
-    def measure(self, estimates: Estimates) -> Measure:
-        """Return the share of the range in every group; all or nothing of a bin that an end cuts may lie in the range."""
-        values = estimates.values
-        certain, possible = between(values, self.low, self.high)
-        centred = certain | possible & within(scale_of(values), self.low, self.high)
-        share = _share(estimates, centred)
-        if (certain == possible).all():
-            return share
-        least, most = (_share(estimates, inside) for inside in (certain, possible))
-        error = np.maximum(share.std_error, np.maximum(least.std_error, most.std_error))
-        return replace(share, std_error=error, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
 @dataclass(frozen=True)
@@ -122,120 +67,21 @@ class Variance(Functional):
         scale = scale_of(estimates.values)
         unit = float(np.ptp(scale))
         x = (scale - scale.min()) / unit
-        theta = _normalised(estimates.fit.theta)
+        theta = normalised(estimates.fit.theta)
         mean = np.clip(linear(estimates, x[:, None]).centre, x.min(), x.max())
         spread = linear(estimates, ((x - mean) ** 2)[..., None])
-        if self.unbiased:
-            measure = _unbiased(spread, 0.0, 0.25)
-        else:
-            measure = _around(theta @ x**2 - (theta @ x) ** 2, spread, 0.0, 0.25)  # Popoviciu's inequality: at most a quarter
+        least, most = 0.0, 0.25  # Popoviciu's inequality: at most a quarter
+        own = theta @ x**2 - (theta @ x) ** 2
+        measure = unbiased(spread, least, most) if self.unbiased else around(own, spread, least, most)
         measure = measure.scaled(unit**2)
         off = estimates.values.rounding  # standard deviations are at most as far apart as the numbers
         low, high = np.sqrt(np.maximum(measure.low, 0.0)), np.sqrt(measure.high)
         return replace(measure, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else measure
 
 
-@dataclass(frozen=True)
-class Quantile(Functional):
-    """The smallest value that at least a share ``q`` of all values does not exceed.
-
-    Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
-    the band is inverted, one side at a time. ``std_error`` is half the interval over its number of standard errors,
-    infinite if the interval is the whole range.
-
-    Raises:
-        InvalidParameter: unless 0 < q < 1.
-
-    """
-
-    q: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.q < 1:
-            raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
-
-    def measure(self, estimates: Estimates) -> Measure:
-        """Return positions in the domain, and the error in the unit of the values, for every group."""
-        scale = scale_of(estimates.values)
-        rising = np.argsort(scale, kind="stable")
-        below = (scale[:, None] <= scale[rising[:-1]]).astype(np.float64)  # below[x, j]: value x counts up to the j-th
-        shares = _normalised(estimates.fit.theta) @ below
-        lower, upper = _band(estimates, below)
-        sure = np.ones((len(shares), 1))
-        estimate = _first(np.hstack([shares, sure]) >= self.q - 1e-12)
-        low = np.minimum(_first(np.hstack([upper, sure]) >= self.q), estimate)
-        # The j-th value is too high if the one before it certainly reaches q.
-        not_reached = np.hstack([sure, np.where(np.isfinite(lower), lower, -1.0)]) < self.q
-        not_reached[:, 0] = True
-        high = np.maximum(len(scale) - 1 - _first(not_reached[:, ::-1]), estimate)
-        half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
-        half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
-        value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
-        return Measure(value, half, least, most, estimates.values.rounding)
-
-
-def _band(estimates: Estimates, below: Floats) -> tuple[Floats, Floats]:
-    """Return lower and upper ends for the shares of nested sets, each of shape (groups, sets).
-
-    If bounds are costly, those of some sets serve for the sets between them too: a set has at least the share of one inside it.
-    """
-    size = below.shape[1]
-    if estimates.likelihood.operator.bounding_weights is None or size <= _MOST_SETS:
-        band = linear(estimates, below, sets=True)
-        return band.low, band.high
-    some = np.linspace(0, size - 1, _MOST_SETS).round().astype(np.int64)
-    band = linear(estimates, below[:, some], sets=True)
-    after = np.searchsorted(some, np.arange(size))
-    before = np.searchsorted(some, np.arange(size), side="right") - 1
-    return band.low[:, before], band.high[:, after]
-
-
 def _linear(estimates: Estimates, c: Floats) -> Measure:
     """Return c'theta with its error, and its interval cut to what c'theta can be."""
-    return _around(_normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None]), float(c.min()), float(c.max()))
-
-
-def _share(estimates: Estimates, inside: NDArray[np.bool_]) -> Measure:
-    """Return the share of a set of values on a line."""
-    c = inside.astype(np.float64)
-    return _around(
-        _normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None], sets=True), float(c.min()), float(c.max())
-    )
-
-
-def _around(estimate: Floats, bounds: Linear, least: float, most: float) -> Measure:
-    """Return an estimate of one functional with its interval, cut to what the functional can be and widened to the estimate."""
-    return _cut(Measure(estimate, bounds.std_error[:, 0], bounds.low[:, 0], bounds.high[:, 0]), least, most)
-
-
-def _unbiased(bounds: Linear, least: float, most: float) -> Measure:
-    """Return the unbiased estimate of one functional, which may lie outside of what the functional can be."""
-    return _around(bounds.centre[:, 0], bounds, least, most)
-
-
-def _cut(measure: Measure, least: float, most: float) -> Measure:
-    """Cut intervals to [least, most], widen them to hold the estimate, and make them all of it if the error is infinite."""
-    finite = np.isfinite(measure.std_error)
-    low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
-    low, high = np.where(finite, low, least), np.where(finite, high, most)
-    inside = np.clip(measure.estimate, least, most)
-    rounded = np.abs(measure.estimate - inside) < _ROUNDING * (most - least)  # an inversion may really lie outside
-    estimate = np.where(rounded, inside, measure.estimate)
-    return Measure(estimate, measure.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
-
-
-def _normalised(theta: Floats) -> Floats:
-    """Return shares that sum to one: those of an inversion of set-valued reports do so only in expectation.
-
-    If the sum of the shares is not positive, they are those of the nearest distribution.
-    """
-    total = theta.sum(axis=-1, keepdims=True)
-    return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))
-
-
-def _first(holds: np.ndarray) -> np.ndarray:
-    """Return for each group the first position that holds."""
-    return np.asarray(holds.argmax(axis=1))
+    return around(normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None]), float(c.min()), float(c.max()))
 
 
 def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
@@ -247,5 +93,5 @@ def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
 
     """
     bounds = linear(estimates, sets)
-    estimate = _normalised(estimates.fit.theta) @ sets
-    return _cut(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0)
+    estimate = normalised(estimates.fit.theta) @ sets
+    return cut_to(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0)

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, OrthogonalHash, TableChannel
+from ldpsql.channels import TOTAL, Levels, OrthogonalHash, TableChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, Mechanism, certify, certify_values
@@ -169,7 +169,7 @@ def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
 
     """
     channel = certify_values(mechanism).channel
-    if isinstance(channel, OrthogonalHash):
+    if isinstance(channel, OrthogonalHash | Levels):
         pairs = np.ndindex(channel.inputs, channel.outputs)
         return [(x, y, channel.probability(x, y)) for x, y in pairs]
     if isinstance(channel, TableChannel):

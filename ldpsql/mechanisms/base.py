@@ -21,6 +21,7 @@ from ldpsql.channels import (
     Channel,
     KeepOrWindow,
     KeyValue,
+    Levels,
     OrthogonalHash,
     Prefixes,
     SetChannel,
@@ -238,7 +239,7 @@ def _belongs(reports: Alphabet, channel: Channel) -> bool:
         return isinstance(channel, SetChannel) and reports.size == channel.inputs
     if isinstance(reports, WordReports):
         return isinstance(channel, SetChannel)
-    return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow) and channel.outputs == len(reports)
+    return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow | Levels) and channel.outputs == len(reports)
 
 
 P_co = TypeVar("P_co", covariant=True)

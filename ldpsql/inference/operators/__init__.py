@@ -6,6 +6,7 @@ from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
+from ldpsql.inference.operators.levels import LevelsOperator
 from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
@@ -14,6 +15,7 @@ from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOpera
 from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.plane import PlaneOperator
 from ldpsql.inference.operators.product import ProductOperator
+from ldpsql.inference.operators.ranges import Ranges
 from ldpsql.inference.operators.signed_bits import SignedOperator
 from ldpsql.inference.operators.stack import StackOperator
 from ldpsql.inference.operators.supports import SupportOperator, observed
@@ -26,6 +28,7 @@ __all__ = [
     "GeometricOperator",
     "KeepOrSpreadOperator",
     "KeepOrWindowOperator",
+    "LevelsOperator",
     "ListedOperator",
     "MergedOperator",
     "MergedSupportOperator",
@@ -34,6 +37,7 @@ __all__ = [
     "PairOperator",
     "PlaneOperator",
     "ProductOperator",
+    "Ranges",
     "SignedOperator",
     "SquareGeometricOperator",
     "StackOperator",
