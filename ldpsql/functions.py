@@ -33,7 +33,7 @@ from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, No
 from ldpsql.estimates import distances
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
-from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
+from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
@@ -107,7 +107,9 @@ __all__ = [
     "NotReleased",
     "OutsideDomain",
     "Quantile",
+    "Quantiles",
     "RangeShare",
+    "RangeShares",
     "Region",
     "Registry",
     "Repeated",

@@ -15,7 +15,7 @@ from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue, Sets
-from ldpsql.channels.levels import Levels, level_shares
+from ldpsql.channels.levels import Levels
 from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
@@ -61,7 +61,6 @@ __all__ = [
     "copied",
     "floor_mixing",
     "from_doubles",
-    "level_shares",
     "over_one_denominator",
     "reduced",
     "structure",

@@ -67,6 +67,16 @@ class KeepOrSpread(TableChannel, PairResponse):
         out[np.arange(len(values)), values] = self.keep
         return out
 
+    @property
+    def hit(self) -> Fraction:
+        """Probability that the value itself is reported."""
+        return Fraction(self.keep, TOTAL)
+
+    @property
+    def miss(self) -> Fraction:
+        """Probability that a given other value is reported."""
+        return Fraction(self.spread, TOTAL)
+
     def probability(self, value: int, report: int) -> Fraction:
         """Return P(report | value), exactly."""
         return Fraction(self.keep if value == report else self.spread, TOTAL)

@@ -68,18 +68,19 @@ class Levels(Channel):
         numbers = [n for sizes in (self.shape, *self.blocks) for n in sizes]
         if not numbers or not all(type(n) is int and n > 0 for n in numbers) or prod(self.shape) > MOST_LEAVES:
             raise InvalidParameter(f"levels need whole numbers, and at most {MOST_LEAVES:,} values")
-        nested = all(
-            coarse > fine and not any(c % f for c, f in zip(coarse, fine, strict=True))
-            for fine, coarse in pairwise(self.blocks)
-        )
-        leaves = self.blocks[0] == (1,) * len(self.shape) and all(len(block) == len(self.shape) for block in self.blocks)
-        if not leaves or not nested or not 0 < len(self.blocks) == len(self.responses) < 256:
-            raise InvalidParameter(
-                "the blocks of a level must consist of blocks of the level before, and one value comes first"
-            )
+        if not self._nested() or not 0 < len(self.blocks) == len(self.responses) < 256:
+            raise InvalidParameter("the blocks of a level must consist of those of the level before, from one value on")
         fits = [self._fits(response, count) for response, count in zip(self.responses, self.counts, strict=True)]
         if not all(fits) or self.outputs > _MOST_REPORTS:
             raise InvalidParameter("every level needs a response to its blocks, and few enough reports")
+
+    def _nested(self) -> bool:
+        """Return whether the blocks begin with single values, and each consists of smaller ones."""
+        if not self.blocks or self.blocks[0] != (1,) * len(self.shape) or any(len(b) != len(self.shape) for b in self.blocks):
+            return False
+        return all(
+            above != own and not any(a % b for a, b in zip(above, own, strict=True)) for own, above in pairwise(self.blocks)
+        )
 
     @staticmethod
     def _fits(response: Response, count: int) -> bool:
@@ -89,6 +90,10 @@ class Levels(Channel):
     def counts(self) -> list[int]:
         """The number of blocks of each level."""
         return [prod(-(-size // length) for size, length in zip(self.shape, block, strict=True)) for block in self.blocks]
+
+    def shares(self) -> list[Fraction]:
+        """Return the exact probability of every level."""
+        return level_shares(len(self.blocks))
 
     @property
     def inputs(self) -> int:
@@ -120,7 +125,7 @@ class Levels(Channel):
         level = int(np.searchsorted(self.starts, report, side="right")) - 1
         response, own = self.responses[level], report - int(self.starts[level])
         node = int(self.nodes(np.array([value], dtype=np.int32), level)[0])
-        return level_shares(len(self.blocks))[level] * response.probability(node, own)
+        return self.shares()[level] * response.probability(node, own)
 
     def widest(self) -> Witness:
         """Return the largest ratio: the level does not depend on the value, so that of the responses."""
@@ -161,6 +166,8 @@ class Levels(Channel):
         order = np.argsort(levels.astype(np.uint8), kind="stable")  # a radix sort
         ends = np.cumsum(np.bincount(levels, minlength=len(self.blocks)))
         for level, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
+            if start == end:
+                continue
             rows = order[start:end]
             nodes = self.nodes(values[rows], level)
             out[rows] = self.responses[level].draw(nodes, words) + np.int32(self.starts[level])

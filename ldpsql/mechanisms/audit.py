@@ -21,6 +21,7 @@ from ldpsql.mechanisms.sampling import (
     blocks,
     chosen_sets,
     expected_shares,
+    levels_follow,
     plausible,
     prefixes_follow,
     reports_of,
@@ -138,9 +139,11 @@ def _hits(certified: CertifiedMechanism, value: int, draws: int) -> int:
 
 
 def _follows(certified: CertifiedMechanism, draws: int, alarm: float) -> bool:
-    """Return whether draws from chosen sets or strings follow the channel; for listed values the bound of epsilon suffices."""
+    """Return whether draws from chosen sets, strings or ends of a range follow the channel; of others the bound suffices."""
     if isinstance(certified, CertifiedStrings):
         return prefixes_follow(certified.channel, draws, alarm)
+    if isinstance(certified.channel, Levels):
+        return levels_follow(certified.channel, draws, alarm)
     if not isinstance(certified, CertifiedPairs):
         return True
     channel, sets = certified.channel, chosen_sets(certified.channel)

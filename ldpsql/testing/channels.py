@@ -7,10 +7,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, AnyChannel, KeyValue, Prefixes, SetChannel, Sets, TableChannel
+from ldpsql.channels import TOTAL, AnyChannel, KeyValue, Levels, Prefixes, SetChannel, Sets, TableChannel
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, plausible, prefixes_follow, reports_of
+from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, levels_follow, plausible, prefixes_follow, reports_of
 
 Counts: TypeAlias = NDArray[np.int64]
 FALSE_ALARM = 1e-9  # probability that a correct sampler is refused, for each value
@@ -31,6 +31,9 @@ def check_sampler(channel: AnyChannel, draws: int) -> None:
     if isinstance(channel, KeyValue):
         for held in chosen_sets(channel):
             _check_set(channel, held, draws // 10)
+        return
+    if isinstance(channel, Levels):
+        assert levels_follow(channel, draws, FALSE_ALARM), "draws for a value do not follow the channel"
         return
     if isinstance(channel, Prefixes):
         assert prefixes_follow(channel, draws, FALSE_ALARM), "draws for a string do not follow the channel"

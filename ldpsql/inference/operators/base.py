@@ -52,6 +52,7 @@ class Operator(ABC):
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
     large: bool = False  # whether nothing may be computed for all pairs of values, and errors are not computed
     even: bool = False  # whether curvatures are close to a multiple of the identity, and gradient steps quicker than Newton's
+    consistent: bool = False  # whether errors are those of a least-squares inverse, and need no maximum of the likelihood
     lined: bool = False  # whether `of_ranges` needs no functional over all values
     isotropic: bool = False  # whether they are also too large to compute
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from weakref import ref
 
 import numpy as np
 
-from ldpsql.channels import TOTAL, KeepOrSpread, Levels, level_shares
+from ldpsql.channels import KeepOrSpread, Levels
 from ldpsql.channels.levels import Response
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest, operator
@@ -18,6 +19,7 @@ from ldpsql.inference.operators.tree import Parents, Tree
 
 _MOST_CURVED = 4096  # values for which something may be computed for all pairs
 _CELLS = 1 << 24  # of functionals times values at a time
+_KEPT = 1 << 22  # values of all groups whose last agreement is kept
 _NO_REPORTS = 1e-6  # of a report: what a level without reports counts as
 
 
@@ -25,8 +27,11 @@ class LevelsOperator(StackOperator):
     """A stack of levels: each sums the shares of its blocks and perturbs the sums.
 
     Inverses and errors are those of constrained inference: the weighted least squares of all levels, where the variance of a
-    block depends on its level and share. A functional has the error of this estimate (`Tree`), not of bins.
+    block depends on its level and share. A functional has the error of this estimate (`Tree`), not of bins, and whatever
+    theta is: the variances are those at the shares that equal variances within each level give.
     """
+
+    consistent = True
 
     def __init__(self, channel: Levels) -> None:
         nodes = [channel.nodes(np.arange(channel.inputs, dtype=np.int32), level) for level in range(len(channel.blocks))]
@@ -34,7 +39,7 @@ class LevelsOperator(StackOperator):
             ExtendedOperator(operator(response), at.astype(np.int64))
             for response, at in zip(channel.responses, nodes, strict=True)
         ]
-        super().__init__(parts, np.array([float(share) for share in level_shares(len(parts))]))
+        super().__init__(parts, np.array([float(share) for share in channel.shares()]))
         self.bases = [part.base for part in parts]
         self.large = self.inputs > _MOST_CURVED
         self.lined = len(channel.shape) == 1
@@ -47,6 +52,9 @@ class LevelsOperator(StackOperator):
         self._parents = [
             Parents(up[first].astype(np.int64), count) for up, first, count in zip(above, firsts, counts, strict=True)
         ]
+        self._last: tuple[ref[Floats], Floats, list[tuple[Floats, Tree]]] | None = (
+            None  # the last shares that were made to agree
+        )
         self._channel_key = repr((channel.shape, channel.blocks)).encode()
 
     @cached_property
@@ -106,19 +114,33 @@ class LevelsOperator(StackOperator):
             out.append(np.where(own > 0, inverted, 1.0 / base.inputs))
         return out
 
-    def consistent(self, shares: Floats, n: Floats, theta: Floats | None = None) -> Iterator[tuple[Floats, Tree]]:
+    def _agreeing(self, shares: Floats, n: Floats) -> Iterator[tuple[Floats, Tree]]:
         """Yield for each group the consistent shares of the values, with the tree of their errors."""
-        measured = self._measured(shares)
-        for i, tree in enumerate(self._trees(shares, n, theta)):
-            yield tree.solved([level[i] for level in measured], 1.0), tree
+        last = self._last
+        if last is not None and last[0]() is shares and np.array_equal(last[1], n):
+            yield from last[2]
+            return
+        measured, parts = self._measured(shares), []
+        for i, tree in enumerate(self._trees(shares, n, self._solved(shares, measured))):
+            parts.append((tree.solved([level[i] for level in measured], 1.0), tree))
+            yield parts[-1]
+            if len(shares) * self.inputs > _KEPT:
+                parts.clear()
+        if len(parts) == len(shares):
+            self._last = ref(shares), n, parts
+
+    def _solved(self, shares: Floats, measured: list[Floats]) -> Floats:
+        """Return the consistent shares with weights that do not depend on the measured ones."""
+        trees = self._trees(shares, np.ones(len(shares)), None)
+        return np.stack([tree.solved([level[i] for level in measured], 1.0) for i, tree in enumerate(trees)])
 
     def invert(self, shares: Floats) -> Floats:
         """Return the unbiased consistent shares, with weights that do not depend on the shares themselves."""
-        return np.stack([solved for solved, _ in self.consistent(shares, np.ones(len(shares)))])
+        return self._solved(shares, self._measured(shares))
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:  # noqa: ARG002  # not needed
         """Return standard errors of the consistent shares, and ``z`` of them to either side."""
-        parts = [(solved, np.sqrt(tree.variance())) for solved, tree in self.consistent(shares, n, theta)]
+        parts = [(solved, np.sqrt(tree.variance())) for solved, tree in self._agreeing(shares, n)]
         centre, error = (np.stack(part) for part in zip(*parts, strict=True))
         return error, centre - z * error, centre + z * error
 
@@ -129,21 +151,27 @@ class LevelsOperator(StackOperator):
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard errors of the inverted shares, and ``z`` of them to either side."""
+        error, _, _ = self.interval(shares, n, theta, z)
         centre = self.invert(shares)
-        error = np.sqrt(np.stack([tree.variance() for tree in self._trees(shares, n, theta)]))
         return error, centre - z * error, centre + z * error
 
-    def covariance(self, shares: Floats, theta: Floats) -> Floats:
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:  # noqa: ARG002  # not needed
         """Return n times the covariance of the consistent shares of one group."""
-        tree = next(self._trees(shares[None], np.ones(1), theta[None]))
+        _, tree = next(self._agreeing(shares[None], np.ones(1)))
         return tree.covariances(np.eye(self.inputs))
 
-    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+    def functionals(
+        self,
+        shares: Floats,
+        n: Floats,
+        theta: Floats,
+        c: Floats,
+    ) -> tuple[Floats, Floats]:
         """Return functionals of the consistent shares, and their variances."""
         each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
         centre, variance = np.empty((2, len(theta), c.shape[-1]))
         step = max(1, _CELLS // self.inputs)
-        for i, (solved, tree) in enumerate(self.consistent(shares, n, theta)):
+        for i, (solved, tree) in enumerate(self._agreeing(shares, n)):
             centre[i] = solved @ each[i]
             for start in range(0, c.shape[-1], step):
                 check()
@@ -156,7 +184,7 @@ class LevelsOperator(StackOperator):
         if not self.lined:
             return super().of_ranges(shares, n, theta, ranges)
         centre, variance = np.empty((2, len(theta), len(ranges.first)))
-        for i, (solved, tree) in enumerate(self.consistent(shares, n, theta)):
+        for i, (solved, tree) in enumerate(self._agreeing(shares, n)):
             running = np.concatenate([[0.0], np.cumsum(solved)])
             centre[i] = running[ranges.end] - running[ranges.first]
             variance[i] = range_variances(tree, self._lengths, ranges)
@@ -165,8 +193,6 @@ class LevelsOperator(StackOperator):
 
 def _votes(response: Response) -> tuple[float, float]:
     """Return the chance that a report supports another value, and by how much it is larger for its own."""
-    if isinstance(response, KeepOrSpread):
-        return response.spread / TOTAL, (response.keep - response.spread) / TOTAL
     return float(response.miss), float(response.hit - response.miss)
 
 
