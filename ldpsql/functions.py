@@ -6,7 +6,8 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
-from ldpsql.bulk.fingerprints import compare_comments
+from ldpsql.bulk.fingerprints import check_files, compare_comments
+from ldpsql.bulk.places import mechanism_at
 from ldpsql.bulk.shuffling import random_order
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
@@ -40,6 +41,7 @@ from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
@@ -51,7 +53,7 @@ from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
-from ldpsql.quoting import quoted
+from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import (
@@ -130,6 +132,7 @@ __all__ = [
     "audit",
     "bound_of",
     "changing",
+    "check_files",
     "check_ordered",
     "checked_count",
     "compare_comments",
@@ -152,12 +155,14 @@ __all__ = [
     "id_bytes",
     "likelihoods",
     "listed",
+    "mechanism_at",
     "names_withheld",
     "numbers",
     "octets",
     "of_symbols",
     "once_a_run",
     "one_thread",
+    "parts",
     "plain",
     "quoted",
     "random_order",
@@ -172,6 +177,7 @@ __all__ = [
     "struct_fields",
     "struct_text",
     "struct_type",
+    "text_literal",
     "tops",
     "type_of",
     "without_impossible",

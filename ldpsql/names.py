@@ -13,3 +13,4 @@ NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next m
 OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the other
 OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
+WRITTEN_CALL = "__ldp_call"  # (macro, reports, report, mechanism): SQL that draws nothing

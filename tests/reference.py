@@ -21,7 +21,10 @@ from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry.registry import registry
 
 MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command line it is the text `NAME(...)`."
-ESTIMATORS = "`ldp.NAME(report, m, ...)` estimates from a column of reports, `ldp.NAME_counts(counts, m, ...)` from counts."
+ESTIMATORS = (
+    "`ldp.NAME(report, m, ...)` estimates from a column of reports, `ldp.NAME_counts(counts, m, ...)` from counts, and "
+    "`FROM ldp.NAME(reports, report, m, ...)` from a column of a table, a view, a file or a frame."
+)
 FUNCTIONS = "Mechanisms and estimators have pages of their own."
 ERRORS = "Every error has a code, one sentence and a hint that says what to do. The command line ends with the exit code."
 COMMAND_LINE_ERRORS = {

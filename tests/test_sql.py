@@ -434,3 +434,20 @@ def test_arrow_columns_of_every_text_type_are_perturbed(con: DuckDBPyConnection)
         frame = pa.table({"x": pa.array(["Lima", "Oslo"] * 10).cast(kind)})
         assert frame.num_rows == 20
         assert con.execute("SELECT count(ldp.perturb(x, city())) FROM frame").fetchall() == [(20,)]
+
+
+def test_every_estimator_reads_a_table_after_from(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    con.execute("CREATE MACRO m() AS ldp.krr(3, range(4))")
+    con.execute("CREATE TABLE r AS SELECT i % 2 AS n, ldp.perturb(i % 4, m()) AS x FROM range(300) t(i)")
+    file = tmp_path / "r.parquet"
+    con.sql("FROM r").write_parquet(str(file))
+    frame = con.sql("FROM r").pl()
+    assert frame.height == 300
+    for name in registry().estimators.keys() - {"ems"}:
+        expected = con.execute(f"SELECT unnest(ldp.{name}(x, m()), recursive := true), 300 FROM r").fetchall()
+        for source in ("r", f"'{file}'", "frame"):
+            assert con.execute(f"FROM ldp.{name}({source}, x, m())").fetchall() == expected, name
+    some = con.execute("SELECT unnest(ldp.ibu(x, m()), recursive := true), 150 FROM r WHERE n = 1").fetchall()
+    assert con.execute("FROM ldp.ibu(r, x, m(), keep := n = 1)").fetchall() == some
+    assert len(con.execute("FROM ldp.top(r, x, m(), 2)").fetchall()) == 2
+    assert con.execute("FROM ldp.ibu(r, x, m(), keep := false)").fetchall() == []

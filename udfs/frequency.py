@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -23,6 +24,7 @@ from ldpsql.functions import (
     Scalar,
     aggregates,
     arrow_fields,
+    check_files,
     compare_comments,
     counted_by_form,
     counts_of,
@@ -41,6 +43,7 @@ from ldpsql.functions import (
     without_impossible,
 )
 
+_FIELD = re.compile(r'STRUCT\((?:(\w+)|"((?:[^"]|"")*)") ')  # of a type; the name is in quotes if it must be
 _ROW = ("value", "estimate", "std_error", "low", "high")
 _ROWS = "STRUCT(value VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
@@ -136,6 +139,27 @@ def _drawn_by(name: str, place: list[str], columns: list[dict[str, Any]] | None,
     return compare_comments(name, place, comments, MECHANISMS.thing(handle))
 
 
+@guarded
+def agreed(places: pa.ChunkedArray, columns: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return true for each group of the reports of one place.
+
+    Raises:
+        OtherMechanism: if the comment of the column or the metadata of the file names another mechanism.
+
+    """
+    for row_type in filter(None, plain(columns).unique().to_pylist()):
+        name = _FIELD.match(row_type)
+        if name is not None:
+            _compare(places[0].as_py(), name[1] or name[2].replace('""', '"'), handles[0].as_py())
+    return pa.array([True] * len(columns))
+
+
+def _compare(place: dict[str, Any], column: str, handle: int) -> None:
+    named = [one for one in place["columns"] or [] if one["column"] == column.lower()]
+    if not _drawn_by(place["name"], place["place"], named, handle):
+        check_files(place["name"], column, MECHANISMS.thing(handle))
+
+
 def of_estimator(estimator: type[Estimator]) -> Aggregate:
     """Return the aggregates of one estimator."""
     parameters = estimator.parameters()
@@ -144,6 +168,7 @@ def of_estimator(estimator: type[Estimator]) -> Aggregate:
         estimator.name,
         f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})))",
         {"m": None, **{p.name: sql_literal(p.default) for p in parameters}},
+        rows=True,
     )
 
 
@@ -161,6 +186,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_drawn_by", drawn_by, "BOOLEAN"),
+        Scalar("__ldp_agreed", agreed, "BOOLEAN"),
         Scalar("__ldp_estimate", estimate, _ROWS),
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),

@@ -36,15 +36,37 @@ CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(repor
 
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
 -- Keys may have any name, such as counts.
-CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
+-- True, or an error if the table or the file records another mechanism. A table function takes the name of a table as a string.
+-- A temporary table may hide another one of its name.
+CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, m) AS __ldp_agreed((
+    SELECT {'name': any_value(name), 'place': [current_database(), current_schema()], 'columns': list({
+        'path': [lower(database_name), lower(schema_name), lower(table_name)], 'column': lower(column_name), 'comment': comment
+    }) FILTER (WHERE table_name IS NOT NULL)}
+    FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c
+    ON (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
+), report_name, __ldp_mechanism(m));
+-- The type of a row of the reports, which holds the name of the column. typeof() evaluates nothing: it does not draw.
+CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
+CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
-    FROM (SELECT ldp._counted(report, true) AS counts FROM query_table(reports));
+    FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports))
+    WHERE ldp._agreed(reports, report_name, m);
+-- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
+CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
+        (FROM ldp._estimate(reports, report, m, estimator)),
+    (reports, report) AS TABLE
+        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism')));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
     SELECT * EXCLUDE ("ldp counts"),
            unnest(ldp._estimates("ldp counts", estimator, m), recursive := true),
            list_sum(map_values("ldp counts"))::BIGINT AS n
-    FROM (SELECT keys, ldp._counted(report, true) AS "ldp counts" FROM query_table(reports) GROUP BY keys);
+    FROM (
+        SELECT * EXCLUDE ("ldp report") FROM (
+            SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report"
+            FROM query_table(reports) GROUP BY keys
+        ) WHERE ldp._agreed(reports, "ldp report", m)
+    );
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';

@@ -68,6 +68,7 @@ _TOP = Aggregate(
     "ldp._ranked(ldp._domain(m), __ldp_top({counts}, __ldp_top_handle(ldp._plan(estimator, m), most)))",
     {"m": None, "most": None, "estimator": "'ibu'"},
     "the most frequent values, with intervals that hold together, and the best and the worst rank that each may have",
+    rows=True,
 )
 
 

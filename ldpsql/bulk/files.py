@@ -35,14 +35,14 @@ def format_of(path: Path) -> FileFormat | None:
 
 def stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
     """Return the files that a path, a folder or a pattern stands for, cut into parts if ``split``."""
-    kind, files = _files(path)
+    kind, files = files_of(path)
     if not split:
         return replace(_joined(con, kind, files), files=tuple(files), kind=kind)
     parts = [part for file in files for part in _parts_of(con, kind, file)]
     return Source(_joined(con, kind, files[:1]).names, parts, files=tuple(files), kind=kind)
 
 
-def _files(path: Path) -> tuple[FileFormat, list[str]]:
+def files_of(path: Path) -> tuple[FileFormat, list[str]]:
     """Return the format and the sorted files; a folder stands for the Parquet files below it."""
     pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
     files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from glob import has_magic
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
+from ldpsql.bulk.files import files_of, format_of
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.tables import write_token
 from ldpsql.engine.interrupting import cursor_of
@@ -19,6 +22,9 @@ from ldpsql.ledger.datasets import parts, table_of
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.fingerprint import NONE, Fingerprints, check, digits, fingerprint, of_schema, of_text, say_unmarked
+from ldpsql.registry.recorded import recorded
+from ldpsql.registry.registry import registry
+from ldpsql.sql.named import mechanism_of
 
 _COMMENTS = """
 SELECT comment FROM duckdb_columns() WHERE lower(column_name) = lower({column}) AND lower(table_name) = {table}
@@ -178,15 +184,60 @@ def of_source(con: DuckDBPyConnection, source: str, column: str) -> Fingerprints
         read = source_of(con, source)
     except SourceRefused:  # the next reader raises it
         return None
-    if read.kind == "parquet":
-        return NONE.union(*(of_schema(pq.read_schema(file), column) for file in read.files))
-    if read.kind == "arrow":
-        with pa.memory_map(read.files[0]) as file:
-            return of_schema(pa.ipc.open_file(file).schema, column)
     if read.files:
-        return None
+        return of_files(str(read.kind), read.files, column)
     with cursor_of(con) as cursor:
         return of_table(cursor, source, column)
+
+
+def of_files(kind: str, files: Iterable[str], column: str) -> Fingerprints | None:
+    """Return the fingerprints of a column of files of one format; None if the format cannot hold any."""
+    if kind not in ("parquet", "arrow"):
+        return None
+    return NONE.union(*(of_schema(_schema(kind, file), column) for file in files))
+
+
+def _schema(kind: str, file: str) -> pa.Schema:
+    if kind == "parquet":
+        return pq.read_schema(file)
+    with pa.memory_map(file) as mapped:
+        return pa.ipc.open_file(mapped).schema
+
+
+def check_files(path: str, column: str, mechanism: Mechanism) -> None:
+    """Refuse reports in files that another mechanism drew; what is not a local file, or cannot be read, passes.
+
+    Raises:
+        OtherMechanism: if the metadata of a file name another mechanism.
+
+    """
+    if "://" in path or not (format_of(Path(path)) or has_magic(path)):
+        return
+    with suppress(SourceRefused, OSError, pa.ArrowException):
+        kind, files = files_of(Path(path))
+        check(of_files(kind, files, column) or NONE, mechanism)
+
+
+def agreed(
+    fingerprints: Fingerprints | None, mechanism: Mechanism | str | None, con: DuckDBPyConnection | None = None
+) -> Mechanism:
+    """Return the mechanism that is passed, after a comparison with the one that the reports record, or else the recorded one.
+
+    Args:
+        fingerprints: what the reports record; None if they are in a form that records nothing.
+        mechanism: the mechanism, or its text or name; None stands for the recorded one.
+        con: the connection that may name mechanisms, see `attach`.
+
+    Raises:
+        OtherMechanism: if another mechanism drew them.
+        MechanismUnrecorded: if no mechanism is passed, and none is recorded.
+
+    """
+    if mechanism is None:
+        return recorded(fingerprints)
+    drawn_by = registry().mechanism(mechanism) if con is None else mechanism_of(mechanism, con)
+    compare(fingerprints, drawn_by)
+    return drawn_by
 
 
 def compare(fingerprints: Fingerprints | None, mechanism: Mechanism) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 
 from ldpsql.bulk.batches import drawn
-from ldpsql.bulk.counts import Counts, partial_counts
-from ldpsql.bulk.fingerprints import compare, of_frame
+from ldpsql.bulk.counts import Counts, merge, partial_counts
+from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
+from ldpsql.bulk.sources import source_of
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.engine.functions import arrow_fields
 from ldpsql.engine.threads import one_thread
@@ -28,6 +32,7 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.registry.fingerprint import check
+from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
@@ -67,25 +72,32 @@ def perturb(column: Column, mechanism: Mechanism | str) -> Any:
 
 
 @overload
-def estimate(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate: ...
+def estimate(
+    reports: Frame | os.PathLike[str], column: str, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+) -> Estimate: ...
 @overload
-def estimate(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate: ...
+def estimate(
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+) -> Estimate: ...
 @withheld
 def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     """Estimate the distribution of the values from reports; NULL reports are left out.
 
         estimate(reports, mechanism, estimator="ibu")           a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
         estimate(frame, column, mechanism, estimator="ibu")     a Polars or pandas frame, an Arrow table or stream, a relation
+        estimate(Path(...), column, mechanism, estimator="ibu") a Parquet, CSV, JSON or Arrow file, or a folder of Parquet files
 
     A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory. A table of DuckDB, an
-    Arrow table and a stream may name the mechanism that drew their reports; if they do not, a warning says so once.
+    Arrow table, a stream, a file and counts may name the mechanism that drew their reports. Then ``mechanism`` may be left out.
+    If they name none, a warning says so once.
 
     Raises:
         ImpossibleReport, NotReports, NoReports: if the values cannot be reports of the mechanism.
         OtherMechanism: if the frame or the counts name another mechanism that drew them.
+        MechanismUnrecorded: if no mechanism is passed, and none is named.
 
     """
-    frame = is_frame(reports)
+    frame = isinstance(reports, str | os.PathLike) or is_frame(reports)
     call = _of_frame if frame else _of_reports
     try:
         signature(call).bind(reports, *arguments, **options)
@@ -103,24 +115,48 @@ def _is_mechanism(argument: Any) -> bool:
     return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
 
 
-def _of_frame(reports: Frame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
-    drawn_by = registry().mechanism(mechanism)
-    compare(of_frame(reports, column), drawn_by)
+def _of_frame(
+    reports: Frame | str | os.PathLike[str],
+    column: str,
+    mechanism: Mechanism | str | None = None,
+    estimator: Estimator | str = IBU,
+) -> Estimate:
+    if isinstance(reports, str | os.PathLike):
+        return _of_reports(*_counted_file(os.fspath(reports), column, mechanism), estimator)
+    drawn_by = agreed(of_frame(reports, column), mechanism)
     return _of_reports(_counted(reports, column), drawn_by, estimator)
 
 
+def _counted_file(path: str, column: str, mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism]:
+    """Return the counts of the reports in files, and the mechanism that drew them."""
+    with duckdb.connect() as con:
+        source = source_of(con, Path(path))
+        source.check([column])
+        drawn_by = agreed(of_source(con, path, column), mechanism)
+        return merge(partial_counts(part.read([column], [], [column]), column) for part in source.parts), drawn_by
+
+
 @one_thread
-def _of_reports(reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
-    drawn_by = registry().mechanism(mechanism)
+def _of_reports(
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+) -> Estimate:
+    drawn_by = _mechanism(reports, mechanism)
     if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
     return estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator))[0]
 
 
+def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> Mechanism:
+    """Return the mechanism that is passed, or that counts record."""
+    if mechanism is None:
+        return recorded(reports.fingerprints if isinstance(reports, Counts) else None)
+    return registry().mechanism(mechanism)
+
+
 @withheld
 @one_thread
 def key_value(
-    reports: Column | Counts, mechanism: Mechanism | str, estimator: Estimator | str = "unbiased"
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = "unbiased"
 ) -> KeyValueEstimate:
     """Estimate the frequency and the mean of every key from a column of reports of sets of pairs; NULL reports are left out.
 
@@ -128,7 +164,7 @@ def key_value(
         ImpossibleReport, NotReports, NoReports: if the column cannot hold reports of the mechanism.
 
     """
-    drawn_by = registry().mechanism(mechanism)
+    drawn_by = _mechanism(reports, mechanism)
     return estimate_key_value(drawn_by, _likelihood(reports, drawn_by), registry().estimator(of_symbols(estimator)))[0]
 
 

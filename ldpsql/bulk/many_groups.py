@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.fingerprints import compare, of_source
+from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.staging import exists
 from ldpsql.bulk.tables import is_there, table_name
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection
@@ -22,7 +22,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import ESTIMATES, IBU
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.registry import registry
-from ldpsql.sql.named import mechanism_of, sql_call
+from ldpsql.sql.named import sql_call
 
 CELLS_AT_ONCE = 2_000_000
 _REPORT, _N, _STEP, _COUNTS = map(quoted, ("ldp report", "ldp n", "ldp step", "ldp counts"))  # keys may have any name
@@ -37,7 +37,7 @@ def estimate_groups(
     *,
     report: str,
     keys: Sequence[str],
-    mechanism: Mechanism | str,
+    mechanism: Mechanism | str | None = None,
     estimator: Estimator | str = IBU,
     replace: bool = False,
 ) -> int:
@@ -49,7 +49,8 @@ def estimate_groups(
         into: the name of the table to make, ``name`` or ``schema.name``.
         report: the column of the reports; NULL reports are left out, and so are groups that have only these.
         keys: the columns that define the groups.
-        mechanism: what drew the reports; a name may be one that the connection was attached with.
+        mechanism: what drew the reports; a name may be one that the connection was attached with. By default the mechanism that
+            the table or the files record.
         estimator: any estimator, with its options.
         replace: replace the table if it exists.
 
@@ -60,12 +61,12 @@ def estimate_groups(
         DestinationExists: if the table exists and ``replace`` is false.
         InvalidParameter: if there are no keys.
         OtherMechanism: if the table or the files record that another mechanism drew the reports.
+        MechanismUnrecorded: if no mechanism is passed, and none is recorded.
 
     """
     if not keys:
         raise InvalidParameter("at least one column must define the groups", "for one estimate use ldp.estimate")
-    drew, method = mechanism_of(mechanism, con), registry().estimator(estimator)
-    compare(of_source(con, reports, report), drew)
+    drew, method = agreed(of_source(con, reports, report), mechanism, con), registry().estimator(estimator)
     with cursor_of(con) as cursor:
         if not replace and is_there(con, table_name(into)):
             raise DestinationExists(*exists(into))

@@ -6,15 +6,25 @@ from typing import Annotated
 
 import typer
 
-from ldpsql.cli.options import ByOption, ColumnOption, DatabaseOption, EstimatorOption, MechanismOption, SourceArgument
+from ldpsql.cli.options import (
+    ByOption,
+    DatabaseOption,
+    EstimatorOption,
+    NamedArgument,
+    NamedOption,
+    RecordedOption,
+    SourceArgument,
+    column_of,
+)
 from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
 from ldpsql.names import IBU
 
 
 def estimate(
     source: SourceArgument,
-    column: ColumnOption,
-    mechanism: MechanismOption,
+    named: NamedArgument = None,
+    column: NamedOption = None,
+    mechanism: RecordedOption = None,
     estimator: EstimatorOption = IBU,
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
@@ -23,23 +33,24 @@ def estimate(
 ) -> None:
     """Estimate the share of every value from reports.
 
-    Example: ldpsql estimate reports.parquet --column city --mechanism city --by region
+    Parquet and Arrow files and tables record the mechanism that drew their reports. For other reports, pass --mechanism.
+
+    Example: ldpsql estimate reports.parquet city --by region
     """
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, estimating, estimating_top, opened
+    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_top, opened
     from ldpsql.errors import NoReports
     from ldpsql.registry.registry import registry
-    from ldpsql.sql.named import mechanism_of
 
-    keys, method = by or [], registry().estimator(estimator)
+    keys, method, report = by or [], registry().estimator(estimator), column_of(named, column)
     with opened(database) as con:
-        made = mechanism_of(mechanism, con)
-        table = sql_of(con, source, [column, *keys])
-        with compared(con, source, column, made):
+        table = sql_of(con, source, [report, *keys])
+        made = drawn_by(con, source, report, mechanism)
+        with compared(con, source, report, made):
             if top is None:
-                query = estimating(con, table, column, keys, made, method)
+                query = estimating(con, table, report, keys, made, method)
             else:
-                query = estimating_top(con, table, column, keys, made, method, top)
+                query = estimating_top(con, table, report, keys, made, method, top)
             rows = list(rows_of(con.sql(query)))
     if not rows:
         raise NoReports(hint="is the column empty?")

@@ -25,6 +25,10 @@ MechanismOption: TypeAlias = Annotated[
     str,
     typer.Option("--mechanism", "-m", help="The mechanism: krr(epsilon=1, domain=['a', 'b']), or its name in ldpsql.toml."),
 ]
+RecordedOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--mechanism", "-m", help="The mechanism, or its name in ldpsql.toml; by default what the reports record."),
+]
 EstimatorOption: TypeAlias = Annotated[
     str, typer.Option("--estimator", envvar="LDPSQL_ESTIMATOR", help="The estimator, with its options: ibu(stop=100).")
 ]
@@ -34,7 +38,10 @@ SourceArgument: TypeAlias = Annotated[
         help="The reports: a Parquet, CSV, JSON or Arrow file, a folder, or a table of --database.", metavar="REPORTS"
     ),
 ]
-ColumnOption: TypeAlias = Annotated[str, typer.Option("--column", "-c", help="The column that holds the reports.")]
+NamedArgument: TypeAlias = Annotated[
+    str | None, typer.Argument(help="The column that holds the reports; instead of --column.", metavar="COLUMN")
+]
+NamedOption: TypeAlias = Annotated[str | None, typer.Option("--column", "-c", help="The column that holds the reports.")]
 ByOption: TypeAlias = Annotated[list[str] | None, typer.Option("--by", help="Estimate each group of this column; repeat it.")]
 DatabaseOption: TypeAlias = Annotated[str, typer.Option("--database", "-d", help="A DuckDB file that holds the reports.")]
 LedgerOption: TypeAlias = Annotated[
@@ -49,6 +56,20 @@ PartOption: TypeAlias = Annotated[
 UserOption: TypeAlias = Annotated[
     str | None, typer.Option("--user", help="The column of user ids, if the ledger charges by user.")
 ]
+
+
+def column_of(named: str | None, column: str | None) -> str:
+    """Return the column that the argument or the option names.
+
+    Raises:
+        InvalidParameter: unless exactly one of them does.
+
+    """
+    from ldpsql.errors import InvalidParameter
+
+    if (named is None) == (column is None):
+        raise InvalidParameter("the column of the reports must be named once", "ldpsql estimate reports.parquet city")
+    return named or column or ""
 
 
 def edges_of(bounds: str) -> list[str]:

@@ -10,10 +10,12 @@ import typer
 
 from ldpsql.cli.options import (
     ByOption,
-    ColumnOption,
     DatabaseOption,
-    MechanismOption,
+    NamedArgument,
+    NamedOption,
+    RecordedOption,
     SourceArgument,
+    column_of,
     edges_of,
     in_a_folder,
 )
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
 
 def report(
     source: SourceArgument,
-    column: ColumnOption,
-    mechanism: MechanismOption,
+    named: NamedArgument = None,
+    column: NamedOption = None,
+    mechanism: RecordedOption = None,
     estimator: Annotated[
         str,
         typer.Option(
@@ -53,20 +56,20 @@ def report(
     The page has a summary; shares with intervals, to sort and download; mean, quartiles and curves of numbers; maps of grids;
     frequency and mean of each key of key-value reports; the error at other values of epsilon; how the estimate was computed.
 
-    Example: ldpsql report reports.parquet --column city --mechanism city --by region --output report.html
+    Example: ldpsql report reports.parquet city --by region --output report.html
     """
-    from ldpsql.cli.source import opened
+    from ldpsql.cli.source import drawn_by, opened
     from ldpsql.mechanisms.key_value import KeyValueMechanism
     from ldpsql.pages import page as pages
     from ldpsql.pairs.estimation import default_estimator, of_symbols
     from ldpsql.registry.registry import registry
-    from ldpsql.sql.named import mechanism_of
 
     pages.check(output)
+    reported = column_of(named, column)
     with opened(database) as con:
-        made = mechanism_of(mechanism, con)
+        made = drawn_by(con, source, reported, mechanism)
         method = registry().estimator(of_symbols(estimator or default_estimator(made)))
-        reports = _Reports(con, source, column, by or [], method)
+        reports = _Reports(con, source, reported, by or [], method)
         if isinstance(made, KeyValueMechanism):
             _refuse_unfit(truth, bounds)
             _write_keys(reports, made, output)

@@ -36,6 +36,21 @@ def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mecha
         typer.echo(f"note: {UNMARKED}: {REMEDY}", err=True)
 
 
+def drawn_by(con: DuckDBPyConnection, source: str, column: str, text: str | None) -> Mechanism:
+    """Return the mechanism that an option names or writes out, or else the one that the reports record.
+
+    Raises:
+        MechanismUnrecorded: if neither names a mechanism.
+        OtherMechanism: if the reports record several.
+
+    """
+    from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.registry.recorded import recorded
+    from ldpsql.sql.named import mechanism_of
+
+    return recorded(of_source(con, source, column)) if text is None else mechanism_of(text, con)
+
+
 @contextmanager
 def opened(database: str) -> Iterator[DuckDBPyConnection]:
     """Open a database for reading, or one in memory, with the functions attached.

@@ -1,4 +1,7 @@
-"""Aggregates in pairs: ``ldp.NAME`` over a column of reports, and ``ldp.NAME_counts`` over counts of them."""
+"""Aggregates in pairs: ``ldp.NAME`` over a column of reports, and ``ldp.NAME_counts`` over counts of them.
+
+Those that return a list of rows are also table functions: ``FROM ldp.NAME(reports, report, ...)``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from ldpsql.names import IBU
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS = "{counts}"
+_LOCAL = '"ldp counts"'  # no column of a user has this name
+_NAME = '"ldp report"'
 COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.engine.forms`
 
 
@@ -26,6 +31,8 @@ class Aggregate:
         columns: the parameters that are columns of reports.
         counted: a SQL expression of the columns: the counts of the rows in which ``keep`` is true.
         from_counts: whether there is also a macro over counts.
+        rows: whether the result is a list of rows, and there is also a table function of the same name, over one column of
+            a table, a view, a file, a CTE or a frame.
 
     """
 
@@ -36,6 +43,7 @@ class Aggregate:
     columns: tuple[str, ...] = ("report",)
     counted: str = f"ldp.{COUNTED}(report, keep)"
     from_counts: bool = True
+    rows: bool = False
 
     def statements(self) -> Iterator[str]:
         """Yield the statements that create the macros and comment on them."""
@@ -50,11 +58,23 @@ class Aggregate:
             yield self._macro(f"{self.name}_counts", over_counts, "counts")
             if self.comment:
                 yield f"COMMENT ON MACRO ldp.{self.name}_counts IS 'the same from counts';"
+        if self.rows:
+            rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
+            n = f"list_sum(map_values({_LOCAL}))::BIGINT AS n"
+            counted = f"SELECT {self.counted} AS {_LOCAL}, any_value(ldp._name(report)) AS {_NAME} FROM query_table(reports)"  # noqa: S608
+            select = f"TABLE SELECT {rows}, {n} FROM ({counted}) WHERE ldp._agreed(reports, {_NAME}, m)"  # noqa: S608
+            yield _macro(self.name, {"reports": None, **over_reports}, select)
+            yield f"COMMENT ON MACRO TABLE ldp.{self.name} IS 'the same over a table, a file or a frame, one row a value';"
 
     def _macro(self, name: str, parameters: Mapping[str, str | None], counts: str) -> str:
-        """Return the statement that creates one macro."""
-        listed = [quoted(p) if default is None else f"{quoted(p)} := {default}" for p, default in parameters.items()]
-        return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(listed)}) AS {self.result.replace(COUNTS, counts)};"
+        """Return the statement that creates a macro with the result."""
+        return _macro(name, parameters, self.result.replace(COUNTS, counts))
+
+
+def _macro(name: str, parameters: Mapping[str, str | None], body: str) -> str:
+    """Return the statement that creates one macro."""
+    listed = [quoted(p) if default is None else f"{quoted(p)} := {default}" for p, default in parameters.items()]
+    return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(listed)}) AS {body};"
 
 
 def aggregates(*pairs: Aggregate) -> Macros:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from threading import Lock
 from typing import Any
+from weakref import ref
 
+import duckdb
 from duckdb import DuckDBPyConnection
 
 from ldpsql.domains.arrays import shown_class
@@ -32,3 +36,34 @@ def duckdb_of(con: Any) -> DuckDBPyConnection:
             "pass duckdb.connect(...), or engine.connect() of SQLAlchemy with duckdb-engine",
         )
     return inner
+
+
+class Connections:
+    """The connections that a catalog of ldpsql was attached to; they may be closed and forgotten at any time."""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, list[ref[DuckDBPyConnection]]] = {}
+        self._lock = Lock()
+
+    def remember(self, catalog: int, con: DuckDBPyConnection) -> None:
+        """Remember a connection of a catalog, without keeping it or its database open."""
+        with self._lock:
+            alive = [one for one in self._connections.get(catalog, []) if one() not in (None, con)]
+            self._connections[catalog] = [*alive, ref(con)]
+
+    def cursor(self, catalog: int) -> DuckDBPyConnection:
+        """Return a cursor of one of the connections of a catalog.
+
+        Raises:
+            ConnectionRefused: if all of them are closed.
+
+        """
+        with self._lock:
+            connections = [con for one in self._connections.get(catalog, []) if (con := one()) is not None]
+        for con in reversed(connections):
+            with suppress(duckdb.Error):
+                return con.cursor()
+        raise ConnectionRefused("the connection that ldpsql was attached to is closed", "attach ldpsql to this one")
+
+
+CONNECTIONS = Connections()

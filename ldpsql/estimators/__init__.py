@@ -9,16 +9,30 @@ from __future__ import annotations
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.iteration import IterativeEstimator, StopField
-from ldpsql.estimators.pooling import Blocks, absent_error, block_maximum, contrasts, renumbered, spread, with_blocks
-from ldpsql.estimators.resampling import folds, generator, redrawn
+from ldpsql.estimators.pooling import (
+    Blocks,
+    absent_error,
+    block_maximum,
+    block_sizes,
+    contrasts,
+    mean_of_blocks,
+    renumbered,
+    spread,
+    until_still_in_blocks,
+    with_blocks,
+)
+from ldpsql.estimators.resampling import Split, folds, generator, redrawn, split
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
+from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
+from ldpsql.inference.solver.together import Ascent, until_still
 
 __all__ = [
     "API_VERSION",
+    "Ascent",
     "Blocks",
     "Estimator",
     "Fit",
@@ -27,21 +41,28 @@ __all__ = [
     "InvalidParameter",
     "IterativeEstimator",
     "Likelihood",
+    "Limits",
     "NotApplicable",
+    "Split",
     "Status",
     "StopField",
     "absent_error",
     "block_maximum",
+    "block_sizes",
     "contrasts",
     "em_step",
     "folds",
     "generator",
     "hookimpl",
     "maximum_likelihood",
+    "mean_of_blocks",
     "redrawn",
     "renumbered",
     "simplex_projection",
+    "split",
     "spread",
     "uniform",
+    "until_still",
+    "until_still_in_blocks",
     "with_blocks",
 ]

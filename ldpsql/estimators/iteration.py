@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.resampling import FOLDS, folds
+from ldpsql.estimators.resampling import FOLDS, Split, split
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
+from ldpsql.inference.solver.together import Rows, moved, until_still
 
 RULES = ("certified", "paper", "held_out")
 PATIENCE = 100  # steps without a better prediction of held-out reports, at first
+LEAST_GAIN = 1e-4  # in log-likelihood of all held-out reports: less is no reason to go on
 FOLDS_OF_LARGE, PATIENCE_WITH_LARGE = 3, 40  # every step takes long, and so many reports leave less to chance
 
 
@@ -48,8 +49,18 @@ class IterativeEstimator(Estimator):
     start: Start | None = Field(None, description="the shares to start from, all above 0; by default all are equal")
 
     def step(self, likelihood: Likelihood, theta: Floats) -> Floats:
-        """Return the next theta of every group: one step of IBU, theta * g, unless a subclass overrides it."""
-        return em_step(likelihood, theta)
+        """Return the next theta of every group: one step of IBU, theta * g, then what comes `after` it."""
+        return self.after(likelihood, em_step(likelihood, theta))
+
+    def after(self, likelihood: Likelihood, theta: Floats) -> Floats:  # noqa: ARG002  # for those that change the step
+        """Return theta after what follows each step of IBU: nothing, unless a subclass overrides it."""
+        return theta
+
+    def _step_from(self, part: Likelihood, theta: Floats, expected: Floats, rows: Rows) -> Floats:
+        """Return the same as `step`, with P(report) under theta already computed."""
+        if type(self).step is not IterativeEstimator.step:
+            return self.step(part, theta)
+        return self.after(part, moved(part, theta, expected, rows))
 
     def started(self, likelihood: Likelihood) -> Floats:
         """Return the start of every group.
@@ -69,77 +80,59 @@ class IterativeEstimator(Estimator):
         """Return how long all groups together may take."""
         return Limits(self.max_iterations, self.deadline)
 
-    def stepped(self, likelihood: Likelihood, status: Status) -> Fit:
-        """Take steps until the rule ``stop`` holds; ``status`` is that of the outcome then."""
-        theta, limits = self.started(likelihood), self.limits()
+    def stepped(self, likelihood: Likelihood, status: Status, begin: Floats | None = None) -> Fit:
+        """Take steps until the rule ``stop`` holds; ``status`` is that of the outcome then.
+
+        They begin at ``begin``, shape (groups, values), or by default at `started`.
+        """
+        theta, limits = self.started(likelihood) if begin is None else begin, self.limits()
         if self.stop == "certified":
             return maximum_likelihood(likelihood, self.tolerance, limits, None if self.start is None else theta)
         if self.stop == "paper":
-            return self._until_still(likelihood, theta, status, limits)
+            ascent = until_still(likelihood, theta, self.tolerance, limits, self._step_from)
+            ended = tuple(status if how is Status.STOPPED else how for how in ascent.status)
+            return Fit(ascent.theta, ascent.steps, ended)
         if self.stop == "held_out":
             parts = FOLDS_OF_LARGE if likelihood.operator.large else FOLDS
-            numbers = [
-                self.held_out_steps(*folds(likelihood.group(i), parts), theta[i : i + 1], limits)[0]
-                for i in range(len(likelihood.counts))
-            ]
+            steps = self.held_out_steps(split(likelihood, parts), theta, limits)
         else:
-            numbers = [int(self.stop)] * len(theta)
-        steps = np.array(numbers, dtype=np.int64)
-        theta, taken = self._after(likelihood, theta, steps, limits)
+            steps = np.full(len(theta), int(self.stop), dtype=np.int64)
+        theta, taken = self.after_steps(likelihood, theta, steps, limits)
         return Fit(theta, taken, tuple(status if done else Status.OUT_OF_TIME for done in taken == steps))
 
-    def _after(
-        self, likelihood: Likelihood, theta: Floats, steps: NDArray[np.int64], limits: Limits
-    ) -> tuple[Floats, NDArray[np.int64]]:
+    def after_steps(self, likelihood: Likelihood, theta: Floats, steps: Rows, limits: Limits) -> tuple[Floats, Rows]:
         """Return theta after this many steps of each group, or as many as there is time for, and the numbers of steps."""
         theta, taken = theta.copy(), np.zeros_like(steps)
         for target in np.unique(steps):
             going = np.flatnonzero(steps >= target)
-            part = likelihood.with_counts(likelihood.counts[going])
-            while taken[going[0]] < target and not limits.late:
-                theta[going] = self.step(part, theta[going])
-                taken[going] += 1
+            part, here, before = likelihood.with_counts(likelihood.counts[going]), theta[going], int(taken[going[0]])
+            more = 0
+            while before + more < target and not limits.late:
+                here = self.step(part, here)
+                more += 1
+            theta[going], taken[going] = here, before + more
         return theta, taken
 
-    def _until_still(self, likelihood: Likelihood, theta: Floats, status: Status, limits: Limits) -> Fit:
-        theta, groups = theta.copy(), len(theta)
-        steps = np.full(groups, self.max_iterations, dtype=np.int64)
-        ended = [Status.OUT_OF_STEPS] * groups
-        going, height = np.arange(groups), np.full(groups, -np.inf)
-        for taken in range(self.max_iterations):
-            if limits.late:
-                steps[going], ended = taken, [Status.OUT_OF_TIME if i in going else e for i, e in enumerate(ended)]
-                break
-            part = likelihood.with_counts(likelihood.counts[going])
-            risen = part.log_likelihood(theta[going])
-            still = np.abs(risen - height[going]) < self.tolerance
-            for group in going[still]:
-                steps[group], ended[group] = taken, status
-            height[going] = risen
-            if still.any():
-                going = going[~still]
-                if not len(going):
-                    break
-                part = likelihood.with_counts(likelihood.counts[going])
-            theta[going] = self.step(part, theta[going])
-        return Fit(theta, steps, tuple(ended))
+    def held_out_steps(self, parts: Split, start: Floats, limits: Limits) -> Rows:
+        """Return for each group how many steps on the other folds best predict each fold.
 
-    def held_out_steps(self, learnt: Likelihood, held_out: Likelihood, start: Floats, limits: Limits) -> tuple[int, Floats]:
-        """Return how many steps on the other folds best predict each fold, and the log-likelihood of each fold there.
-
-        The candidates are 0, 1, 2, ... and, from 20 on, numbers about a twentieth apart. Splitting counts at random
-        keeps the folds independent (Neufeld, Gao, Popp, Battle, Witten, "Inference after latent variable estimation for
-        single-cell RNA sequencing data", Biostatistics 2024).
+        The candidates are 0, 1, 2, ... and, from 20 on, numbers about a twentieth apart; a group that has not predicted better
+        for long leaves. Splitting counts at random keeps the folds independent (Neufeld, Gao, Popp, Battle, Witten, "Inference
+        after latent variable estimation for single-cell RNA sequencing data", Biostatistics 2024).
         """
-        theta = np.repeat(start, len(learnt.counts), axis=0)
-        best, taken, scores = 0, 0, held_out.log_likelihood(theta)
-        patience = PATIENCE_WITH_LARGE if learnt.operator.large else PATIENCE
-        while taken < min(self.max_iterations, 2 * best + patience) and not limits.late:
+        groups, taken = len(start), 0
+        patience = PATIENCE_WITH_LARGE if parts.learnt.operator.large else PATIENCE
+        theta, part = start[parts.group], parts
+        best, highest = np.zeros(groups, dtype=np.int64), parts.scores(parts.learnt.operator.forward(theta))
+        while len(part.group) and taken < self.max_iterations and not limits.late:
             ahead = min(max(1, taken // 20), self.max_iterations - taken)
             for _ in range(ahead):
-                theta = self.step(learnt, theta)
+                theta = self.step(part.learnt, theta)
             taken += ahead
-            here = held_out.log_likelihood(theta)
-            if here.sum() > scores.sum():
-                best, scores = taken, here
-        return best, scores
+            here = part.scores(part.learnt.operator.forward(theta))
+            better = here > highest + LEAST_GAIN
+            best[better], highest[better] = taken, here[better]
+            stay = taken < 2 * best[part.group] + patience
+            if not stay.all():
+                theta, part = theta[stay], part.of_rows(stay)
+        return best

@@ -11,6 +11,7 @@ from ldpsql.inference.operators.tangent import tangent_inverse
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import TOLERANCE, along_gradients, maximum_likelihood, uniform
 from ldpsql.inference.solver.objective import TiedPoint
+from ldpsql.inference.solver.together import Ascent, Rows, moved, until_still
 
 Blocks = NDArray[np.int64]
 
@@ -39,6 +40,41 @@ def block_maximum(one: Likelihood, block: Blocks) -> tuple[Floats, int]:
 def spread(weights: Floats, block: Blocks) -> Floats:
     """Share the weight of every block equally among its values."""
     return np.asarray((weights / np.bincount(block))[..., block])
+
+
+def block_sizes(block: Blocks) -> Blocks:
+    """Return how many values each block of each group has; ``block``, shape (groups, values), numbers the blocks."""
+    groups, size = block.shape
+    return np.bincount(_cells(block), minlength=groups * size).reshape(groups, size)
+
+
+def mean_of_blocks(table: Floats, block: Blocks) -> Floats:
+    """Return the table, shape (groups, values), with each number replaced by the mean of its block of the group."""
+    cells, size = _cells(block), table.size
+    sums = np.bincount(cells, weights=table.ravel(), minlength=size)
+    return np.asarray((sums / np.maximum(np.bincount(cells, minlength=size), 1))[cells].reshape(table.shape))
+
+
+def _cells(block: Blocks) -> Blocks:
+    """Return a number for each block of each group, for every value."""
+    groups, size = block.shape
+    return (block + size * np.arange(groups)[:, None]).ravel()
+
+
+def until_still_in_blocks(likelihood: Likelihood, start: Floats, block: Blocks, tolerance: float, limits: Limits) -> Ascent:
+    """Return what `until_still` returns among distributions that are equal within the blocks of each group.
+
+    ``start`` has to be one of these. In the mixture of blocks a step of EM is one of the values, averaged over the blocks.
+    """
+    if (block == np.arange(block.shape[1])).all():
+        return until_still(likelihood, start, tolerance, limits)
+    if likelihood.operator.exchangeable:  # reports that name values of one block may share their counts
+        return until_still(likelihood.with_counts(mean_of_blocks(likelihood.counts, block)), start, tolerance, limits)
+
+    def step(part: Likelihood, theta: Floats, expected: Floats, rows: Rows) -> Floats:
+        return mean_of_blocks(moved(part, theta, expected, rows), block[rows])
+
+    return until_still(likelihood, start, tolerance, limits, step)
 
 
 def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) -> Floats:

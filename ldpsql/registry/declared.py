@@ -58,5 +58,10 @@ class Declarations:
         with self._lock:
             return dict(sorted(self._mechanisms.get(catalog, {}).items()))
 
+    def everywhere(self) -> list[Mechanism]:
+        """Return the mechanisms of all catalogs."""
+        with self._lock:
+            return [mechanism for declared in self._mechanisms.values() for mechanism in declared.values()]
+
 
 DECLARATIONS = Declarations()

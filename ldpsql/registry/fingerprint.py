@@ -1,9 +1,9 @@
 """Fingerprints: which mechanism drew a column of reports, written next to the reports, and compared before they are estimated.
 
-A fingerprint is one line of text, ``ldpsql:`` with 32 hexadecimal digits and, if it is short, the mechanism as text. Arrow
-and Parquet keep it in the metadata of the schema, under ``ldpsql.mechanism.COLUMN``; DuckDB in the comment of the column. The
-digits are the same for mechanisms that draw alike: rules for NULL and for other values do not count, nor does the type that a
-value was declared in.
+A fingerprint is one line of text, ``ldpsql:`` with 32 hexadecimal digits and the mechanism as text; of a long domain, the text
+has only the length and the digits. Arrow and Parquet keep it in the metadata of the schema, under ``ldpsql.mechanism.COLUMN``;
+DuckDB in the comment of the column. The digits are the same for mechanisms that draw alike: rules for NULL and for other values
+do not count, nor does the type that a value was declared in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry.registry import registry
 
 KEY = "ldpsql.mechanism."
-_SHORT = 1_000  # characters of a mechanism as text
+_SHORT = 20_000  # characters of a mechanism as text
 _LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?: (.*))?")
 _SAID = 200
 _PART = 1 << 16  # values of a domain at a time
@@ -43,8 +43,8 @@ def fingerprint(mechanism: Mechanism) -> str:
 
 def _fingerprint(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
-    text = _text(mechanism, _SHORT)
-    return f"ldpsql:{_digits(certified)} {text if text and text.isprintable() else mechanism.name}"
+    text = _text(mechanism, _SHORT) or _abridged(mechanism)
+    return f"ldpsql:{_digits(certified)} {text if text.isprintable() else mechanism.name}"
 
 
 def _text(mechanism: Mechanism, most: int) -> str | None:
@@ -54,6 +54,17 @@ def _text(mechanism: Mechanism, most: int) -> str | None:
         return None
     text = str(mechanism)
     return text if len(text) <= most else None
+
+
+def _abridged(mechanism: Mechanism) -> str:
+    """Return a mechanism as text, with the lengths and the digits of its domains instead of their values."""
+    values = {name: getattr(mechanism, name) for name in type(mechanism).model_fields}
+    domains = {
+        name: {"length": len(value), "fingerprint": value.digits} for name, value in values.items() if isinstance(value, Domain)
+    }
+    parameters = {name: domains.get(name, value) for name, value in (mechanism.given(without=domains) | domains).items()}
+    text = f"{mechanism.name}({', '.join(f'{name}={value!r}' for name, value in parameters.items())})"
+    return text if len(text) <= _SHORT else mechanism.name
 
 
 def _digits(certified: CertifiedMechanism) -> str:
@@ -149,15 +160,21 @@ def together(parts: Iterable[Fingerprints]) -> Fingerprints:
     return union
 
 
-def _spoken(line: str) -> str:
-    """Return the mechanism that a fingerprint names; only what is a mechanism of these digits is repeated in a message."""
+def written_mechanism(line: str) -> Mechanism | None:
+    """Return the mechanism that a fingerprint writes out; None if the text is not that of a mechanism with these digits."""
     match = _LINE.match(line)
     try:
         mechanism = registry().mechanism(match[2]) if match and match[2] else None
+        same = mechanism is not None and digits([fingerprint(mechanism)]) == digits([line])
     except LdpError:
-        mechanism = None
-    same = mechanism is not None and digits([fingerprint(mechanism)]) == digits([line])
-    return _short(mechanism) if mechanism is not None and same else "another mechanism"
+        return None
+    return mechanism if same else None
+
+
+def _spoken(line: str) -> str:
+    """Return the mechanism that a fingerprint names; only what is a mechanism of these digits is repeated in a message."""
+    mechanism = written_mechanism(line)
+    return _short(mechanism) if mechanism is not None else "another mechanism"
 
 
 def _short(mechanism: Mechanism) -> str:

@@ -50,6 +50,11 @@ class Handles(Generic[H]):
                 self._numbers[key] = len(self._things) - 1
             return self._numbers[key]
 
+    def things(self) -> list[H]:
+        """Return all things, in the order of their handles."""
+        with self._lock:
+            return list(self._things)
+
     def thing(self, number: int | None) -> H:
         """Return what a handle stands for."""
         if number is None or not 0 <= number < len(self._things):

@@ -177,8 +177,13 @@ def _counted(batches: Iterable[pa.RecordBatch], column: str, schema: pa.Schema) 
         yield pa.record_batch([counted.reports, counted.numbers.cast(pa.int64())], schema=schema)
 
 
-def estimate(frame: DataFrame, column: str, mechanism: Mechanism | str, estimator: Estimator | str = IBU) -> Estimate:
-    """Estimate the distribution of the values from a column of reports: exactly what DuckDB gives for the same reports."""
+def estimate(
+    frame: DataFrame, column: str, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+) -> Estimate:
+    """Estimate the distribution of the values from a column of reports: exactly what DuckDB gives for the same reports.
+
+    The mechanism may be left out if the frame records it, as that of `perturb` does.
+    """
     return estimate_counts(counts(frame, column), mechanism, estimator)
 
 

@@ -13,7 +13,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from ldpsql.engine.connections import duckdb_of
+from ldpsql.engine.connections import CONNECTIONS, duckdb_of
 from ldpsql.engine.functions import MARK, Macros, Scalar
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.ledger import Ledger
@@ -81,6 +81,8 @@ def attach(
     with _ATTACHING, own.cursor() as cursor:  # an open result would block the connection itself
         existing = _Functions.of(cursor, name)
         _make_catalog(cursor, name, existing)
+        ((number,),) = cursor.execute(f"SELECT {quoted(name)}.{CATALOG_NUMBER}()").fetchall()
+        CONNECTIONS.remember(number, own)
         _watch(cursor, name, guard, existing)
         cursor.execute(f"USE {quoted(name)}")  # elsewhere a macro of the user's could hide a scalar function
         _create_all(cursor, name, existing)

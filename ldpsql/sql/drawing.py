@@ -10,6 +10,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.caches import ByteCache
 from ldpsql.engine.functions import MARK, Macros, Scalar
+from ldpsql.names import WRITTEN_CALL
 from ldpsql.registry.registry import registry
 from ldpsql.sql.tokens import Statement, statements
 
@@ -102,7 +103,7 @@ class Drawing:
             return True
         if not running:
             return False
-        if not statement.only_constants(_RUNS_TEXT):
+        if not statement.only_constants(_RUNS_TEXT, or_calls=WRITTEN_CALL):
             return True
         return any(self._hides(inner) for text in statement.strings for inner in statements(text))
 

@@ -5,6 +5,7 @@ The tokenizer never fails, and it takes for comments and strings exactly what Du
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,14 +94,24 @@ class Statement:
         behind = next((after for token, after in pairwise(self.tokens) if token.is_name and token.name == word), None)
         return "" if behind is None else self.sql.encode()[behind.offset - self.tokens[0].offset :].decode()
 
-    def only_constants(self, function: str) -> bool:
-        """Return whether every call of a function has one string constant as its only argument."""
+    def only_constants(self, function: str, *, or_calls: str) -> bool:
+        """Return whether the argument of every call of a function is a string constant, or a call of another function."""
         calls = [i for i, token in enumerate(self.tokens) if token.is_name and token.name == function]
         return all(
-            len(self.tokens) > i + 3 and self.tokens[i + 2].is_string and self.tokens[i + 3].text.startswith(")")
+            self._is_constant(i + 2) or self._is_call(i + 2, or_calls)
             for i in calls
             if len(self.tokens) > i + 1 and self.tokens[i + 1].text.startswith("(")
         )
+
+    def _is_constant(self, place: int) -> bool:
+        """Return whether a string constant and a closing parenthesis are at a place."""
+        at = self.tokens[place : place + 2]
+        return len(at) == 2 and at[0].is_string and at[1].text.startswith(")")
+
+    def _is_call(self, place: int, function: str) -> bool:
+        """Return whether a call of a function is at a place, with or without its schema."""
+        at = itertools.takewhile(lambda token: token.is_name or token.text == ".", self.tokens[place:])
+        return [token.name for token in at if token.is_name][-1:] == [function]
 
     def _head(self, words: set[str]) -> list[str]:
         """Return the words at the beginning that belong to a set."""

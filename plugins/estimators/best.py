@@ -13,9 +13,10 @@ from ldpsql.estimators import (
     IterativeEstimator,
     Likelihood,
     NotApplicable,
+    Split,
     Status,
-    folds,
     hookimpl,
+    split,
 )
 from ldpsql.functions import registry
 
@@ -52,11 +53,12 @@ class Best(Estimator):
         return self.each(likelihood, self._chosen)
 
     def _chosen(self, one: Likelihood) -> Fit:
-        learnt, held_out = folds(one, self.splits)
+        parts = split(one, self.splits)
+        held_out = parts.held_out
         fitted: list[tuple[Estimator, Floats]] = []
         for text in candidates(one):
             try:
-                fitted.append(predicted(registry().estimator(text), learnt, held_out))
+                fitted.append(predicted(registry().estimator(text), one, parts))
             except (NotApplicable, IllConditioned):
                 continue
         top = int(np.argmax([gained(held_out, fitted[0][1], chances)[0] for _, chances in fitted]))
@@ -80,12 +82,12 @@ def candidates(one: Likelihood) -> tuple[str, ...]:
     return SMOOTHED if one.layout else STOPPED + SHRUNK
 
 
-def predicted(estimator: Estimator, learnt: Likelihood, held_out: Likelihood) -> tuple[Estimator, Floats]:
+def predicted(estimator: Estimator, one: Likelihood, parts: Split) -> tuple[Estimator, Floats]:
     """Return the estimator, with a stop chosen on the same folds, and the probabilities it gives to the held-out reports."""
     if isinstance(estimator, IterativeEstimator) and estimator.stop == "held_out":
-        steps = estimator.held_out_steps(learnt, held_out, estimator.started(learnt)[:1], estimator.limits())[0]
+        steps = int(estimator.held_out_steps(parts, estimator.started(one), estimator.limits())[0])
         estimator = registry().estimator({"estimator": estimator.name, "stop": steps})
-    return estimator, learnt.operator.forward(estimator.fit(learnt).theta)
+    return estimator, one.operator.forward(estimator.fit(parts.learnt).theta)
 
 
 def gained(held_out: Likelihood, before: Floats, after: Floats) -> tuple[float, float]:

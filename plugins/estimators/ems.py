@@ -19,7 +19,6 @@ from ldpsql.estimators import (
     NotApplicable,
     Status,
     StopField,
-    em_step,
     hookimpl,
 )
 
@@ -61,9 +60,9 @@ class Ems(IterativeEstimator):
             raise NotApplicable("ems smooths over neighbours, and these values have none", "use ibu, pool or best")
         return self.stepped(likelihood, Status.REGULARISED)
 
-    def step(self, likelihood: Likelihood, theta: Floats) -> Floats:
-        """Return one step of IBU, smoothed."""
-        cells = em_step(likelihood, theta).reshape(-1, *likelihood.layout)
+    def after(self, likelihood: Likelihood, theta: Floats) -> Floats:
+        """Return the shares with each value averaged with its neighbours."""
+        cells = theta.reshape(-1, *likelihood.layout)
         for axis in range(1, cells.ndim):
             cells = smoothed(cells, axis)
         return cells.reshape(theta.shape)

@@ -1,0 +1,115 @@
+"""Estimators that fit all groups together: a group is estimated as if it were alone, and the limits hold for all of them."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import numpy as np
+import pytest
+from duckdb import DuckDBPyConnection
+
+from ldpsql import Likelihood, Status
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.solver.mle import em_step, uniform
+from ldpsql.inference.solver.together import until_still
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
+from tests import seeds
+
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
+MECHANISMS = (
+    "krr(epsilon=1, domain=['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])",
+    "krr(epsilon=2, domain=[1, 2, 3, 4, 5, 6, 7, 8, 9])",
+    "olh(epsilon=1, domain=['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])",
+    "square_wave(epsilon=1, low=0, high=1, bins=12)",
+    "planar_geometric(epsilon=1, columns=4, rows=3)",
+)
+TOLERANCE = 1e-9  # of `ldpsql.testing.check_estimator`: what a product of many groups rounds otherwise than that of one
+ESTIMATORS = (
+    "em_mr",
+    "em_mr(keep_share=0, stop='certified')",
+    "em_mr(stop=5)",
+    "best",
+    "pool",
+    "corrected_em",
+    "empirical_bayes(loss='both')",
+    "ibu(stop='held_out')",
+    "ibu(stop='paper', tolerance=0.001)",
+)
+
+
+def reports(text: str, sizes: tuple[int, ...]) -> Likelihood:
+    """Return the likelihood of groups of these sizes, whose distributions differ."""
+    mechanism = registry().mechanism(text)
+    op, certified = operator_of(mechanism), certify(mechanism)
+    chances = np.maximum(op.forward(RNG.dirichlet(np.full(op.inputs, 0.5), len(sizes))), 0.0)
+    counts = [RNG.multinomial(n, p / p.sum()) for n, p in zip(sizes, chances, strict=True)]
+    return Likelihood(op, np.array(counts, dtype=np.float64), certified.layout, certified.named)
+
+
+@pytest.mark.parametrize("text", MECHANISMS)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_group_is_estimated_among_others_as_it_is_alone(name: str, text: str) -> None:
+    likelihood, estimator = reports(text, (1, 900, 40)), registry().estimator(name)
+    together = estimator.fit(likelihood)
+    for i in range(3):
+        alone = estimator.fit(likelihood.group(i))
+        assert np.allclose(together.theta[i], alone.theta[0], atol=TOLERANCE)
+        assert together.status[i] is alone.status[0]
+        assert together.iterations[i] == alone.iterations[0]
+        assert (together.chosen[i : i + 1], together.reasons[i : i + 1]) == (alone.chosen, alone.reasons)
+
+
+def test_steps_of_all_groups_are_the_steps_of_em() -> None:
+    likelihood = reports(MECHANISMS[3], (500, 4000))
+    ascent = until_still(likelihood, uniform(likelihood), 1e-3, Limits())
+    for i, steps in enumerate(ascent.steps):
+        one = likelihood.group(i)
+        theta, heights = uniform(one), []
+        for _ in range(steps):
+            heights.append(float(one.log_likelihood(theta)[0]))
+            theta = em_step(one, theta)
+        heights.append(float(one.log_likelihood(theta)[0]))
+        assert theta[0] == pytest.approx(ascent.theta[i])
+        assert heights[-1] == pytest.approx(ascent.log_likelihood[i])
+        assert heights[-1] - heights[-2] < 1e-3 <= np.diff(heights[:-1]).min()
+
+
+@pytest.mark.parametrize("text", MECHANISMS)
+def test_mixture_reduction_takes_hardly_more_steps_than_em_by_the_same_rule(text: str) -> None:
+    likelihood = reports(text, (10_000,) * 8)
+    reduced = registry().estimator("em_mr").fit(likelihood)
+    em = registry().estimator("ibu(stop='paper', tolerance=0.001)").fit(likelihood)
+    assert reduced.iterations.sum() <= 1.2 * em.iterations.sum() + 80  # a fit of a group begins with two steps or more
+
+
+@pytest.mark.parametrize("stop", ["'paper'", "'certified'", "'held_out'", "3"])
+def test_mixture_reduction_starts_where_it_is_asked_to_also_after_values_have_merged(
+    stop: str, con: DuckDBPyConnection
+) -> None:
+    con.execute("CREATE MACRO m() AS ldp.krr(1, ['a', 'b', 'c', 'd', 'e', 'f'])")
+    counts = "MAP {'a': 300, 'b': 142, 'c': 138, 'd': 141, 'e': 139, 'f': 140}"
+    call = f"ldp.em_mr_counts({counts}, m(), stop := {stop}, keep_share := 0, start := [.5, .1, .1, .1, .1, .1])"
+    shares = [share for (share,) in con.execute(f"SELECT unnest(list_transform({call}, lambda x: x.estimate))").fetchall()]
+    assert len(shares) == 6
+    assert len(set(shares[1:])) < 5  # some have merged
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_mixture_reduction_that_runs_out_of_steps_says_so() -> None:
+    likelihood = reports(MECHANISMS[0], (2000, 5000))
+    assert registry().estimator("em_mr(max_iterations=3)").fit(likelihood).status == (Status.OUT_OF_STEPS,) * 2
+    assert registry().estimator("em_mr").fit(likelihood).status == (Status.REGULARISED,) * 2
+
+
+def test_a_deadline_ends_the_steps_of_all_groups_together() -> None:
+    krr = registry().mechanism({"mechanism": "krr", "epsilon": 0.5, "domain": list(range(200))})
+    counts = RNG.multinomial(50_000, np.full(200, 1 / 200), size=2000).astype(np.float64)
+    before = monotonic()
+    text = "em_mr(tolerance=1e-12, deadline=0.1)"
+    fit = estimate_counts(krr, counts, registry().estimator(text)).fit
+    assert monotonic() - before < 10  # a loaded machine
+    assert set(fit.status) == {Status.OUT_OF_TIME}
+    assert np.allclose(fit.theta.sum(axis=1), 1)

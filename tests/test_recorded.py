@@ -1,0 +1,206 @@
+"""Estimates without a mechanism: it is read from what is recorded next to the reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+from typer.testing import CliRunner
+
+import ldpsql
+from ldpsql.cli.app import app
+from ldpsql.engine.connections import Connections
+from ldpsql.errors import ConnectionRefused, InvalidParameter, LdpError, MechanismUnrecorded, OtherMechanism
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.registry.fingerprint import fingerprint, say_unmarked
+from ldpsql.registry.recorded import recorded
+from ldpsql.registry.registry import registry
+from ldpsql.sql.lint import lint
+
+CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
+DREW, OTHER = f"krr(1, {CITIES})", f"krr(2, {CITIES})"
+PEOPLE = pa.table({"city": CITIES * 100, "region": ["north", "south"] * 200})
+SPECS = [
+    {"mechanism": "krr", "epsilon": "0.333333333333", "domain": ["é", "\n", "'\""], "nulls": "as:é"},
+    {"mechanism": "krr", "epsilon": 1, "domain": [True, False]},
+    {"mechanism": "krr", "epsilon": 1, "domain": pa.array([date(2026, 1, 1), date(2026, 1, 2)])},
+    {"mechanism": "krr", "epsilon": 1, "domain": pa.array([0, 1], pa.timestamp("us"))},
+    {"mechanism": "oue", "epsilon": "0.5", "domain": pa.array([Decimal("1.50"), Decimal("2.00")])},
+    {"mechanism": "olh", "epsilon": 1, "domain": list(range(3000))},
+    {"mechanism": "square_wave", "epsilon": 1, "low": 0, "high": 100},
+    {"mechanism": "planar_geometric", "epsilon": 1, "columns": 5, "rows": 5, "side": 2},
+    {"mechanism": "pem", "epsilon": 1},
+    {"mechanism": "pckv_grr", "epsilon": 1, "keys": ["a", "b"]},
+]
+
+
+@pytest.fixture(autouse=True)
+def unsaid() -> Iterator[None]:
+    say_unmarked.cache_clear()
+    yield
+    say_unmarked.cache_clear()
+
+
+@pytest.fixture
+def reports(con: DuckDBPyConnection) -> DuckDBPyConnection:
+    ldpsql.perturb_table(con, PEOPLE, "reports", {"city": DREW}, keep=["region"])
+    con.execute(f"CREATE MACRO drew() AS ldp.krr(1, {CITIES}); CREATE MACRO other() AS ldp.krr(2, {CITIES})")
+    return con
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec["mechanism"]))
+def test_every_mechanism_is_read_back_from_its_fingerprint(spec: dict[str, object]) -> None:
+    mechanism = registry().mechanism(spec)
+    assert recorded(frozenset([fingerprint(mechanism)])) == mechanism
+
+
+def test_a_mechanism_with_a_long_domain_is_found_where_it_is_declared(con: DuckDBPyConnection) -> None:
+    long: Mechanism = registry().mechanism({"mechanism": "krr", "epsilon": "1.25", "domain": pa.array(range(7, 30_007))})
+    line = fingerprint(long)
+    assert "'length': 30000" in line
+    assert len(line) < 200
+    with pytest.raises(MechanismUnrecorded, match="none that is declared here"):
+        recorded(frozenset([line]))
+    con.execute("SELECT ldp.declare('numbers', ldp.krr(1.25, range(7, 30007)))")
+    assert recorded(frozenset([line])) == long
+
+
+def test_without_a_fingerprint_or_with_two_no_mechanism_is_guessed() -> None:
+    both = frozenset(fingerprint(registry().mechanism(text)) for text in (DREW, OTHER))
+    for fingerprints, error in ((None, MechanismUnrecorded), (frozenset[str](), MechanismUnrecorded), (both, OtherMechanism)):
+        with pytest.raises(error):
+            recorded(fingerprints)
+    forged = frozenset([f"ldpsql:{'0' * 32} krr(1, ['a secret', 'b'])"])
+    with pytest.raises(MechanismUnrecorded) as refused:
+        recorded(forged)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out", "out.arrow"])
+def test_files_are_estimated_without_a_mechanism_in_python_and_on_the_command_line(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with duckdb.connect() as con:
+        ldpsql.perturb_copy(con, PEOPLE, path, {"city": DREW}, keep=["region"])
+    from_file = ldpsql.estimate(path, "city")
+    assert from_file.estimate.tolist() == ldpsql.estimate(str(path), "city", DREW).estimate.tolist()
+    assert list(from_file.values.texts) == CITIES
+    for arguments in (["city"], ["--column", "city"]):
+        ran = CliRunner().invoke(app, ["estimate", str(path), *arguments, "--format", "csv"])
+        assert (ran.exit_code, ran.stderr) == (0, "")
+        assert [line.split(",")[0] for line in ran.stdout.splitlines()] == ["value", *CITIES]
+    for arguments in ([], ["city", "--column", "city"]):
+        assert isinstance(CliRunner().invoke(app, ["estimate", str(path), *arguments]).exception, InvalidParameter)
+
+
+def test_text_files_record_no_mechanism(tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        ldpsql.perturb_copy(con, PEOPLE, tmp_path / "out.csv", {"city": DREW})
+    with pytest.raises(MechanismUnrecorded):
+        ldpsql.estimate(tmp_path / "out.csv", "city")
+    assert ldpsql.estimate(tmp_path / "out.csv", "city", DREW).estimate.sum() == pytest.approx(1)
+    refused = CliRunner().invoke(app, ["estimate", str(tmp_path / "out.csv"), "city"]).exception
+    assert isinstance(refused, MechanismUnrecorded)
+
+
+def test_tables_counts_and_groups_are_estimated_without_a_mechanism(reports: DuckDBPyConnection) -> None:
+    counts = ldpsql.partial_counts(reports.table("reports"), "city")
+    expected = ldpsql.estimate(counts, DREW).estimate.tolist()
+    assert ldpsql.estimate(counts).estimate.tolist() == expected
+    assert ldpsql.estimate(reports.table("reports"), "city").estimate.tolist() == expected
+    assert ldpsql.estimate(reports.table("reports"), "city", estimator="inv").estimate.sum() == pytest.approx(1)
+    assert ldpsql.estimate_groups(reports, "reports", "out", report="city", keys=["region"]) == 2
+    for column in (["Lima"], reports.table("reports").select("city").to_arrow_table()["city"]):
+        with pytest.raises(MechanismUnrecorded):
+            ldpsql.estimate(column)
+
+
+@pytest.mark.parametrize("name", ["reports", "'reports'", '"REPORTS"', "memory.main.reports", "s.copied", "north", "c"])
+def test_sql_reads_the_mechanism_from_the_comment_of_the_column(name: str, reports: DuckDBPyConnection) -> None:
+    ldpsql.perturb_table(reports.execute("CREATE SCHEMA s"), PEOPLE, "s.copied", {"city": OTHER}, keep=["region"])
+    reports.execute("CREATE VIEW north AS FROM reports WHERE region = 'north'")
+    mechanism = "other" if name.startswith("s.") else "drew"
+    if name == "c":
+        reports.execute("CREATE VIEW c AS FROM ldp.estimate(reports, city)")
+        query, name = "FROM c", "reports"
+    else:
+        query = f"FROM ldp.estimate({name}, city)"
+    assert reports.execute(query).fetchall() == reports.execute(f"FROM ldp.estimate({name}, city, {mechanism}())").fetchall()
+    typed = reports.execute("SELECT typeof(ldp.mechanism('reports', 'city').domain), typeof(drew().domain)").fetchall()
+    assert typed == [("VARCHAR[]", "VARCHAR[]")]
+
+
+def test_sql_reads_the_mechanism_from_files(reports: DuckDBPyConnection, tmp_path: Path) -> None:
+    path = str(tmp_path / "it's.parquet").replace("'", "''")
+    ldpsql.perturb_copy(reports, "reports", tmp_path / "it's.parquet", {"city": OTHER}, keep=["region"])
+    without = reports.execute(f"FROM ldp.estimate('{path}', city)").fetchall()
+    assert without == reports.execute(f"FROM ldp.estimate('{path}', city, other())").fetchall()
+    aggregate = f"SELECT region, ldp.ibu(city, ldp.mechanism('{path}', 'city')) FROM '{path}' GROUP BY region"
+    assert len(reports.execute(aggregate).fetchall()) == 2
+    with pytest.raises(duckdb.Error, match="LDP408"):
+        reports.execute(f"FROM ldp.estimate('{path}', city, drew())")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "estimate(reports, city, {})",
+        "estimate_by(reports, city, region, {})",
+        "inv(reports, city, {})",
+        "top(reports, city, {}, 2)",
+    ],
+)
+def test_sql_refuses_a_mechanism_that_differs_from_the_recorded_one(call: str, reports: DuckDBPyConnection) -> None:
+    assert reports.execute(f"FROM ldp.{call.format('drew()')}").fetchall()
+    with pytest.raises(duckdb.Error, match=r"LDP408.*krr"):
+        reports.execute(f"FROM ldp.{call.format('other()')}")
+    reports.execute("COMMENT ON COLUMN reports.city IS NULL")
+    assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()  # nothing is recorded: nothing to compare
+    reports.execute("CREATE TEMP TABLE reports AS SELECT 'Lima' AS city, 'north' AS region")
+    assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()
+
+
+def test_what_another_connection_cannot_see_is_refused_and_not_taken_from_a_namesake(reports: DuckDBPyConnection) -> None:
+    reports.execute("BEGIN; CREATE TABLE new AS FROM reports")
+    with pytest.raises(duckdb.Error, match="LDP409"):
+        reports.execute("FROM ldp.estimate(new, city)")
+    reports.execute("ROLLBACK; CREATE TEMP TABLE reports AS SELECT 'Lima' AS city")
+    with pytest.raises(duckdb.Error, match="LDP409"):
+        reports.execute("FROM ldp.estimate(reports, city)")
+    for query in ("FROM ldp.estimate(main.reports, city)", "SELECT ldp.mechanism('people', 'city')"):
+        with pytest.raises(duckdb.Error, match="LDP409"):
+            reports.execute(query)
+
+
+def test_an_expression_in_an_estimate_is_drawn_once(tmp_path: Path) -> None:
+    ldpsql.Ledger.open(tmp_path / "ledger", ldpsql.Policy(epsilon_budget=1))
+    with ldpsql.connect(ledger=tmp_path / "ledger") as con:
+        con.execute(f"CREATE MACRO city() AS ldp.krr(1, {CITIES})")
+        con.execute("CREATE TABLE people AS SELECT 'Lima' AS city FROM range(500)")
+        with ldpsql.release(con, "people", {"city": "city()"}, "reports"):  # it allows 500 draws
+            query = "SELECT any_value(n) FROM ldp.estimate(people, ldp.perturb(city, city()), city())"
+            assert con.execute(query).fetchall() == [(500,)]
+
+
+def test_a_view_over_a_recorded_mechanism_is_not_taken_for_one_that_perturbs(reports: DuckDBPyConnection) -> None:
+    reports.execute("CREATE VIEW shares AS FROM ldp.estimate(reports, city)")
+    assert lint(reports) == []
+    reports.execute("CREATE VIEW hidden AS FROM query('FROM ' || 'reports')")
+    assert [finding.name for finding in lint(reports)] == ["main.hidden"]
+
+
+def test_a_catalog_does_not_keep_its_connection_open() -> None:
+    connections, con = Connections(), duckdb.connect()
+    connections.remember(1, con)
+    assert connections.cursor(1).execute("SELECT 7").fetchall() == [(7,)]
+    con.close()
+    with pytest.raises(ConnectionRefused):
+        connections.cursor(1)
+    del con
+    with pytest.raises(LdpError):
+        connections.cursor(1)

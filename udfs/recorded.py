@@ -1,0 +1,56 @@
+"""The mechanism that is recorded next to reports: in the comment of a column, or in the metadata of a file."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ldpsql.functions import Macros, Scalar, as_struct, guarded, hookimpl, mechanism_at, parts, plain, quoted, text_literal
+
+# `mechanism_at` does not see temporary tables.
+_UNLESS_HIDDEN = """WHERE CASE WHEN EXISTS (
+    FROM duckdb_columns() WHERE database_name = 'temp' AND lower(table_name) = {}
+) THEN error('[LDP409] a temporary table does not record the mechanism. Hint: pass the mechanism that drew the reports.')
+ELSE true END"""
+
+
+@guarded
+def recorded_values(*arguments: pa.ChunkedArray) -> pa.Array:
+    """Return the values of the STRUCT of each recorded mechanism, as JSON."""
+    return _part(arguments, 0)
+
+
+@guarded
+def recorded_type(*arguments: pa.ChunkedArray) -> pa.Array:
+    """Return the type of the STRUCT of each recorded mechanism, as JSON."""
+    return _part(arguments, 1)
+
+
+def _part(arguments: tuple[pa.ChunkedArray, ...], place: int) -> pa.Array:
+    rows = zip(*(plain(argument).to_pylist() for argument in arguments), strict=True)
+    made = [
+        as_struct(mechanism_at(catalog, search_path, reports, report))[place] for reports, report, search_path, catalog in rows
+    ]
+    return pa.array(made, pa.string())
+
+
+@guarded
+def call(*arguments: pa.ChunkedArray) -> pa.Array:
+    """Return a call of a table macro, with the mechanism that is recorded for the reports, as SQL."""
+    return pa.array([_call(*row) for row in zip(*(plain(a).to_pylist() for a in arguments), strict=True)], pa.string())
+
+
+def _call(macro: str, reports: str, report: str, mechanism: str) -> str:
+    place = text_literal(reports)
+    drew = f"{mechanism}({place}, {text_literal(report)})"
+    return f"FROM {macro}({place}, {quoted(report)}, {drew}, 'ibu') {_UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))}"
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.mechanism``, and what ``ldp.estimate`` needs if no mechanism is passed."""
+    return [
+        Scalar("__ldp_recorded_values", recorded_values, "VARCHAR"),
+        Scalar("__ldp_recorded_type", recorded_type, "VARCHAR"),
+        Scalar("__ldp_call", call, "VARCHAR"),
+        Macros.beside(__file__),
+    ]
