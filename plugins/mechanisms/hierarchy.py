@@ -31,7 +31,7 @@ class Hierarchy(OrderedMechanism):
 
     >>> mechanism = Hierarchy(epsilon=1, low=0, high=99, step=1)
     >>> mechanism.fanout, mechanism.levels, mechanism.channel().counts
-    (4, 3, [100, 25, 7])
+    (2, 5, [100, 50, 25, 13, 7])
     """
 
     name = "hierarchy"
