@@ -35,7 +35,7 @@ from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, No
 from ldpsql.estimates import distances
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
-from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
+from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
@@ -121,7 +121,9 @@ __all__ = [
     "OutsideDomain",
     "PlannedTable",
     "Quantile",
+    "Quantiles",
     "RangeShare",
+    "RangeShares",
     "Region",
     "Registry",
     "Repeated",

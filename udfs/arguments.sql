@@ -24,3 +24,17 @@ CREATE OR REPLACE MACRO ldp._first
     (list, other) AS list;
 CREATE OR REPLACE MACRO ldp._no_mechanism() AS
     error('[LDP104] the mechanism is NULL. Hint: does the subquery that returns it return a row?');
+-- An empty list of the type of the values between two ends, of which this is one: numbers are in double precision. An argument
+-- whose type is not known when a macro is created would fit several overloads, hence one at a time.
+CREATE OR REPLACE MACRO ldp._written
+    (low VARCHAR) AS CAST([] AS VARCHAR[]),
+    (low) AS CAST([] AS DOUBLE[]);
+CREATE OR REPLACE MACRO ldp._zoned
+    (low TIMESTAMPTZ) AS CAST([] AS TIMESTAMPTZ[]),
+    (low) AS ldp._written(low);
+CREATE OR REPLACE MACRO ldp._timed
+    (low TIMESTAMP) AS CAST([] AS TIMESTAMP[]),
+    (low) AS ldp._zoned(low);
+CREATE OR REPLACE MACRO ldp._moments
+    (low DATE) AS CAST([] AS DATE[]),
+    (low) AS ldp._timed(low);

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.functions import (
     MEASURES,
@@ -13,7 +16,9 @@ from ldpsql.functions import (
     Macros,
     Mean,
     Quantile,
+    Quantiles,
     RangeShare,
+    RangeShares,
     Scalar,
     Variance,
     aggregates,
@@ -32,6 +37,7 @@ from ldpsql.mechanisms import InvalidParameter, Mechanism, certify_values
 
 _ERRORS = ("std_error", "low", "high")  # NULL if the reports say nothing about the number
 _FIELDS = ("estimate", *_ERRORS)
+_ROW = ", ".join(f"{name} DOUBLE" for name in _FIELDS)
 
 
 @guarded
@@ -57,12 +63,33 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, 
         case "variance":
             return Variance(unbiased)
         case "quantile":
-            share = arguments[0]
-            if family(share.type) != "number" or not share.is_valid:
-                raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
-            return Quantile(float(share.as_py()))
+            return _quantile(arguments[0])
+        case "quantiles":
+            return Quantiles(tuple(_quantile(share) for share in _items(arguments[0], "shares between 0 and 1")))
+        case "range_shares":
+            lows, highs = (_items(ends, "ends of ranges") for ends in arguments)
+            if len(lows) != len(highs):
+                raise InvalidParameter("there must be as many low ends as high ends", "[0, 10], [9, 19] are two ranges")
+            return RangeShares(tuple(_range(mechanism, ends) for ends in zip(lows, highs, strict=True)))
         case _:
-            return RangeShare(*(bound_of(end, certify_values(mechanism).values) for end in arguments))
+            return _range(mechanism, arguments)
+
+
+def _range(mechanism: Mechanism, ends: Sequence[pa.Scalar]) -> RangeShare:
+    return RangeShare(*(bound_of(end, certify_values(mechanism).values) for end in ends))
+
+
+def _quantile(share: pa.Scalar) -> Quantile:
+    if family(share.type) != "number" or not share.is_valid:
+        raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
+    return Quantile(float(share.as_py()))
+
+
+def _items(column: pa.Scalar, what: str) -> list[pa.Scalar]:
+    """Return the items of a list."""
+    if not isinstance(column, pa.ListScalar | pa.LargeListScalar) or not column.is_valid or not len(column.values):
+        raise InvalidParameter(f"this needs a list of {what} that is not empty", "such as [0.25, 0.5, 0.75]")
+    return list(column.values)
 
 
 @guarded
@@ -79,6 +106,44 @@ def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> 
     return _measured(histograms, handles, (*_FIELDS, "rounding"))
 
 
+@guarded
+@once_a_run
+def measure_all(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return for each group a list with (estimate, std_error, low, high) of each number; NULL if the group is empty."""
+    return _all_measured(histograms, handles, _FIELDS)
+
+
+@guarded
+@once_a_run
+def measure_all_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return the same for quantiles, each with its share q, as positions in the domain, and the largest distance from these."""
+    return _all_measured(histograms, handles, (*_FIELDS, "rounding", "q"))
+
+
+def _all_measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tuple[str, ...]) -> pa.Array:
+    """Return the lists of several numbers of each group."""
+    rows_of: list[NDArray[np.float64] | None] = [None] * len(histograms)
+    for handle, counts in counts_of(histograms, handles):
+        (source, estimator), functional = MEASURES.thing(handle)
+        extra = {"q": np.array([one.q for one in functional.quantiles])} if isinstance(functional, Quantiles) else {}
+        for rows, estimates in estimated(source, counts, estimator):
+            measured = functional.measure(estimates)
+            columns = (extra[field] if field in extra else getattr(measured, field) for field in fields)
+            tables = np.stack(np.broadcast_arrays(*columns), axis=-1)
+            for row, table in zip(rows, tables, strict=True):
+                rows_of[row] = table
+    some = np.concatenate([one for one in rows_of if one is not None] or [np.empty((0, len(fields)))])
+    ends = np.cumsum([0, *(0 if one is None else len(one) for one in rows_of)]).astype(np.int32)
+    items = pa.StructArray.from_arrays(_columns(some, fields), fields)
+    return pa.ListArray.from_arrays(pa.array(ends), items, mask=pa.array([one is None for one in rows_of]))
+
+
+def _columns(table: NDArray[np.float64], fields: tuple[str, ...]) -> list[pa.Array]:
+    """Return the columns of a table; errors of what the reports say nothing about are NULL."""
+    unknown = np.isinf(table[:, fields.index("std_error")])
+    return [pa.array(column, mask=unknown & (name in _ERRORS)) for name, column in zip(fields, table.T.copy(), strict=True)]
+
+
 def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tuple[str, ...]) -> pa.Array:
     out = np.zeros((len(histograms), len(fields)))
     empty = np.ones(len(histograms), dtype=np.bool_)
@@ -88,9 +153,7 @@ def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tup
             measured = functional.measure(estimates)
             out[rows] = np.stack(np.broadcast_arrays(*(getattr(measured, field) for field in fields)), axis=-1)
             empty[rows] = False
-    unknown = np.isinf(out[:, fields.index("std_error")])
-    columns = [pa.array(column, mask=unknown & (name in _ERRORS)) for name, column in zip(fields, out.T.copy(), strict=True)]
-    return pa.StructArray.from_arrays(columns, fields, mask=pa.array(empty))
+    return pa.StructArray.from_arrays(_columns(out, fields), fields, mask=pa.array(empty))
 
 
 _ESTIMATOR = {"estimator": "'ibu'"}
@@ -114,6 +177,26 @@ _AGGREGATES = (
         "the value below which a share q of all values lies, with its interval",
     ),
     Aggregate(
+        "median",
+        "ldp._at(ldp._domain(m), "
+        "__ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m), 0.5)))",
+        {"m": None, **_ESTIMATOR},
+        "the value below which half of all values lie, with its interval",
+    ),
+    Aggregate(
+        "quantiles",
+        "ldp._each_at(ldp._domain(m), __ldp_measure_all_positions({counts}, "
+        "__ldp_functional('quantiles', ldp._plan(estimator, m), qs)))",
+        {"m": None, "qs": None, **_ESTIMATOR},
+        "several quantiles from one estimate, a row for each of the shares in the list qs",
+    ),
+    Aggregate(
+        "range_shares",
+        "__ldp_measure_all({counts}, __ldp_functional('range_shares', ldp._plan(estimator, m), lows, highs))",
+        {"m": None, "lows": None, "highs": None, **_ESTIMATOR},
+        "the shares of several ranges from one estimate, in the order of the lists of their low and high ends",
+    ),
+    Aggregate(
         "range_share",
         "__ldp_measure({counts}, __ldp_functional('range_share', ldp._plan(estimator, m), low, high))",
         {"m": None, "low": None, "high": None, **_ESTIMATOR},
@@ -124,15 +207,13 @@ _AGGREGATES = (
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.mean``, ``ldp.variance``, ``ldp.quantile`` and ``ldp.range_share``."""
+    """Offer ``ldp.mean``, ``ldp.variance``, ``ldp.quantile`` and ``ldp.range_share``, and several of the last two at once."""
     return [
         Scalar("__ldp_functional", functional_handle, "BIGINT"),
-        Scalar("__ldp_measure", measure, "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)"),
-        Scalar(
-            "__ldp_measure_positions",
-            measure_positions,
-            "STRUCT(estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE, rounding DOUBLE)",
-        ),
+        Scalar("__ldp_measure", measure, f"STRUCT({_ROW})"),
+        Scalar("__ldp_measure_positions", measure_positions, f"STRUCT({_ROW}, rounding DOUBLE)"),
+        Scalar("__ldp_measure_all", measure_all, f"STRUCT({_ROW})[]"),
+        Scalar("__ldp_measure_all_positions", measure_all_positions, f"STRUCT({_ROW}, rounding DOUBLE, q DOUBLE)[]"),
         Macros.beside(__file__),
         aggregates(*_AGGREGATES),
     ]

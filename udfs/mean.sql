@@ -20,3 +20,8 @@ CREATE OR REPLACE MACRO ldp._at(vals, result) AS list_transform([{'vals': vals, 
     'estimate': r['vals'][r['f']['estimate']::BIGINT + 1], 'std_error': r['f']['std_error'],
     'low': ldp._reaching(r['vals'][r['f']['low']::BIGINT + 1], -r['f']['rounding']),
     'high': ldp._reaching(r['vals'][r['f']['high']::BIGINT + 1], r['f']['rounding'])} END)[1];
+-- The same for a list of quantiles, each next to its share q.
+CREATE OR REPLACE MACRO ldp._each_at(vals, results) AS list_transform([{'vals': vals, 'fs': results}], lambda r: list_transform(r['fs'], lambda f: {
+    'q': f['q'], 'estimate': r['vals'][f['estimate']::BIGINT + 1], 'std_error': f['std_error'],
+    'low': ldp._reaching(r['vals'][f['low']::BIGINT + 1], -f['rounding']),
+    'high': ldp._reaching(r['vals'][f['high']::BIGINT + 1], f['rounding'])}))[1];

@@ -15,6 +15,7 @@ from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue, Sets
+from ldpsql.channels.levels import Levels
 from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
@@ -43,6 +44,7 @@ __all__ = [
     "KeyLaw",
     "KeyValue",
     "Letters",
+    "Levels",
     "OneOfRows",
     "OrthogonalHash",
     "PairResponse",

@@ -13,6 +13,7 @@ from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue
+from ldpsql.channels.levels import Levels
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Prefixes
 from ldpsql.channels.rows import OneOfRows, Rows
@@ -23,7 +24,7 @@ from ldpsql.errors import NotPrivate
 C = TypeVar("C", bound=ChannelOf[Any])
 STRUCTURES = (
     *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
-    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Rows, OneOfRows),
+    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Levels, Rows, OneOfRows),
 )
 
 

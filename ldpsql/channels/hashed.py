@@ -18,6 +18,7 @@ from ldpsql.errors import InvalidParameter
 _MOST_POINTS = 1 << 25  # of the space in which values are placed: a gigabyte while they are shuffled
 _CACHED = 1 << 13  # words at a time
 _BLOCK = 1 << 22  # most cells of a table of hashes
+_DIGITS = 64  # most vectors of some coordinates, of which all pairs are multiplied beforehand
 _STEPS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _SHIFTS, _HALF = tuple(np.uint64(number) for number in (30, 27, 31)), np.uint64(32)
 
@@ -223,7 +224,33 @@ class OrthogonalHash(HashChannel):
         return self._computed(seeds, values)
 
     def _computed(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
-        return Field.of(self.response.size).dot(self.functions[seeds], self.points[values])
+        if self._together == 1:
+            return Field.of(self.response.size).dot(self.functions[seeds], self.points[values])
+        of_functions, of_points, products = self._coded
+        cells = of_functions[seeds] + of_points[values]
+        out = products[cells[:, 0]]
+        for more in range(1, cells.shape[1]):
+            out = Field.of(self.response.size).add(out, products[cells[:, more]])
+        return out
+
+    @cached_property
+    def _together(self) -> int:
+        """How many coordinates are multiplied by one look-up."""
+        return max(k for k in range(1, 7) if k == 1 or self.response.size**k <= _DIGITS)
+
+    @cached_property
+    def _coded(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16], Codes]:
+        """Functions and values with some coordinates to a digit, and the inner products of all pairs of digits."""
+        g, together = self.response.size, self._together
+        base, padding = g**together, -self.dimension % together
+        places = g ** np.arange(together - 1, -1, -1)
+        digits = [
+            np.pad(part, ((0, 0), (0, padding))).reshape(len(part), -1, together) for part in (self.functions, self.points)
+        ]
+        of_functions, of_points = ((part @ places).astype(np.uint16) for part in digits)
+        every = _digits(np.arange(base), g, together)
+        products = Field.of(g).dot(np.repeat(every, base, axis=0), np.tile(every, (base, 1)))
+        return of_functions * np.uint16(base), of_points, products
 
     @cached_property
     def _table(self) -> Codes | None:
@@ -240,6 +267,11 @@ class OrthogonalHash(HashChannel):
         distinct, place = np.unique(seeds, return_inverse=True)
         hashes = self._hash(np.repeat(distinct, len(values)), np.tile(values, len(distinct)))
         return np.asarray(hashes.reshape(-1, len(values))[place.ravel()] == y[:, None])
+
+    def supporting(self, drawn: Drawn, value: int) -> NDArray[np.bool_]:
+        """Return which reports support a value."""
+        seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
+        return np.asarray(self._hash(seeds, np.full(len(seeds), value)) == y)
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw a function, then respond with the hash: two words each."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
 from ldpsql.channels.pair_responses import Floats, KeyLaw, PairResponse, Signs
@@ -67,6 +68,24 @@ class KeepOrSpread(TableChannel, PairResponse):
         out = np.full((len(values), self.size), self.spread, dtype=np.uint64)
         out[np.arange(len(values)), values] = self.keep
         return out
+
+    @property
+    def hit(self) -> Fraction:
+        """Probability that the value itself is reported."""
+        return Fraction(self.keep, TOTAL)
+
+    @property
+    def miss(self) -> Fraction:
+        """Probability that a given other value is reported."""
+        return Fraction(self.spread, TOTAL)
+
+    def probability(self, value: int, report: int) -> Fraction:
+        """Return P(report | value), exactly."""
+        return Fraction(self.keep if value == report else self.spread, TOTAL)
+
+    def supporting(self, drawn: Codes, value: int) -> NDArray[np.bool_]:
+        """Return which reports are the value itself."""
+        return np.asarray(drawn == value)
 
     def widest(self) -> Witness:
         """Return the largest ratio: at the value itself, or at any other value if lying is likelier than keeping."""

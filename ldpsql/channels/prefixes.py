@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Weights, Witness
 from ldpsql.channels.hashed import splitmix
 from ldpsql.channels.keep_or_spread import KeepOrSpread
+from ldpsql.channels.levels import level_shares, levels_of
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 
@@ -85,8 +85,7 @@ class Prefixes(ChannelOf[Letters]):
 
     def shares(self) -> list[Fraction]:
         """Return the exact probability of every level."""
-        starts = [-(-SEEDS * level // self.levels) for level in range(self.levels + 1)]
-        return [Fraction(end - start, SEEDS) for start, end in pairwise(starts)]
+        return level_shares(self.levels)
 
     def probability(self, letters: Letters, level: int, seed: int, y: int) -> Fraction:
         """Return the exact probability of a report, given the letters of one string."""
@@ -118,10 +117,9 @@ class Prefixes(ChannelOf[Letters]):
             starts = range(0, len(values), _BLOCK)
             return np.concatenate([self.draw(values[start : start + _BLOCK], words) for start in starts])
         word = words(len(values))
-        levels = ((word & np.uint64(SEEDS - 1)) * np.uint64(self.levels)) >> _HALF
-        seeds = word >> _HALF
-        responses = self.response.draw(self.hashes(values, levels.astype(np.int64), seeds), words)
-        return np.stack([levels, seeds, responses.astype(np.uint64)], axis=1)
+        levels, seeds = levels_of(word, self.levels), word >> _HALF
+        responses = self.response.draw(self.hashes(values, levels, seeds), words)
+        return np.stack([levels.astype(np.uint64), seeds, responses.astype(np.uint64)], axis=1)
 
     def hashes(self, values: Letters, levels: NDArray[np.int64], seeds: Weights) -> Codes:
         """Return the hash of the prefix of each string, at its level and under its seed."""

@@ -23,6 +23,7 @@ _EXACT = 2**53  # whole numbers up to here are exact in doubles
 _OFF_STEP = 1e-6  # by how much of a step a number may miss a declared one: 0.1 is not exact in doubles
 
 Bounds: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+Ends: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]  # of ranges of bins: the first bin, and that after the last
 
 
 class Numbers(Domain, ABC):
@@ -67,6 +68,20 @@ class Numbers(Domain, ABC):
             raise OutsideDomain(*in_rows((OUTSIDE[0], self._remedy), ~inside))
         codes = np.where(inside, at, 0).astype(np.int32)
         return np.select([missing, ~inside], [np.int32(null_code or 0), np.int32(outside_code or 0)], codes)
+
+    def spans(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Ends, Ends]:
+        """Return which values stand only for numbers between pairs of numbers, and which may stand for some; here the same."""
+        numbers = self.values.to_numpy()
+        ends = np.searchsorted(numbers, low), np.searchsorted(numbers, high, side="right")
+        return ends, ends
+
+    def between(self, low: float, high: float) -> Bounds:
+        """Return the same for one pair of numbers, as two masks of the values."""
+        place = np.arange(len(self))
+        certain, possible = (
+            (place >= first[0]) & (place < end[0]) for first, end in self.spans(np.array([low]), np.array([high]))
+        )
+        return certain, possible
 
     @abstractmethod
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -144,15 +159,17 @@ class Bins(Numbers):
             places = (numbers - self._low) / self._width  # truncated when they are turned into positions
             return np.minimum(places, len(self) - 1, out=places), inside
 
-    def between(self, low: float, high: float) -> Bounds:
-        """Return which bins lie between two numbers, and which hold numbers between them."""
+    def spans(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Ends, Ends]:
+        """Return which bins lie between pairs of numbers, and which hold numbers between them."""
         edges = self._low + np.arange(len(self) + 1) * self._width
         slack = 1e-9 * self._width
         first, last = edges[:-1], edges[1:]
-        certain = (first >= low - slack) & (last <= high + slack)
-        possible = (last > low + slack) & (first <= high + slack)  # a bin holds its lower edge, and only the last its upper one
-        possible[-1] |= low <= last[-1] <= high
-        return certain, possible
+        certain = np.searchsorted(first, low - slack), np.searchsorted(last, high + slack, side="right")
+        # A bin holds its lower edge, and only the last its upper one.
+        begin = np.minimum(
+            np.searchsorted(last, low + slack, side="right"), np.where(low <= last[-1], len(self) - 1, len(self))
+        )
+        return certain, (begin, np.searchsorted(first, high + slack, side="right"))
 
     @cached_property
     def _first_of_range(self) -> Any:
@@ -202,11 +219,12 @@ class Steps(Numbers):
             inside = (whole >= 0) & (whole <= self._last) & (np.abs(steps - whole) <= _OFF_STEP)
             return whole // self._each, inside
 
-    def between(self, low: float, high: float) -> Bounds:
-        """Return which bins lie between two numbers, and which hold numbers between them."""
+    def spans(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Ends, Ends]:
+        """Return which bins lie between pairs of numbers, and which hold numbers between them."""
         centres, slack = self.values.to_numpy(), _OFF_STEP * self._step
         first, last = centres - self.rounding, np.minimum(centres + self.rounding, self._high)
-        return (first >= low - slack) & (last <= high + slack), (last >= low - slack) & (first <= high + slack)
+        certain = np.searchsorted(first, low - slack), np.searchsorted(last, high + slack, side="right")
+        return certain, (np.searchsorted(last, low - slack), np.searchsorted(first, high + slack, side="right"))
 
     @cached_property
     def _first_of_range(self) -> Any:

@@ -13,7 +13,7 @@ from ldpsql.estimates.uncertainty import likeliest
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.deadline import until
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import Floats
+from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.inference.operators.weights import Majorants, Weights
 from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
@@ -61,9 +61,30 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False, off: float = 
         if sets and weights is not None:
             says_nothing |= (bounds.low <= _ROUNDING) & (bounds.high >= 1.0 - _ROUNDING)
         return bounds._replace(std_error=np.where(says_nothing, np.inf, bounds.std_error))
-    shape = (len(estimates.fit.theta), c.shape[-1])  # there was no time for more
-    centre = np.einsum("gx,gxm->gm", estimates.fit.theta, np.broadcast_to(c, (shape[0], *c.shape[-2:])))
-    return Linear(centre, *(np.full(shape, end) for end in (np.inf, -np.inf, np.inf)))
+    theta = estimates.fit.theta  # there was no time for more
+    return _unknown(np.einsum("gx,gxm->gm", theta, np.broadcast_to(c, (len(theta), *c.shape[-2:]))))
+
+
+def _unknown(centre: Floats) -> Linear:
+    """Return estimates without errors."""
+    return Linear(centre, *(np.full(centre.shape, end) for end in (np.inf, -np.inf, np.inf)))
+
+
+def of_ranges(estimates: Estimates, ranges: Ranges) -> Linear:
+    """Return what the reports say about the shares of ranges of the values, in their order.
+
+    If the channel has no structure for ranges they are functionals like others.
+    """
+    operator = estimates.likelihood.operator
+    if not operator.lined:
+        place = np.arange(operator.inputs)[:, None]
+        return linear(estimates, ((place >= ranges.first) & (place < ranges.end)).astype(np.float64), sets=True)
+    with until(estimates.end), suppress(OutOfTime):
+        likelihood, z = estimates.likelihood, deviations(estimates.estimator.confidence)
+        theta = likeliest(likelihood, estimates.fit)
+        return _around(*operator.of_ranges(likelihood.shares, likelihood.n, theta, ranges), z)
+    running = np.pad(estimates.fit.theta.cumsum(axis=1), ((0, 0), (1, 0)))
+    return _unknown(running[:, ranges.end] - running[:, ranges.first])
 
 
 def sample_mean(estimates: Estimates, x: Floats, off: float) -> Linear:
@@ -93,7 +114,10 @@ def _readings(certified: CertifiedMechanism) -> Majorants | None:
 
 
 def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float, off: float) -> Linear:
-    centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c)
+    return _around(*likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c), z, off)
+
+
+def _around(centre: Floats, variance: Floats, z: float, off: float = 0.0) -> Linear:
     error = np.sqrt(np.maximum(variance, 0.0))
     half = half_width(error, off, z)
     return Linear(centre, error, centre - half, centre + half)

@@ -223,7 +223,7 @@ def _at(mechanisms: Sequence[Mechanism], epsilon: Epsilon, reports: int, refusal
     """Yield the expected errors at an epsilon; add a line to the refusals for each mechanism that rejects it."""
     for mechanism in mechanisms:
         try:
-            yield expected_error(type(mechanism)(**{**mechanism.given(), "epsilon": str(epsilon)}), reports)
+            yield expected_error(mechanism.changed(epsilon=str(epsilon)), reports)
         except (UsageError, NotPrivate, DataError) as refusal:
             refusals.append(f"{mechanism.name} at epsilon {epsilon}: {refusal.message}")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.domains.columns import family, shown_type
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.ranges import Bins, Bounds, Steps
+from ldpsql.domains.ranges import Bins, Bounds, Numbers, Steps
 from ldpsql.errors import InvalidDomain, WrongType
-from ldpsql.inference.operators import Floats
+from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.privacy.claims import MetricLdp
 from ldpsql.privacy.metric import Grid
@@ -49,6 +52,30 @@ def between(values: Domain, low: float | None, high: float | None) -> Bounds:
         return values.between(-np.inf if low is None else low, np.inf if high is None else high)
     inside = within(scale_of(values), low, high)
     return inside, inside
+
+
+class Spans(NamedTuple):
+    """The values of several ranges: those that stand only for numbers in it, those that may, and of these those inside it."""
+
+    certain: Ranges
+    possible: Ranges
+    centred: Ranges
+
+    @property
+    def exact(self) -> bool:
+        """Whether no end cuts a bin."""
+        return all(np.array_equal(one, other) for one, other in zip(self.certain, self.possible, strict=True))
+
+
+def spans_between(values: Domain, ends: Sequence[tuple[float | None, float | None]]) -> Spans:
+    """Return the values of several ranges; see `between`. The values are rising."""
+    low = np.array([-np.inf if first is None else first for first, _ in ends])
+    high = np.array([np.inf if last is None else last for _, last in ends])
+    scale = scale_of(values)
+    centred = np.searchsorted(scale, low), np.searchsorted(scale, high, side="right")
+    certain, possible = values.spans(low, high) if isinstance(values, Numbers) else (centred, centred)
+    within_both = np.maximum(centred[0], possible[0]), np.minimum(centred[1], possible[1])
+    return Spans(*(Ranges(first, np.maximum(first, end)) for first, end in (certain, possible, within_both)))
 
 
 def within(scale: Floats, low: float | None, high: float | None) -> NDArray[np.bool_]:

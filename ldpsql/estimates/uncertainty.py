@@ -106,8 +106,8 @@ def _log_p(likelihood: Likelihood, misfit: Floats) -> Floats:
 
 
 def likeliest(likelihood: Likelihood, fit: Fit) -> Floats:
-    """Return the maximum of the likelihood of every group, whatever the estimator is; for large maps the estimate itself."""
-    if likelihood.operator.large:
+    """Return the maximum of the likelihood of every group, whatever the estimator is; the estimate if that is not needed."""
+    if likelihood.operator.large or likelihood.operator.consistent:
         return fit.theta
     certified = all(status is Status.CERTIFIED for status in fit.status)
     return fit.theta if certified and (likelihood.gap(fit.theta) <= TOLERANCE).all() else best_fit(likelihood)

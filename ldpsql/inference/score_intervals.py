@@ -79,7 +79,9 @@ def score_ends(centre: Floats, theta: Floats, second: Floats, own: Floats, shrin
     return (half - reach) / lead, (half + reach) / lead
 
 
-def cut(low: Floats, high: Floats, reach: Floats, least: float = 0.0, most: float = 1.0) -> tuple[Floats, Floats]:
+def cut(
+    low: Floats, high: Floats, reach: Floats, least: Floats | float = 0.0, most: Floats | float = 1.0
+) -> tuple[Floats, Floats]:
     """Return the ends of intervals cut to [least, most]; ``reach`` is how far they go to either side, or infinite.
 
     Unlucky noise may move a whole interval beyond the bounds. Cut to a point it would seem certain, so half of its reach stays

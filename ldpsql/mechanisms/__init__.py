@@ -16,6 +16,7 @@ from ldpsql.channels import (
     KeepOrSpread,
     KeepOrWindow,
     KeyLaw,
+    Levels,
     OrthogonalHash,
     Prefixes,
     PrivateHash,
@@ -52,15 +53,18 @@ from ldpsql.mechanisms.families import (
 )
 from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.means import piece_readings, pieces, rounding_readings, roundings
+from ldpsql.mechanisms.ordered import OrderedMechanism
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
+from ldpsql.mechanisms.trees import best_tree, counts_of_levels, node_reports, response_to
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
 from ldpsql.reports import (
     BinReports,
     HashReports,
     ListedHashReports,
+    NodeReports,
     PairReports,
     PrefixReports,
     SetReports,
@@ -95,12 +99,15 @@ __all__ = [
     "KeepOrWindow",
     "KeyLaw",
     "KeyValueMechanism",
+    "Levels",
     "ListedHashReports",
     "Mechanism",
     "MetricLdp",
     "MetricMechanism",
+    "NodeReports",
     "NotPrivate",
     "NumberField",
+    "OrderedMechanism",
     "OrthogonalHash",
     "PairReports",
     "Parts",
@@ -125,10 +132,12 @@ __all__ = [
     "Whole",
     "WholeField",
     "after",
+    "best_tree",
     "certify",
     "certify_values",
     "clamped_plane",
     "coarse_above",
+    "counts_of_levels",
     "dimension",
     "exp_below",
     "floor_mixing",
@@ -138,6 +147,7 @@ __all__ = [
     "hookimpl",
     "is_prime",
     "log_ratio",
+    "node_reports",
     "over_one_denominator",
     "piece_readings",
     "pieces",
@@ -145,6 +155,7 @@ __all__ = [
     "prime_power",
     "rate_distortion",
     "reduced",
+    "response_to",
     "rounding_readings",
     "roundings",
     "window",

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, OrthogonalHash, TableChannel
+from ldpsql.channels import TOTAL, Levels, OrthogonalHash, TableChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, Mechanism, certify, certify_values
@@ -21,6 +21,7 @@ from ldpsql.mechanisms.sampling import (
     blocks,
     chosen_sets,
     expected_shares,
+    levels_follow,
     plausible,
     prefixes_follow,
     reports_of,
@@ -133,9 +134,11 @@ def _hits(certified: CertifiedMechanism, value: int, draws: int) -> int:
 
 
 def _follows(certified: CertifiedMechanism, draws: int, alarm: float) -> bool:
-    """Return whether draws from chosen sets or strings follow the channel; for listed values the bound of epsilon suffices."""
+    """Return whether draws from chosen sets, strings or ends of a range follow the channel; of others the bound suffices."""
     if isinstance(certified, CertifiedStrings):
         return prefixes_follow(certified.channel, draws, alarm)
+    if isinstance(certified.channel, Levels):
+        return levels_follow(certified.channel, draws, alarm)
     if not isinstance(certified, CertifiedPairs):
         return True
     channel, sets = certified.channel, chosen_sets(certified.channel)
@@ -164,7 +167,7 @@ def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
 
     """
     channel = certify_values(mechanism).channel
-    if isinstance(channel, OrthogonalHash):
+    if isinstance(channel, OrthogonalHash | Levels):
         pairs = np.ndindex(channel.inputs, channel.outputs)
         return [(x, y, channel.probability(x, y)) for x, y in pairs]
     if isinstance(channel, TableChannel):

@@ -21,6 +21,7 @@ from ldpsql.channels import (
     Channel,
     KeepOrWindow,
     KeyValue,
+    Levels,
     OrthogonalHash,
     Prefixes,
     SetChannel,
@@ -249,7 +250,7 @@ def _belongs(reports: Alphabet, channel: Channel) -> bool:
         return isinstance(channel, SetChannel)
     if isinstance(reports, RowReports):
         return False
-    return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow) and channel.outputs == len(reports)
+    return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow | Levels) and channel.outputs == len(reports)
 
 
 P_co = TypeVar("P_co", covariant=True)

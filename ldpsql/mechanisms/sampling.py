@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Drawn, KeyValue, Letters, Prefixes, Sets
+from ldpsql.channels import TOTAL, Drawn, KeyValue, Letters, Levels, OrthogonalHash, Prefixes, Sets
 
 _CELLS = 1 << 22  # pairs of sets, or symbols, that are drawn at a time
 
@@ -77,6 +77,56 @@ def _prefix_shares(channel: Prefixes) -> Floats:
     levels = np.array([float(share) for share in channel.shares()])
     octets = np.full(512, 1 / 256)
     return np.concatenate([levels, octets, levels * float(channel.hit), levels * float(channel.miss)])
+
+
+def levels_follow(channel: Levels, draws: int, alarm: float) -> bool:
+    """Return whether level, seed and support of two values have their distribution, for the first and the last value."""
+    ends = (0, channel.inputs - 1)
+    for own, other in (ends, ends[::-1]):
+        expected = np.concatenate(
+            [_level_shares(channel), _support_shares(channel, own, own), _support_shares(channel, own, other)]
+        )
+        parts = blocks(draws, len(channel.blocks))
+        drawn = (channel.draw(np.full(part, own, dtype=np.int32)) for part in parts)
+        counts = np.sum([_tally_levels(channel, (own, other), part) for part in drawn], axis=0)
+        if not plausible(counts, draws, expected, alarm / 2):
+            return False
+    return True
+
+
+def _tally_levels(channel: Levels, values: tuple[int, int], drawn: Drawn) -> Counts:
+    """Return how often each level occurs, in both halves of its reports, and support of each value by level."""
+    tallied = np.zeros((4, len(channel.blocks)), dtype=np.int64)
+    for level, rows in channel.by_level(drawn):
+        within = drawn[rows] - channel.starts[level]
+        tallied[:2, level] = np.bincount(within < _half(channel, level), minlength=2)
+    for place, value in enumerate(values):
+        for level, rows in channel.by_level(drawn[channel.supporting(drawn, value)]):
+            tallied[2 + place, level] = len(rows)
+    return tallied.ravel()
+
+
+def _half(channel: Levels, level: int) -> int:
+    """Return the first report of the second half of the seeds of a level; all reports if it has none."""
+    response = channel.responses[level]
+    return response.seeds // 2 * response.response.size if isinstance(response, OrthogonalHash) else response.outputs
+
+
+def _level_shares(channel: Levels) -> Floats:
+    """Return the probabilities of the second and of the first half of the reports of each level."""
+    shares = np.array([float(share) for share in channel.shares()])
+    ends = [response.outputs for response in channel.responses]
+    first = np.array([_half(channel, level) / end for level, end in enumerate(ends)])  # seeds are even
+    return np.concatenate([shares * (1 - first), shares * first])
+
+
+def _support_shares(channel: Levels, own: int, value: int) -> Floats:
+    """Return the probability that a report of one value supports another, by level."""
+    same = [
+        bool(np.ptp(channel.nodes(np.array([own, value], dtype=np.int32), level)) == 0) for level in range(len(channel.blocks))
+    ]
+    chances = zip(channel.shares(), channel.responses, same, strict=True)
+    return np.array([float(share * (one.hit if near else one.miss)) for share, one, near in chances])
 
 
 def blocks(draws: int, width: int) -> Iterator[int]:

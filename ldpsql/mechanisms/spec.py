@@ -170,6 +170,11 @@ class Spec(BaseModel):
         plain = self.model_dump(mode="python", exclude_defaults=True, exclude=set(without))
         return {key: value for key, value in plain.items() if value is not None}
 
+    def changed(self, **parameters: Any) -> Self:
+        """Return the spec with other parameters; what was not given but follows from the parameters follows from these."""
+        given = {name: value for name, value in self.given().items() if name in self.model_fields_set}
+        return type(self)(**given | parameters)
+
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON: its name under its kind, and its parameters."""
         return {self.kind: self.name, **self.given()}

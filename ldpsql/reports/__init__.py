@@ -16,6 +16,7 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible
 from ldpsql.reports.hashed import HashReports, ListedHashReports
+from ldpsql.reports.nodes import NodeReports
 from ldpsql.reports.pairs import BinReports, PairReports, SignReports
 from ldpsql.reports.prefixes import PrefixReports
 from ldpsql.reports.rows import RowReports
@@ -29,6 +30,7 @@ __all__ = [
     "HashReports",
     "ListedHashReports",
     "MarkedReports",
+    "NodeReports",
     "NumberedReports",
     "PairReports",
     "PrefixReports",

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, AnyChannel, KeyValue, OneOfRows, Prefixes, Rows, SetChannel, Sets, TableChannel
+from ldpsql.channels import TOTAL, AnyChannel, KeyValue, Levels, OneOfRows, Prefixes, Rows, SetChannel, Sets, TableChannel
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, plausible, prefixes_follow, reports_of
+from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, levels_follow, plausible, prefixes_follow, reports_of
 
 Counts: TypeAlias = NDArray[np.int64]
 FALSE_ALARM = 1e-9  # probability that a correct sampler is refused, for each value
@@ -35,6 +35,8 @@ def check_sampler(channel: AnyChannel, draws: int) -> None:
         for held in chosen_sets(channel):
             _check_set(channel, held, draws // 10)
         return
+    if isinstance(channel, Levels):
+        assert levels_follow(channel, draws, FALSE_ALARM), "draws for a value do not follow the channel"
     if isinstance(channel, Rows):
         for part in channel.parts:
             check_sampler(part, draws)

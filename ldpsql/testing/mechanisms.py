@@ -185,6 +185,6 @@ def _check_monotone(mechanism: Mechanism) -> None:
     """Check that twice the epsilon never realises less."""
     epsilon = getattr(mechanism, "epsilon", None)
     if isinstance(epsilon, Epsilon) and 2 * epsilon.value <= epsilon.maximum:
-        larger = type(mechanism)(**{**mechanism.given(), "epsilon": str(Epsilon(2 * epsilon.value))})
+        larger = mechanism.changed(epsilon=str(Epsilon(2 * epsilon.value)))
         more, less = certify(larger).certificate, certify(mechanism).certificate
         assert more.epsilon >= less.epsilon - 1e-9, "a larger epsilon realises less"

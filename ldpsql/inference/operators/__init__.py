@@ -8,6 +8,7 @@ from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
 from ldpsql.inference.operators.khatri_rao import KhatriRaoOperator, Observed
 from ldpsql.inference.operators.kronecker import MOST_REPORTS, KroneckerOperator, Unreported
+from ldpsql.inference.operators.levels import LevelsOperator
 from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
@@ -16,6 +17,7 @@ from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOpera
 from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.plane import PlaneOperator
 from ldpsql.inference.operators.product import ProductOperator
+from ldpsql.inference.operators.ranges import Ranges
 from ldpsql.inference.operators.signed_bits import SignedOperator
 from ldpsql.inference.operators.stack import StackOperator
 from ldpsql.inference.operators.supports import SupportOperator, observed
@@ -31,6 +33,7 @@ __all__ = [
     "KeepOrWindowOperator",
     "KhatriRaoOperator",
     "KroneckerOperator",
+    "LevelsOperator",
     "ListedOperator",
     "MergedOperator",
     "MergedSupportOperator",
@@ -40,6 +43,7 @@ __all__ = [
     "PairOperator",
     "PlaneOperator",
     "ProductOperator",
+    "Ranges",
     "SignedOperator",
     "SquareGeometricOperator",
     "StackOperator",

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Channel
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
+from ldpsql.inference.operators.ranges import Ranges
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.inference.operators.weights import Weights
 from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
@@ -51,6 +52,8 @@ class Operator(ABC):
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
     large: bool = False  # whether nothing may be computed for all pairs of values, and errors are not computed
     even: bool = False  # whether curvatures are close to a multiple of the identity, and gradient steps quicker than Newton's
+    consistent: bool = False  # whether errors are those of a least-squares inverse, and need no maximum of the likelihood
+    lined: bool = False  # whether `of_ranges` needs no functional over all values
     isotropic: bool = False  # whether they are also too large to compute
 
     @cached_property
@@ -254,6 +257,12 @@ class Operator(ABC):
             centre[i] = theta[i] @ each[i] + gradient[i] @ moved
             variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved)) / n[i]
         return centre, variance
+
+    def of_ranges(self, shares: Floats, n: Floats, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
+        """Return the debiased shares of ranges of neighbouring values, and their variances: those of `functionals`."""
+        place = np.arange(self.inputs)[:, None]
+        inside = (place >= ranges.first) & (place < ranges.end)
+        return self.functionals(shares, n, theta, inside.astype(np.float64))
 
 
 def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:

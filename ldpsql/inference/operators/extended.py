@@ -24,9 +24,14 @@ class ExtendedOperator(Operator):
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta."""
-        summed = np.zeros((*theta.shape[:-1], self.base.inputs))
-        np.add.at(np.moveaxis(summed, -1, 0), self.at, np.moveaxis(theta, -1, 0))
-        return self.base.forward(summed)
+        return self.base.forward(self.summed(theta))
+
+    def summed(self, theta: Floats) -> Floats:
+        """Return the weight of every value of ``base``."""
+        rows: list[Floats] = [
+            np.bincount(self.at, row, self.base.inputs).astype(np.float64) for row in theta.reshape(-1, self.inputs)
+        ]
+        return np.stack(rows).reshape(*theta.shape[:-1], self.base.inputs)
 
     def adjoint(self, w: Floats) -> Floats:
         """Return sum_z a_xz w_z."""

@@ -1,0 +1,96 @@
+"""Estimates of one number with errors: what functionals return, and how intervals are cut to what the number can be."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.linear import Linear
+from ldpsql.estimates.uncertainty import holding
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import simplex_projection
+from ldpsql.inference.score_intervals import cut
+
+_ROUNDING = 1e-12  # of the range: shares that sum to one may add up to a little more
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Estimates of one number, their standard errors and intervals, each of shape (groups,).
+
+    For quantiles estimate, low and high are positions in the domain: the interval is from ``rounding`` below the one value to
+    ``rounding`` above the other.
+    """
+
+    estimate: Floats
+    std_error: Floats
+    low: Floats
+    high: Floats
+    rounding: float = 0.0
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Measure]) -> Measure:
+        """Return several numbers as one, each field of shape (groups, numbers)."""
+        estimate, error, low, high = (
+            np.stack([getattr(part, name) for part in parts], axis=1) for name in ("estimate", "std_error", "low", "high")
+        )
+        return cls(estimate, error, low, high, parts[0].rounding)
+
+    def at(self, place: int) -> Measure:
+        """Return one of several numbers."""
+        columns = (self.estimate, self.std_error, self.low, self.high)
+        estimate, error, low, high = (column[:, place] for column in columns)
+        return Measure(estimate, error, low, high, self.rounding)
+
+    def scaled(self, unit: float, zero: float = 0.0) -> Measure:
+        """Return the same on another scale: of ``zero + unit`` times each number."""
+        return Measure(zero + unit * self.estimate, unit * self.std_error, zero + unit * self.low, zero + unit * self.high)
+
+
+class Functional(ABC):
+    """A number about a distribution over ordered values."""
+
+    @abstractmethod
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the number for every group.
+
+        Raises:
+            InvalidDomain: if the values have no order.
+
+        """
+
+
+def around(estimates: Estimates, estimate: Floats | None, bounds: Linear, least: float, most: float) -> Measure:
+    """Return an estimate of one functional with its interval, `cut_to` what it can be; None stands for the unbiased estimate."""
+    regularised = estimates.fit.regularised
+    if estimate is None:  # may lie outside of what the functional can be
+        estimate, regularised = bounds.centre[:, 0], np.zeros_like(regularised)
+    return cut_to(Measure(estimate, bounds.std_error[:, 0], bounds.low[:, 0], bounds.high[:, 0]), least, most, regularised)
+
+
+def cut_to(measure: Measure, least: Floats | float, most: Floats | float, regularised: NDArray[np.bool_]) -> Measure:
+    """Cut intervals to [least, most], or make them all of it if the error is infinite; widen them to hold the estimate.
+
+    The interval of a regularised estimate is that of the unbiased one, and is not widened: see `holding`.
+    """
+    finite = np.isfinite(measure.std_error)
+    low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
+    low, high = np.where(finite, low, least), np.where(finite, high, most)
+    inside = np.clip(measure.estimate, least, most)
+    rounded = np.abs(measure.estimate - inside) < _ROUNDING * (most - least)  # an inversion may really lie outside
+    estimate = np.where(rounded, inside, measure.estimate)
+    return Measure(estimate, measure.std_error, *holding(estimate, low, high, regularised))
+
+
+def normalised(theta: Floats) -> Floats:
+    """Return shares that sum to one: those of an inversion of set-valued reports do so only in expectation.
+
+    If the sum of the shares is not positive, they are those of the nearest distribution.
+    """
+    total = theta.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))

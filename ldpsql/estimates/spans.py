@@ -1,0 +1,223 @@
+"""Shares of ranges, and quantiles, which are where the shares of nested ranges cross a level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.linear import linear, of_ranges
+from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
+from ldpsql.estimates.scale import between, scale_of, spans_between, within
+from ldpsql.estimates.uncertainty import holding
+from ldpsql.inference.operators import Floats, Ranges
+from ldpsql.inference.score_intervals import deviations
+
+_MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly
+_MOST_CUTS = 4096  # of a range, in the first look for a quantile
+_ROUNDING = 1e-12
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RangeShares(Functional):
+    """The shares of several ranges of values, each from its low to its high end; see `RangeShare`."""
+
+    ranges: tuple[RangeShare, ...]
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the share of each range in every group, each field of shape (groups, ranges)."""
+        if not estimates.likelihood.operator.lined:
+            return Measure.stacked([one.listed(estimates) for one in self.ranges])
+        spans = spans_between(estimates.values, [(one.low, one.high) for one in self.ranges])
+        share = _shares(estimates, spans.centred)
+        if spans.exact:
+            return share
+        least, most = (_shares(estimates, one) for one in (spans.certain, spans.possible))
+        return _widened(share, least, most)
+
+
+@dataclass(frozen=True)
+class RangeShare(Functional):
+    """The share of the values from ``low`` to ``high``, both included, on the scale of `scale_of`; None means no bound.
+
+    Raises:
+        InvalidParameter: if low is above high.
+
+    """
+
+    low: float | None
+    high: float | None
+
+    def __post_init__(self) -> None:
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise InvalidParameter("a range must not end before it begins", "range_share(report, m, low, high)")
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the share of the range in every group; all or nothing of a bin that an end cuts may lie in the range."""
+        return RangeShares((self,)).measure(estimates).at(0)
+
+    def listed(self, estimates: Estimates) -> Measure:
+        """Return the same for values of any order."""
+        values = estimates.values
+        certain, possible = between(values, self.low, self.high)
+        share = _share(estimates, certain | possible & within(scale_of(values), self.low, self.high))
+        if (certain == possible).all():
+            return share
+        return _widened(share, *(_share(estimates, inside) for inside in (certain, possible)))
+
+
+def _share(estimates: Estimates, inside: NDArray[np.bool_]) -> Measure:
+    """Return the share of a set of values on a line."""
+    c = inside.astype(np.float64)
+    bounds = linear(estimates, c[:, None], sets=True)
+    return around(estimates, normalised(estimates.fit.theta) @ c, bounds, float(c.min()), float(c.max()))
+
+
+def _shares(estimates: Estimates, ranges: Ranges) -> Measure:
+    """Return the shares of several ranges of neighbouring values."""
+    running = _running(estimates)
+    estimate, bounds = running[:, ranges.end] - running[:, ranges.first], of_ranges(estimates, ranges)
+    size = running.shape[1] - 1
+    most, least = (
+        (ranges.end > ranges.first).astype(np.float64),
+        ((ranges.first == 0) & (ranges.end == size)).astype(np.float64),
+    )
+    measure = Measure(estimate, bounds.std_error, bounds.low, bounds.high)
+    return cut_to(measure, least, most, estimates.fit.regularised[:, None])
+
+
+def _running(estimates: Estimates) -> Floats:
+    """Return the shares of the first 0, 1, .. values."""
+    return np.pad(normalised(estimates.fit.theta).cumsum(axis=1), ((0, 0), (1, 0)))
+
+
+def _widened(share: Measure, least: Measure, most: Measure) -> Measure:
+    """Return the share with an interval that holds those of what lies in the range for certain and of what may."""
+    error = np.maximum(share.std_error, np.maximum(least.std_error, most.std_error))
+    return Measure(share.estimate, error, np.minimum(least.low, share.low), np.maximum(most.high, share.high))
+
+
+@dataclass(frozen=True)
+class Quantiles(Functional):
+    """Several quantiles of the same values; see `Quantile`."""
+
+    quantiles: tuple[Quantile, ...]
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return positions in the domain, and errors in the unit of the values, each field of shape (groups, quantiles)."""
+        scale = scale_of(estimates.values)
+        rising = np.argsort(scale, kind="stable")
+        shares = normalised(estimates.fit.theta)[:, rising].cumsum(axis=1)
+        shares[:, -1] = np.inf
+        cuts, lower, upper = self._band(estimates, rising)
+        parts = []
+        for q in (one.q for one in self.quantiles):
+            estimate = _first(shares >= q - _ROUNDING)
+            low = cuts[_first(_closed(upper, np.inf) >= q)] - 1
+            # A value is too high if the share of those below certainly reaches q.
+            high = cuts[_last(_opened(lower) < q) - 1]
+            low, high = holding(estimate, low, high, estimates.fit.regularised)
+            half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
+            half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
+            value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
+            parts.append(Measure(value, half, least, most, estimates.values.rounding))
+        return Measure.stacked(parts)
+
+    def _band(self, estimates: Estimates, rising: Ints) -> tuple[Ints, Floats, Floats]:
+        """Return numbers of values, rising, and the ends of the share of so many first values, each of shape (groups, cuts).
+
+        The numbers are followed by that of all values, and by 0 for an end before all of them. On a long line every so many
+        values come first, and then all where one of the quantiles may be.
+        """
+        size = len(rising)
+        if not estimates.likelihood.operator.lined:
+            return self._ended(np.arange(1, size), size), *_listed_band(estimates, rising)
+        cuts = np.unique(np.linspace(1, size - 1, min(size - 1, _MOST_CUTS)).round().astype(np.int64))
+        lower, upper = _cut_band(estimates, cuts)
+        if len(cuts) < size - 1:
+            cuts = self._finer(cuts, lower, upper)
+            lower, upper = _cut_band(estimates, cuts)
+        return self._ended(cuts, size), lower, upper
+
+    @staticmethod
+    def _ended(cuts: Ints, size: int) -> Ints:
+        return np.concatenate([cuts, [size, 0]])
+
+    def _finer(self, cuts: Ints, lower: Floats, upper: Floats) -> Ints:
+        """Return these cuts, and all between the two that an end of an interval may lie between."""
+        ends = [
+            np.concatenate([_first(_closed(upper, np.inf) >= one.q), _last(_opened(lower) < one.q)]) for one in self.quantiles
+        ]
+        padded = np.concatenate([[0], cuts, [cuts[-1] + 1]])
+        spans = [np.arange(padded[end] + 1, padded[end + 1]) for end in np.unique(ends)]
+        return np.union1d(cuts, np.concatenate(spans))
+
+
+@dataclass(frozen=True)
+class Quantile(Functional):
+    """The smallest value that at least a share ``q`` of all values does not exceed.
+
+    Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
+    the band is inverted, one side at a time. ``std_error`` is half the interval over its number of standard errors,
+    infinite if the interval is the whole range.
+
+    Raises:
+        InvalidParameter: unless 0 < q < 1.
+
+    """
+
+    q: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.q < 1:
+            raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return positions in the domain, and the error in the unit of the values, for every group."""
+        return Quantiles((self,)).measure(estimates).at(0)
+
+
+def _cut_band(estimates: Estimates, cuts: Ints) -> tuple[Floats, Floats]:
+    band = of_ranges(estimates, Ranges(np.zeros_like(cuts), cuts))
+    return band.low, band.high
+
+
+def _listed_band(estimates: Estimates, rising: Ints) -> tuple[Floats, Floats]:
+    """Return lower and upper ends for the shares of the first 1, 2, .. values in rising order, each of shape (groups, sets).
+
+    If bounds are costly, those of some sets serve for the sets between them too: a set has at least the share of one inside it.
+    """
+    place = np.empty(len(rising), dtype=np.int64)
+    place[rising] = np.arange(len(rising))
+    size = len(rising) - 1
+    costly = estimates.likelihood.operator.bounding_weights is not None and size > _MOST_SETS
+    some = np.linspace(0, size - 1, _MOST_SETS).round().astype(np.int64) if costly else np.arange(size)
+    band = linear(estimates, (place[:, None] <= some).astype(np.float64), sets=True)
+    after = np.searchsorted(some, np.arange(size))
+    before = np.searchsorted(some, np.arange(size), side="right") - 1
+    return band.low[:, before], band.high[:, after]
+
+
+def _closed(upper: Floats, last: float) -> Floats:
+    """Return upper ends followed by one for all values."""
+    return np.pad(upper, ((0, 0), (0, 1)), constant_values=last)
+
+
+def _opened(lower: Floats) -> Floats:
+    """Return lower ends after one for no values; infinite ones say nothing."""
+    return np.pad(np.where(np.isfinite(lower), lower, -1.0), ((0, 0), (1, 0)), constant_values=-1.0)
+
+
+def _first(holds: NDArray[np.bool_]) -> Ints:
+    """Return for each group the first position that holds."""
+    return np.asarray(holds.argmax(axis=1))
+
+
+def _last(holds: NDArray[np.bool_]) -> Ints:
+    """Return for each group the last position that holds."""
+    return holds.shape[1] - 1 - _first(holds[:, ::-1])

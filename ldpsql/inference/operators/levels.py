@@ -1,0 +1,201 @@
+"""The likelihood of reports on the levels of a tree, and constrained inference, which makes the levels agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from weakref import ref
+
+import numpy as np
+
+from ldpsql.channels import KeepOrSpread, Levels
+from ldpsql.channels.levels import Response
+from ldpsql.inference.deadline import check
+from ldpsql.inference.operators.base import Ends, Floats, Operator, digest, operator
+from ldpsql.inference.operators.extended import ExtendedOperator
+from ldpsql.inference.operators.ranges import Ranges, range_variances
+from ldpsql.inference.operators.stack import StackOperator
+from ldpsql.inference.operators.tree import Parents, Tree
+
+_MOST_CURVED = 4096  # values for which something may be computed for all pairs
+_CELLS = 1 << 24  # of functionals times values at a time
+_KEPT = 1 << 22  # values of all groups whose last agreement is kept
+_NO_REPORTS = 1e-6  # of a report: what a level without reports counts as
+
+
+class LevelsOperator(StackOperator):
+    """A stack of levels: each sums the shares of its blocks and perturbs the sums.
+
+    Inverses and errors are those of constrained inference: the weighted least squares of all levels, where the variance of a
+    block depends on its level and share. A functional has the error of this estimate (`Tree`), not of bins, and whatever
+    theta is: the variances are those at the shares that equal variances within each level give.
+    """
+
+    consistent = True
+
+    def __init__(self, channel: Levels) -> None:
+        nodes = [channel.nodes(np.arange(channel.inputs, dtype=np.int32), level) for level in range(len(channel.blocks))]
+        parts = [
+            ExtendedOperator(operator(response), at.astype(np.int64))
+            for response, at in zip(channel.responses, nodes, strict=True)
+        ]
+        super().__init__(parts, np.array([float(share) for share in channel.shares()]))
+        self.bases = [part.base for part in parts]
+        self.large = self.inputs > _MOST_CURVED
+        self.lined = len(channel.shape) == 1
+        self._lengths = [block[0] for block in channel.blocks]
+        self._exact = [isinstance(response, KeepOrSpread) for response in channel.responses]
+        self._votes = [_votes(response) for response in channel.responses]
+        firsts = [np.unique(at, return_index=True)[1] for at in nodes]
+        above = [*nodes[1:], np.zeros(self.inputs, dtype=np.int32)]
+        counts = [*channel.counts[1:], 1]
+        self._parents = [
+            Parents(up[first].astype(np.int64), count) for up, first, count in zip(above, firsts, counts, strict=True)
+        ]
+        self._last: tuple[ref[Floats], Floats, list[tuple[Floats, Tree]]] | None = (
+            None  # the last shares that were made to agree
+        )
+        self._channel_key = repr((channel.shape, channel.blocks)).encode()
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest of the parts."""
+        return digest(b"levels", self._channel_key, *(base.key for base in self.bases))
+
+    @cached_property
+    def condition(self) -> float:
+        """A bound of the condition number: leaves are distinguished by their own level only."""
+        return float(self.bases[0].condition / self.weights[0])
+
+    @cached_property
+    def influence(self) -> float:
+        """A bound of how far a share moves, times n, when one of n reports is replaced."""
+        return float(max(base.influence / weight for base, weight in zip(self.bases, self.weights, strict=True)))
+
+    def _trees(self, shares: Floats, n: Floats, theta: Floats | None) -> Iterator[Tree]:
+        """Yield the tree of each group, with the variances of the blocks at theta, by default with equal shares."""
+        for i, size in enumerate(n):
+            check()
+            variances = []
+            for level, (_, _, at) in enumerate(self._each()):
+                reports = max(float(shares[i, at].sum()) * float(size), _NO_REPORTS)
+                count = self.bases[level].inputs
+                own = np.full(count, 1.0 / count) if theta is None else self._pilot(theta[i], level, reports)
+                variances.append(self._scatter(own, level) / reports)
+            yield Tree(self._parents, variances)
+
+    def _pilot(self, theta: Floats, level: int, reports: float) -> Floats:
+        """Return the shares of the blocks of a level, none too small to be seen (Krichevsky, Trofimov)."""
+        own = np.maximum(self._summed(theta, level), 0.0)
+        return (own * reports + 0.5) / (own.sum() * reports + 0.5 * len(own))
+
+    def _summed(self, theta: Floats, level: int) -> Floats:
+        """Return the shares of the blocks of a level."""
+        part = self.parts[level]
+        assert isinstance(part, ExtendedOperator)  # noqa: S101  # made in __init__
+        return part.summed(theta)
+
+    def _scatter(self, own: Floats, level: int) -> Floats:
+        """Return the variances of the measured shares of a level, times its reports, up to a part that the total removes.
+
+        The covariance is that of k-RR, diag(P)/lift^2 less a product of vectors, or of hashes under which values collide
+        independently, diag(D) less the shares times themselves.
+        """
+        miss, lift = self._votes[level]
+        chance = miss + lift * own
+        return np.asarray((chance if self._exact[level] else chance * (1.0 - chance) + (lift * own) ** 2) / lift**2)
+
+    def _measured(self, shares: Floats) -> list[Floats]:
+        """Return the unbiased shares of the blocks of each level, equal ones without reports: each (groups, blocks)."""
+        out = []
+        for base, (_, _, at) in zip(self.bases, self._each(), strict=True):
+            own = shares[:, at].sum(axis=-1, keepdims=True)
+            inverted = base.invert(shares[:, at] / np.where(own > 0, own, 1.0))
+            out.append(np.where(own > 0, inverted, 1.0 / base.inputs))
+        return out
+
+    def _agreeing(self, shares: Floats, n: Floats) -> Iterator[tuple[Floats, Tree]]:
+        """Yield for each group the consistent shares of the values, with the tree of their errors."""
+        last = self._last
+        if last is not None and last[0]() is shares and np.array_equal(last[1], n):
+            yield from last[2]
+            return
+        measured, parts = self._measured(shares), []
+        for i, tree in enumerate(self._trees(shares, n, self._solved(shares, measured))):
+            parts.append((tree.solved([level[i] for level in measured], 1.0), tree))
+            yield parts[-1]
+            if len(shares) * self.inputs > _KEPT:
+                parts.clear()
+        if len(parts) == len(shares):
+            self._last = ref(shares), n, parts
+
+    def _solved(self, shares: Floats, measured: list[Floats]) -> Floats:
+        """Return the consistent shares with weights that do not depend on the measured ones."""
+        trees = self._trees(shares, np.ones(len(shares)), None)
+        return np.stack([tree.solved([level[i] for level in measured], 1.0) for i, tree in enumerate(trees)])
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return the unbiased consistent shares, with weights that do not depend on the shares themselves."""
+        return self._solved(shares, self._measured(shares))
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:  # noqa: ARG002  # not needed
+        """Return standard errors of the consistent shares, and ``z`` of them to either side."""
+        parts = [(solved, np.sqrt(tree.variance())) for solved, tree in self._agreeing(shares, n)]
+        centre, error = (np.stack(part) for part in zip(*parts, strict=True))
+        return error, centre - z * error, centre + z * error
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return n times the variance of every share that `invert` gives."""
+        law = self.forward(theta)
+        return np.stack([tree.variance() for tree in self._trees(law, np.ones(len(law)), theta)])
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard errors of the inverted shares, and ``z`` of them to either side."""
+        error, _, _ = self.interval(shares, n, theta, z)
+        centre = self.invert(shares)
+        return error, centre - z * error, centre + z * error
+
+    def covariance(self, shares: Floats, theta: Floats) -> Floats:  # noqa: ARG002  # not needed
+        """Return n times the covariance of the consistent shares of one group."""
+        _, tree = next(self._agreeing(shares[None], np.ones(1)))
+        return tree.covariances(np.eye(self.inputs))
+
+    def functionals(
+        self,
+        shares: Floats,
+        n: Floats,
+        theta: Floats,
+        c: Floats,
+    ) -> tuple[Floats, Floats]:
+        """Return functionals of the consistent shares, and their variances."""
+        each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
+        centre, variance = np.empty((2, len(theta), c.shape[-1]))
+        step = max(1, _CELLS // self.inputs)
+        for i, (solved, tree) in enumerate(self._agreeing(shares, n)):
+            centre[i] = solved @ each[i]
+            for start in range(0, c.shape[-1], step):
+                check()
+                some = np.ascontiguousarray(each[i, :, start : start + step].T)
+                variance[i, start : start + step] = np.einsum("mx,mx->m", some, tree.covariances(some))
+        return centre, np.maximum(variance, 0.0)
+
+    def of_ranges(self, shares: Floats, n: Floats, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
+        """Return the shares of ranges of values by the consistent shares, and their variances, in a few steps a level each."""
+        if not self.lined:
+            return super().of_ranges(shares, n, theta, ranges)
+        centre, variance = np.empty((2, len(theta), len(ranges.first)))
+        for i, (solved, tree) in enumerate(self._agreeing(shares, n)):
+            running = np.concatenate([[0.0], np.cumsum(solved)])
+            centre[i] = running[ranges.end] - running[ranges.first]
+            variance[i] = range_variances(tree, self._lengths, ranges)
+        return centre, variance
+
+
+def _votes(response: Response) -> tuple[float, float]:
+    """Return the chance that a report supports another value, and by how much it is larger for its own."""
+    return float(response.miss), float(response.hit - response.miss)
+
+
+@operator.register
+def _(channel: Levels) -> Operator:
+    return LevelsOperator(channel)
