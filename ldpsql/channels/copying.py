@@ -15,6 +15,7 @@ from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Prefixes
+from ldpsql.channels.rows import Rows
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 from ldpsql.errors import NotPrivate
@@ -22,7 +23,7 @@ from ldpsql.errors import NotPrivate
 C = TypeVar("C", bound=ChannelOf[Any])
 STRUCTURES = (
     *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
-    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes),
+    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Rows),
 )
 
 
@@ -69,4 +70,6 @@ def structure(channel: C) -> type[C]:
 
 
 def _part(part: Any) -> Any:
+    if type(part) is tuple:
+        return tuple(map(copied, part))
     return part if type(part) is int else copied(part)

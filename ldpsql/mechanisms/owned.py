@@ -69,6 +69,8 @@ def _own_part(part: object) -> object:
         return part.copy()
     if type(part) in _NUMBERS:
         return part
+    if type(part) is tuple:
+        return tuple(map(_own_part, part))
     return _own_domain(part) if isinstance(part, Domain) else own_fraction(part)
 
 

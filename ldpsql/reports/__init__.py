@@ -18,6 +18,7 @@ from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, imp
 from ldpsql.reports.hashed import HashReports, ListedHashReports
 from ldpsql.reports.pairs import BinReports, PairReports, SignReports
 from ldpsql.reports.prefixes import PrefixReports
+from ldpsql.reports.rows import RowReports
 from ldpsql.reports.sets import SetReports, octets, of_octets
 from ldpsql.reports.symbols import SymbolReports
 
@@ -31,6 +32,7 @@ __all__ = [
     "NumberedReports",
     "PairReports",
     "PrefixReports",
+    "RowReports",
     "SetReports",
     "SignReports",
     "SymbolReports",
@@ -41,7 +43,7 @@ __all__ = [
     "type_of",
 ]
 
-Alphabet: TypeAlias = Domain | WordReports | NumberedReports
+Alphabet: TypeAlias = Domain | WordReports | NumberedReports | RowReports
 
 
 def type_of(alphabet: Alphabet) -> pa.DataType:

@@ -6,6 +6,8 @@ from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
+from ldpsql.inference.operators.khatri_rao import KhatriRaoOperator, Observed
+from ldpsql.inference.operators.kronecker import MOST_REPORTS, KroneckerOperator, Unreported
 from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
@@ -19,6 +21,7 @@ from ldpsql.inference.operators.stack import StackOperator
 from ldpsql.inference.operators.supports import SupportOperator, observed
 
 __all__ = [
+    "MOST_REPORTS",
     "CharacterOperator",
     "DenseOperator",
     "ExtendedOperator",
@@ -26,10 +29,13 @@ __all__ = [
     "GeometricOperator",
     "KeepOrSpreadOperator",
     "KeepOrWindowOperator",
+    "KhatriRaoOperator",
+    "KroneckerOperator",
     "ListedOperator",
     "MergedOperator",
     "MergedSupportOperator",
     "MixedKeepOrSpreadOperator",
+    "Observed",
     "Operator",
     "PairOperator",
     "PlaneOperator",
@@ -38,6 +44,7 @@ __all__ = [
     "SquareGeometricOperator",
     "StackOperator",
     "SupportOperator",
+    "Unreported",
     "collapsed",
     "merged",
     "observed",
