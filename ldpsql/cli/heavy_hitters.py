@@ -35,7 +35,7 @@ def heavy_hitters(
     keys, report = by or [], column_of(named, column)
     with opened(database) as con:
         table = sql_of(con, source, [report, *keys])
-        made = drawn_by(con, source, report, mechanism)
+        made = drawn_by(con, source, [report], mechanism)
         strings_of(made)
         with compared(con, source, report, made):
             rows = list(rows_of(con.sql(finding(con, table, report, keys, made, top, certain=certain))))
