@@ -33,7 +33,7 @@ SOURCES = {
 PUBLISHED = ("inv_p", "base_cut", "iiw")
 SLOW = ("corrected_em", "ibu(stop='paper', tolerance={})", "ems(stop='paper', tolerance={})", "em_mr(tolerance={})")
 OURS = ("ibu", "empirical_bayes")
-REPEATS, FEW = 30, 2  # samples of each workload, and those that `SLOW` get of values without neighbours
+REPEATS, FEW = 30, 8  # samples of each workload, and those that `SLOW` get of values without neighbours
 WORST, MEAN = 1.03, 0.8  # bounds of best
 ORACLE = "all shares known, but not whose"
 DRAW = np.random.default_rng(20130101)

@@ -10,7 +10,7 @@ from ldpsql.bulk.fingerprints import check_files, compare_comments
 from ldpsql.bulk.places import mechanism_at
 from ldpsql.bulk.shuffling import random_order
 from ldpsql.channels import Drawn
-from ldpsql.domains.columns import family, plain
+from ldpsql.domains.columns import family, finite_or_null, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.domains.written import check_written
@@ -26,7 +26,7 @@ from ldpsql.engine.functions import (
     struct_text,
     struct_type,
 )
-from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
+from ldpsql.engine.groups import counts_of, estimated, learnt_from, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
@@ -51,6 +51,7 @@ from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.region import Region
+from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
@@ -126,6 +127,7 @@ __all__ = [
     "Repeated",
     "Scalar",
     "SetDiagnosis",
+    "Shuffled",
     "Spec",
     "Step",
     "Summary",
@@ -158,11 +160,13 @@ __all__ = [
     "estimated",
     "family",
     "fingerprint",
+    "finite_or_null",
     "full_prior",
     "guarded",
     "heavy_hitters",
     "hookimpl",
     "id_bytes",
+    "learnt_from",
     "likelihoods",
     "lint_objects",
     "listed",
@@ -187,6 +191,7 @@ __all__ = [
     "reports_type",
     "scale_of",
     "shown_by_form",
+    "shuffled",
     "sql_cells",
     "sql_literal",
     "step",

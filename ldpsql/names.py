@@ -12,6 +12,7 @@ ESTIMATES = "ldp._estimates"  # (counts, estimator, mechanism): the rows of the 
 FIRST_LIST = "ldp._first"  # (list, other)
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
+PRIOR = "ldp.prior"  # (counts, mechanism, estimator, pooled): aggregate
 NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next mechanism
 ROW_REPORTS = "__ldp_row_reports"  # (mechanisms by column): the type of a report of a row, as from_json reads it
 ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row

@@ -102,6 +102,22 @@ def test_a_refusal_inside_sql_has_the_exit_code_of_its_kind_and_shows_no_raw_val
     assert run("sql", "-c", "SELEC 1").returncode == 1
 
 
+def test_a_domain_in_a_missing_table_is_refused_with_its_hint(tmp_path: Path) -> None:
+    domain = "domain = {table = 'items', column = 'item'}"
+    (tmp_path / "ldpsql.toml").write_text(f"[mechanisms.item]\nmechanism = 'krr'\nepsilon = 1\n{domain}\n")
+    done = run("sql", "-c", "SELECT ldp.perturb('a', ldp.m.item())", cwd=tmp_path)
+    assert "LDP520" in done.stderr
+    assert "attach ldpsql again" in done.stderr
+    assert run("sql", "-c", "SELECT error('[LDP520] Lima. Hint: Oslo')").stderr.count("LDP901") == 1
+
+
+def test_an_option_that_belongs_to_the_estimator_is_pointed_out() -> None:
+    for call in ("ldp.top(x, ldp.krr(1, [1, 2]), 2, deadline := 3)", "ldp.diagnose(x, ldp.krr(1, [1, 2]), stop := 9)"):
+        done = run("sql", "-c", f"SELECT {call} FROM (SELECT 1 AS x)")
+        assert "hint: options of the estimator" in done.stderr
+    assert "options of the estimator" not in run("sql", "-c", "SELECT ldp.top(1)").stderr
+
+
 def test_sql_in_place_of_a_file_is_refused_and_makes_no_file(tmp_path: Path) -> None:
     done = run("sql", "SELECT 1", cwd=tmp_path)
     assert done.returncode == 2

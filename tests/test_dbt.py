@@ -208,3 +208,22 @@ def test_a_wrong_profile_or_mechanism_is_one_line(project: Path) -> None:
     assert "[LDP201]" in done.stdout
     assert "did you mean 'mechanisms'?" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_model_charges_and_draws_what_the_policy_of_a_table_says(project: Path) -> None:
+    settings = project / "ldpsql.toml"
+    before, ledger = settings.read_text(encoding="utf-8").split("[mechanisms]")[0], "[ledger]\npath = 'people.ledger'\n"
+    city = "columns = { city = \"krr(domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])\" }\nunit = 'person_id'\n"
+    ledger += "privacy_unit = 'person_id'\nepsilon_budget = 2\n"
+    settings.write_text(f"{before}[tables.people]\nepsilon = 1.5\n{city}{ledger}", encoding="utf-8")
+    for model in (project / "models").glob("*.sql"):
+        text = model.read_text(encoding="utf-8").replace("'columns': {'city': 'city'}", "'table': 'people'")
+        model.write_text(text.replace("ldp.m.city()", "ldp.m.people_city()"), encoding="utf-8")
+    built = dbt(project, "build")
+    assert built.returncode == 0, built.stdout
+    assert [entry["epsilon"] for entry in Ledger.open(project / "people.ledger").history()] == ["1.5"]
+    more = city.replace("domain", "epsilon=2, domain")
+    settings.write_text(f"{before}[tables.people]\nepsilon = 1.5\n{more}{ledger}", encoding="utf-8")
+    with (project / "seeds" / "people.csv").open("a", encoding="utf-8") as people:
+        people.write("2001,south,Lima\n")
+    assert "[LDP308]" in dbt(project, "build").stdout

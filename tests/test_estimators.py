@@ -418,6 +418,9 @@ def test_groups_are_estimated_together_as_they_would_be_alone(name: str) -> None
     estimator: Estimator = registry().estimator(name)
     for mechanism in (krr("1", 5), as_matrix(krr("1", 5))):
         counts = RNG.integers(50, 100, (4, 5)).astype(np.float64)
+        if estimator.needs_groups:
+            all_groups = estimate_counts(mechanism, counts, registry().estimator("ibu")).likelihood
+            estimator = estimator.learnt(all_groups.with_counts(counts.sum(axis=0, keepdims=True)), [all_groups])
         together = estimate_counts(mechanism, counts, estimator)
         for group in range(4):
             alone = estimate_counts(mechanism, counts[group : group + 1], estimator)[0]

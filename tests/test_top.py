@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
@@ -162,3 +163,11 @@ def test_the_top_of_a_large_domain_makes_few_rows(con: DuckDBPyConnection) -> No
     assert [(row[0], row[1]) for row in rows] == [(g, rank) for g in (0, 1) for rank in (1, 2, 3)]
     assert {row[2] for row in rows} == {"item 0", "item 1", "item 2"}
     assert all(row[8] <= 3 for row in rows)  # certainly among the first three
+
+
+def test_the_error_of_a_top_value_that_reports_do_not_determine_is_null(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE r AS SELECT 2 * (i % 2) - 1 AS x FROM range(200) t(i)")
+    mechanism = "stochastic_rounding(1, 0, 10, bins := 4)"
+    rows = con.execute(f"SELECT unnest(ldp.top(x, ldp.{mechanism}, 2), recursive := true) FROM r").fetchall()
+    table = ldpsql.estimate(pa.array([-1, 1] * 100), registry().mechanism("stochastic_rounding(1, 0, 10, bins=4)")).top(2)
+    assert [row[3] for row in rows] == table["std_error"].to_pylist() == [None, None]

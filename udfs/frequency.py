@@ -32,6 +32,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     listed,
+    numbers,
     octets,
     once_a_run,
     plain,
@@ -53,8 +54,8 @@ _DIAGNOSIS = f"STRUCT({struct_fields(Diagnosis)}, identified STRUCT(value VARCHA
 @guarded
 def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator."""
-    rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(options).to_pylist(), strict=True)
-    return pa.array([_plan(name, handle, chosen) for name, handle, chosen in rows], pa.int64())
+    rows = pa.StructArray.from_arrays([plain(names), plain(mechanisms), plain(options)], ["name", "mechanism", "options"])
+    return pa.array(numbers(rows, lambda row: _plan(*(row[i].as_py() for i in range(3)))), pa.int64())
 
 
 def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
@@ -174,8 +175,8 @@ def of_estimator(estimator: type[Estimator]) -> Aggregate:
 
 _DIAGNOSE = Aggregate(
     "diagnose",
-    "ldp._diagnosis(ldp._kind(m), __ldp_diagnose({counts}, ldp._plan(estimator, m)))",
-    {"m": None, "keep": "true", "estimator": "'ibu(misfit=''allow'')'"},
+    "ldp._diagnosis(ldp._kind(m), __ldp_diagnose({counts}, __ldp_learnt_plan(ldp._learner(estimator, m), prior)))",
+    {"m": None, "keep": "true", "estimator": "'ibu(misfit=''allow'')'", "prior": "NULL"},
     "how far an estimate can be trusted",
 )
 

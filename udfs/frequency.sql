@@ -19,6 +19,9 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
 -- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'.
 CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
 
+-- The same for estimators that may have to learn from all groups first.
+CREATE OR REPLACE MACRO ldp._learner(estimator, m) AS __ldp_learner(estimator, __ldp_mechanism(m));
+
 CREATE OR REPLACE MACRO ldp._estimates(counts, estimator, m) AS
     ldp._rows(ldp._kind(m), __ldp_estimate(counts, ldp._plan(estimator, m)));
 
@@ -58,15 +61,20 @@ CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS 
     (reports, report) AS TABLE
         (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism')));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
-    SELECT * EXCLUDE ("ldp counts"),
-           unnest(ldp._estimates("ldp counts", estimator, m), recursive := true),
-           list_sum(map_values("ldp counts"))::BIGINT AS n
-    FROM (
+    WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
             SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report"
             FROM query_table(reports) GROUP BY keys
         ) WHERE ldp._agreed(reports, "ldp report", m)
-    );
+    ), "ldp learned" AS (
+        SELECT __ldp_learn(list("ldp counts"), NULL, ldp._learner(estimator, m)) AS prior
+        FROM "ldp counted" WHERE __ldp_learns(ldp._learner(estimator, m))
+    )
+    SELECT * EXCLUDE ("ldp counts"),
+           unnest(ldp._rows(ldp._kind(m), __ldp_estimate("ldp counts", __ldp_learnt_plan(
+               ldp._learner(estimator, m), (SELECT prior FROM "ldp learned")))), recursive := true),
+           list_sum(map_values("ldp counts"))::BIGINT AS n
+    FROM "ldp counted";
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';

@@ -31,15 +31,6 @@ def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
-def written(expressions: pa.ChunkedArray) -> pa.Array:
-    """Return a pattern that matches anything, if none of the lists that the SQL computes is too long for a domain."""
-    texts = plain(expressions).to_pylist()
-    for text in texts:
-        check_written(text or "")
-    return pa.array([".*"] * len(texts), pa.string())
-
-
-@guarded
 def row_values(columns: pa.ChunkedArray) -> pa.Array:
     """Return the type of the rows of each struct of mechanisms, as from_json reads it."""
     return _of_parts(columns, values_type)
@@ -55,14 +46,23 @@ def _of_parts(columns: pa.ChunkedArray, kind: Callable[[Parts | Product], str]) 
     return pa.array([kind(read_parts(spec)) for spec in plain(columns)], pa.string())
 
 
+@guarded
+def written(expressions: pa.ChunkedArray) -> pa.Array:
+    """Return a pattern that matches anything, if none of the lists that the SQL computes is too long for a domain."""
+    texts = plain(expressions).to_pylist()
+    for text in texts:
+        check_written(text or "")
+    return pa.array([".*"] * len(texts), pa.string())
+
+
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     """Offer one constructor for each mechanism, and the function that reads them."""
     text = "\n".join(known.constructors.values())
     return [
         Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"),
-        Scalar("__ldp_written", written, "VARCHAR"),
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
+        Scalar("__ldp_written", written, "VARCHAR"),
         Macros(text),
     ]

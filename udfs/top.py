@@ -16,6 +16,7 @@ from ldpsql.functions import (
     checked_count,
     counts_of,
     estimated,
+    finite_or_null,
     guarded,
     hookimpl,
     once_a_run,
@@ -56,7 +57,7 @@ def _column(ranked: list[Top | None]) -> pa.Array:
     some = [one for one in ranked if one is not None]
     numbers = [np.concatenate([one.columns[name] for one in some] or [np.empty(0)]) for name in _TYPES]
     kinds = [pa.int64() if kind == "BIGINT" else pa.float64() for kind in _TYPES.values()]
-    columns = [pa.array(column).cast(kind) for column, kind in zip(numbers, kinds, strict=True)]
+    columns = [finite_or_null(column).cast(kind) for column, kind in zip(numbers, kinds, strict=True)]
     places = np.concatenate([one.places + 1 for one in some] or [np.empty(0, np.int64)])
     positions = pa.ListArray.from_arrays(ends, pa.array(places, pa.int64()))
     rows = pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays(columns, list(_TYPES)))

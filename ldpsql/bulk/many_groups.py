@@ -14,12 +14,13 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.staging import exists
 from ldpsql.bulk.tables import is_there, table_name
+from ldpsql.engine.groups import GROUPS_SEEN
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection
 from ldpsql.errors import DestinationExists, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.names import ESTIMATES, IBU
+from ldpsql.names import ESTIMATES, IBU, PRIOR
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
@@ -73,6 +74,8 @@ def estimate_groups(
         cursor.execute("BEGIN")
         try:
             groups, steps = _counted(cursor, reports, report, keys)
+            if groups and method.needs_groups:
+                method = _learned(cursor, keys, groups, method, drew)
             shares = f"{ESTIMATES}({_COUNTS}, {text_literal(str(method))}, {sql_call(drew, cursor)})"
             _write_estimates(cursor, keys, steps, shares, table_name(into))
             cursor.execute("DROP TABLE temp.__ldp_cells; COMMIT")
@@ -96,6 +99,22 @@ def _counted(cursor: DuckDBPyConnection, reports: str, report: str, keys: Sequen
     cursor.execute(f"CREATE TEMP TABLE __ldp_cells AS {numbered}")
     cursor.execute("DROP TABLE temp.__ldp_counted")
     return groups, steps
+
+
+def _learned(cursor: DuckDBPyConnection, keys: Sequence[str], groups: int, method: Estimator, drew: Mechanism) -> Estimator:
+    """Return the estimator with what all groups have in common, of which it sees a part of very many, and all reports."""
+    every = 1 + groups // GROUPS_SEEN
+    names, counted = ", ".join(map(quoted, keys)), f"map(list({_REPORT}), list({_N}))"
+    cursor.execute(
+        f"CREATE TEMP VIEW __ldp_all AS SELECT {_REPORT}, sum({_N})::UBIGINT AS {_N} FROM temp.__ldp_cells GROUP BY ALL"  # noqa: S608  # quoted
+    )
+    few = cursor.execute("SELECT count(*) <= $1 FROM temp.__ldp_all", [CELLS_AT_ONCE]).fetchall() == [(True,)]
+    pooled = f"(SELECT {counted} FROM temp.__ldp_all)" if every > 1 and few else "NULL"  # noqa: S608  # quoted
+    learned = f"{PRIOR}({_COUNTS}, {sql_call(drew, cursor)}, {text_literal(str(method))}, pooled := {pooled})"
+    seen = f"FROM temp.__ldp_cells SELECT {counted} AS {_COUNTS} WHERE hash({names}) % {every} = 0 GROUP BY {names}"
+    ((prior,),) = cursor.execute(f"FROM ({seen}) SELECT {learned}").fetchall()
+    cursor.execute("DROP VIEW temp.__ldp_all")
+    return registry().estimator({"estimator": method.name, **method.given(), "prior": prior})
 
 
 def _write_estimates(cursor: DuckDBPyConnection, keys: Sequence[str], steps: int, shares: str, into: str) -> None:

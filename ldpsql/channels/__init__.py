@@ -18,7 +18,7 @@ from ldpsql.channels.key_value import KeyValue, Sets
 from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
-from ldpsql.channels.rows import Rows
+from ldpsql.channels.rows import OneOfRows, Rows
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 
@@ -43,6 +43,7 @@ __all__ = [
     "KeyLaw",
     "KeyValue",
     "Letters",
+    "OneOfRows",
     "OrthogonalHash",
     "PairResponse",
     "PlanarNoise",

@@ -12,9 +12,11 @@ from typing import NamedTuple
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
-from ldpsql.errors.wording import ours, speakable, withheld_message
+from ldpsql.errors.wording import of_macro, ours, speakable, withheld_message
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
+_NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
+_OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
         "DuckDB cannot run this statement",
@@ -61,7 +63,7 @@ def failure(error: Exception | KeyboardInterrupt, typed: str) -> Failure:
 
 
 def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
-    if quoted := ours(error):
+    if quoted := ours(error) or of_macro(error, typed):
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
         return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
     if explained := next((words for text, words in _EXPLAINED.items() if text in str(error)), None):
@@ -69,8 +71,16 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     message = speakable(error, typed)
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
-    hint = _about_a_plugin(str(error)) or "DuckDB's own words about the statement"
+    hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or "DuckDB's own words about the statement"
     return Failure("LDP903", message, hint, 1)
+
+
+def _about_an_option(message: str, typed: str) -> str:
+    """Return where an option of an estimator belongs if a macro that takes an estimator was called with it, else nothing."""
+    option = _OPTION.search(typed)
+    if not option or not _NO_OVERLOAD.search(message):
+        return ""
+    return f"options of the estimator belong into its text, such as estimator := 'ibu({option[1].lower()}=...)'"
 
 
 def _about_a_plugin(message: str) -> str:

@@ -139,6 +139,6 @@ def exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:
         return None
 
 
-def finite_or_null(numbers: NDArray[np.float64]) -> pa.Array:
+def finite_or_null(numbers: NDArray[np.float64] | NDArray[np.int64]) -> pa.Array:
     """Return numbers as a column in which infinite ones, errors of what reports do not determine, are NULL."""
     return pa.array(numbers, mask=np.isinf(numbers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import wraps
 
 import numpy as np
@@ -12,15 +13,19 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.columns import finite_or_null, plain
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import BadCounts, InvalidParameter
+from ldpsql.errors import BadCounts, InvalidParameter, NotApplicable
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
+from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import Counts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
+from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+
+GROUPS_SEEN, GROUPS_AT_ONCE = 20_000, 2048  # what groups have in common is learned from so many at most, some at a time
 
 
 def refuse_pairs(source: Mechanism | ReportSource) -> None:
@@ -32,11 +37,31 @@ def refuse_pairs(source: Mechanism | ReportSource) -> None:
         )
 
 
+def check_single(estimator: Estimator) -> None:
+    """Refuse an estimator that has to learn from all groups first.
+
+    Raises:
+        NotApplicable: as a query passes groups some at a time.
+
+    """
+    if estimator.needs_groups:
+        raise NotApplicable(
+            f"{estimator.name} learns from all groups of a table, and this sees one",
+            f"use ldp.estimate_by(..., estimator := '{estimator.name}'), or learn a prior first, by ldp.prior(counts, m)",
+        )
+
+
 def estimated(
     source: Mechanism | ReportSource, counts: Counts, estimator: Estimator
 ) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
-    """Yield the estimates of all groups in parts, each with the groups in it; the estimator's deadline is for all together."""
+    """Yield the estimates of all groups in parts, each with the groups in it; the estimator's deadline is for all together.
+
+    Raises:
+        NotApplicable: if the estimator has to learn from all groups first.
+
+    """
     refuse_pairs(source)
+    check_single(estimator)
     end, parts = soonest(estimator.deadline), likelihoods(source, counts)
     while True:
         with until(end):  # building the operators counts, too
@@ -45,6 +70,58 @@ def estimated(
                 return
             groups, estimates = part[0], estimate_likelihood(source, part[1], estimator)
         yield groups, estimates
+
+
+def learnt_from(
+    source: Mechanism | ReportSource, maps: pa.MapArray, estimator: Estimator, pooled: pa.Scalar | None = None
+) -> Estimator | None:
+    """Return the estimator after it has seen all groups; None if there is no group.
+
+    Args:
+        source: what drew the reports.
+        maps: the counts of the groups, of which NULL and empty ones are left out; of very many groups, some are seen.
+        estimator: an estimator that needs groups.
+        pooled: the counts of all groups, if ``maps`` holds only some of them.
+
+    Raises:
+        BadCounts: if these are not counts.
+
+    """
+    refuse_pairs(source)
+    rows = np.flatnonzero(_filled(maps))
+    if not len(rows):
+        return None
+    one = np.zeros(1, dtype=np.int64)
+    total = Counts.of_maps(maps, rows) if pooled is None else Counts.of_maps(pa.array([pooled], pooled.type), one)
+    everyone = replace(total, group=np.zeros_like(total.group), groups=one)
+    with until(soonest(estimator.deadline)):
+        _, together = next(likelihoods(source, everyone))
+        check_possible(together)
+        return estimator.learnt(together, _some_groups(source, maps, rows))
+
+
+def _some_groups(source: Mechanism | ReportSource, maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Likelihood]:
+    """Yield the likelihoods of `GROUPS_SEEN` groups, evenly from the smallest to the largest, or of all."""
+    if len(rows) > GROUPS_SEEN:
+        ends = maps.offsets.to_numpy()
+        sizes = np.add.reduceat(whole_numbers(maps.items), ends[rows].astype(np.int64))
+        order = np.argsort(sizes, kind="stable")
+        rows = rows[order[np.linspace(0, len(rows) - 1, GROUPS_SEEN).astype(np.int64)]]
+    for start in range(0, len(rows), GROUPS_AT_ONCE):
+        for _, likelihood in likelihoods(source, Counts.of_maps(maps, rows[start : start + GROUPS_AT_ONCE])):
+            yield likelihood
+
+
+def _filled(maps: pa.Array) -> NDArray[np.bool_]:
+    """Return which maps hold anything.
+
+    Raises:
+        BadCounts: if they are not maps.
+
+    """
+    if not pa.types.is_map(maps.type):
+        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
+    return np.asarray(maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0))
 
 
 def counts_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, *, lists: bool = False) -> Iterator[tuple[int, Counts]]:

@@ -70,7 +70,7 @@ NOT_PERTURBED = (OutsideDomain, MissingValue, WrongType)
 class NotReports(PrivacyError):
     """The values that were passed to an estimator cannot be reports of the mechanism. Most likely they are the raw column.
 
-    Cause: The raw column was passed, or reports of another epsilon or another domain.
+    Cause: The raw column was passed, or reports of another epsilon, another domain or another version of the domain.
     Remedy: Pass the column of reports with the mechanism that drew them.
     """
 

@@ -26,6 +26,8 @@ _OF_STATEMENTS = (
     duckdb.NotImplementedException,
 )
 _OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+: \[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
+_OF_MACRO = re.compile(r"Invalid Input Error: \[(LDP\d{3})\] (.*?)\.?(?: Hint: (.*?)\.?)?", re.DOTALL)
+_CALLS_ERROR = re.compile(r"\berror\s*\(", re.IGNORECASE)
 _SUGGESTED = re.compile(r"\n+(Did you mean:? \"\w+\"\??)", re.DOTALL)  # in a CatalogException, from the catalog
 _APPENDED = re.compile(r"\s*(Candidate (?!functions)\w+:|Did you mean|LINE \d+:).*", re.DOTALL)
 _ECHO = re.compile(r"\n\nLINE (\d+): (.*)\n *\^+", re.DOTALL)
@@ -64,6 +66,11 @@ _DUCKDB = frozenset(_SENTENCES.split())
 def ours(error: duckdb.Error) -> re.Match[str] | None:
     """Return code, message and hint of an error of ldpsql that DuckDB quotes; None for any other error."""
     return _OURS.fullmatch(str(error).strip())
+
+
+def of_macro(error: duckdb.Error, typed: str) -> re.Match[str] | None:
+    """Return code, message and hint of an error that a macro of ldpsql raised; None for others and for errors in ``typed``."""
+    return None if _CALLS_ERROR.search(typed) else _OF_MACRO.fullmatch(str(error).strip())
 
 
 def speakable(error: duckdb.Error, typed: str) -> str | None:

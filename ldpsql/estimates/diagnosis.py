@@ -23,6 +23,7 @@ class Diagnosis:
     ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
     theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism, if these
     were left out. ``chosen`` is the estimator that was used, ``reason`` why.
+    ``borrowed`` is which part of the estimate, from 0 to 1, comes from the reports of other groups.
     """
 
     reports: int
@@ -41,6 +42,7 @@ class Diagnosis:
     condition_number: float
     realised_epsilon: float
     impossible: int = 0
+    borrowed: float = 0.0
 
 
 def unknown_shares(remedy: str, unknown: int, values: int) -> str:

@@ -141,6 +141,7 @@ class Estimate:
             effective_reports=float((theta * (1 - theta)).sum()) / variance if variance else 0.0,
             condition_number=model.operator.condition,
             realised_epsilon=self.of.source.epsilon,
+            borrowed=fit.borrowed[self.group] if fit.borrowed else 0.0,
         )
 
     def to_arrow(self) -> pa.Table:
@@ -221,7 +222,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
     if misfit:
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
-            "was a raw column passed, or another epsilon used? an estimator with misfit := 'allow' estimates anyway",
+            "was a raw column passed, another epsilon, or another version of the domain? misfit := 'allow' estimates anyway",
         )
     return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit, end)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.uncertainty import Intervals, bounded, intervals, no_intervals
@@ -78,7 +79,7 @@ def top_table(estimate: Estimate, count: int) -> pa.Table:
     """Return the most frequent values of one group as a table: their values, then `NAMES`."""
     one = tops(estimate.of, checked_count(count))[estimate.group]
     values = estimate.values.values.take(pa.array(one.places))
-    table = pa.table([pa.array(one.columns[name]) for name in NAMES], list(NAMES))
+    table = pa.table([finite_or_null(one.columns[name]) for name in NAMES], list(NAMES))
     return table.add_column(1, "value", values)
 
 

@@ -37,7 +37,11 @@ def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
     check()
     z = deviations(confidence)
     op, theta = likelihood.operator, fit.theta
-    if all(status is Status.INVERSION for status in fit.status):
+    if fit.errors is not None:
+        error, low, high = fit.errors
+        reach = z / deviations(0.95)
+        low, high = theta - (theta - low) * reach, theta + (high - theta) * reach
+    elif all(status is Status.INVERSION for status in fit.status):
         error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
     else:
         error, low, high = op.interval(likelihood.shares, likelihood.n, likeliest(likelihood, fit), z)

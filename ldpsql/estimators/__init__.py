@@ -7,6 +7,7 @@ counts under a channel and does not depend on a mechanism.
 from __future__ import annotations
 
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
+from ldpsql.estimators import sharing
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.iteration import IterativeEstimator, StopField
 from ldpsql.estimators.pooling import (
@@ -62,6 +63,7 @@ __all__ = [
     "mean_of_blocks",
     "redrawn",
     "renumbered",
+    "sharing",
     "sibling_contrasts",
     "simplex_projection",
     "split",

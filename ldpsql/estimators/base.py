@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -49,6 +49,21 @@ class Estimator(Spec):
         for normal estimates however they are correlated.
         """
         return self.confidence ** (1 / count) if self.intervals == "simultaneous" else self.confidence
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether it has to see all groups, by `learnt`, before it can estimate one."""
+        return False
+
+    def learnt(self, pooled: Likelihood, groups: Iterable[Likelihood]) -> Estimator:  # noqa: ARG002  # for those that learn
+        """Return an estimator of single groups that knows what all groups have in common; by default, this one.
+
+        Args:
+            pooled: the reports of all groups together.
+            groups: the reports of every group, some groups at a time.
+
+        """
+        return self
 
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:

@@ -110,27 +110,31 @@ def sibling_contrasts(likelihood: Likelihood, block: Blocks, theta: Floats, pair
     Halves are named by their first values, and ``halves`` is that of each value. A pair counts as different if one of its
     halves is not a block; a difference that the reports do not determine counts as 0.
     """
-    member = (halves[:, None] == pairs.ravel()).astype(np.float64)
-    whole = (((block != halves).astype(np.float64) @ member) == 0).reshape(len(block), -1, 2).all(axis=2)
+    number = np.searchsorted(np.unique(halves), halves)
+    apart = _summed((block != halves).astype(np.float64), number)[:, number[pairs]] > 0
     if likelihood.operator.exchangeable:
-        differ = _named_contrasts(likelihood, theta, member)
+        differ = _named_contrasts(likelihood, theta, number, number[pairs])
     else:
-        differ = np.stack(
-            [_contrasts_of(likelihood.group(i), *one, pairs) for i, one in enumerate(zip(block, theta, strict=True))]
-        )
-    return np.where(whole, differ, np.inf)
+        each = enumerate(zip(block, theta, strict=True))
+        differ = np.stack([_contrasts_of(likelihood.group(i), *one, pairs) for i, one in each])
+    return np.where(apart.any(axis=2), np.inf, differ)
 
 
-def _named_contrasts(likelihood: Likelihood, theta: Floats, member: Floats) -> Floats:
+def _summed(table: Floats, number: Blocks) -> Floats:
+    """Return the sums over the values of each number, for every row of the table."""
+    groups, size = len(table), int(number.max()) + 1
+    cells = (number + size * np.arange(groups)[:, None]).ravel()
+    return np.bincount(cells, weights=table.ravel(), minlength=groups * size).astype(np.float64).reshape(groups, size)
+
+
+def _named_contrasts(likelihood: Likelihood, theta: Floats, number: Blocks, pairs: Blocks) -> Floats:
     """Return the contrasts if reports name values: then the means of their shares differ as the inverted shares do."""
-    sizes = member.sum(axis=0)
-    shares, chances = (
-        (table @ member / sizes).reshape(len(theta), -1, 2) for table in (likelihood.shares, likelihood.operator.forward(theta))
-    )
-    squares = (chances / sizes.reshape(-1, 2)).sum(axis=2)
-    variance = (squares - (chances[..., 0] - chances[..., 1]) ** 2) / likelihood.n[:, None]
-    error = np.sqrt(np.where(variance > 0, variance, np.inf))
-    return np.asarray(np.abs(shares[..., 0] - shares[..., 1]) / error)
+    sizes = np.bincount(number)
+    shares, chances = (_summed(t, number) / sizes for t in (likelihood.shares, likelihood.operator.forward(theta)))
+    squares = (chances / sizes)[:, pairs].sum(axis=2)
+    (first, second), (one, other) = pairs.T, (chances[:, half] for half in pairs.T)
+    variance = (squares - (one - other) ** 2) / likelihood.n[:, None]
+    return np.abs(shares[:, first] - shares[:, second]) / np.sqrt(np.where(variance > 0, variance, np.inf))
 
 
 def _contrasts_of(one: Likelihood, block: Blocks, theta: Floats, pairs: Blocks) -> Floats:

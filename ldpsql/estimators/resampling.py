@@ -89,15 +89,17 @@ def shared_out(counts: Floats, number: int, certain: Floats | None) -> Floats:
 
 
 def certain_parts(likelihood: Likelihood) -> Floats:
-    """Return for each report the part of its number that noise does not change, for channels whose reports name values.
+    """Return for each report the part of its number that noise does not change, if reports name values and all are alike.
 
     The number of reports y from the people who have x is binomial, so its variance is its mean times 1 - P(y|x). If the rest of
     each count is split at random, folds differ by the noise, and not by who is in them: what predicts a fold best is then close
     to the shares of the people who reported.
     """
-    theta = simplex_projection(likelihood.operator.invert(likelihood.shares))
-    table = likelihood.operator.matrix()
-    return np.asarray((theta @ table**2) / np.maximum(theta @ table, TINY))
+    votes = likelihood.operator.votes
+    if votes is None or not likelihood.operator.exchangeable:
+        return np.zeros_like(likelihood.counts)
+    theta, (low, high) = simplex_projection(likelihood.operator.invert(likelihood.shares)), votes
+    return (low**2 + (high**2 - low**2) * theta) / (low + (high - low) * theta)
 
 
 def folds(one: Likelihood, number: int = FOLDS) -> tuple[Likelihood, Likelihood]:

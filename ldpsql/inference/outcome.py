@@ -53,6 +53,8 @@ class Fit:
     """The result of an estimator for each group: theta (groups, values), its steps and how it ended.
 
     ``chosen`` and ``reasons`` are the estimator used for each group, and why, if the estimator chooses among others.
+    ``borrowed`` is which part of each group's estimate comes from other groups. ``errors`` are standard errors, low and high
+    ends of a confidence of 95 %, each of shape (groups, values), if the estimator has its own.
     """
 
     theta: Floats
@@ -60,6 +62,8 @@ class Fit:
     status: tuple[Status, ...]
     chosen: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    borrowed: tuple[float, ...] = ()
+    errors: tuple[Floats, Floats, Floats] | None = None
 
     @property
     def regularised(self) -> NDArray[np.bool_]:

@@ -18,6 +18,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
 from ldpsql.domains.product import Product, of_columns
 from ldpsql.engine.functions import names_withheld
+from ldpsql.engine.groups import check_single
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimates.functionals import Functional
 from ldpsql.estimators.base import Estimator
@@ -116,10 +117,13 @@ def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
 
     Raises:
         InvalidSpec, UnknownName: if it cannot be read; the message does not have the name.
+        NotApplicable: if it has to learn from all groups first. A query passes groups some at a time.
 
     """
     with names_withheld():
-        return registry().estimator(spec)
+        estimator = registry().estimator(spec)
+    check_single(estimator)
+    return estimator
 
 
 def read_parts(columns: pa.Scalar) -> Parts | Product:

@@ -85,7 +85,10 @@ def _check_fit(estimator: Estimator, likelihood: Likelihood, fit: Fit, problem: 
 
 
 def _check_groups(estimator: Estimator, likelihood: Likelihood, fit: Fit, problem: str) -> None:
-    """Check that groups do not influence each other, and that the same counts give the same estimate."""
+    """Check that groups do not influence each other, once it has learned, and that the same counts give the same estimate."""
+    if estimator.needs_groups:
+        pooled = likelihood.with_counts(likelihood.counts.sum(axis=0, keepdims=True))
+        estimator = estimator.learnt(pooled, [likelihood])
     for i in range(len(likelihood.counts)):
         alone = estimator.fit(likelihood.group(i)).theta[0]
         assert np.allclose(fit.theta[i], alone, atol=1e-9), f"{problem}: a group is estimated otherwise alone than together"

@@ -28,8 +28,8 @@ from ldpsql.functions import registry
 
 SHRUNK = ("empirical_bayes(loss='both')",)
 POOLED = (*SHRUNK, "pool")
-EXACT = (*SHRUNK, "ibu", "inv_p")  # if most reports are the values themselves, there is little to shrink
-TRUTHFUL = 0.5  # by how much a value makes its own report more likely, from which on reports are that
+# By how much a value makes its own report more likely, and from there on, what there is besides shrinking.
+NAMED = ((0.5, (*SHRUNK, "ibu", "inv_p")), (0.25, ("empirical_bayes", "inv_p")), (0.0, SHRUNK))
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
 # The paper's stop is late for channels that blur neighbours; a smoothed estimate hardly moves after a thousand steps.
 SMOOTHED = ("ibu(stop='held_out', max_iterations=1000)", "ems(stop='held_out', max_iterations=1000)")
@@ -43,8 +43,8 @@ class Best(Estimator):
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
     errors of the difference: estimators that cannot be distinguished are averaged, because choosing among them would follow the
     noise. Candidates are empirical Bayes for both losses if reports are votes for values; ibu and smoothing, both stopped
-    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. If most reports
-    name the value itself, as those of k-RR at large epsilons, ibu and inv_p are candidates too, and the folds differ by the
+    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. If many reports
+    name the value itself, as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the
     noise of the mechanism alone.
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
     once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
@@ -66,7 +66,7 @@ class Best(Estimator):
         return self.each(likelihood, self._chosen, max(1, CELLS // size))
 
     def _chosen(self, part: Likelihood) -> Fit:
-        parts = split(part, self.splits, certain_parts(part) if truthful(part) else None)
+        parts = split(part, self.splits, certain_parts(part) if lift(part) >= NAMED[1][0] else None)
         trials = [trial for text in candidates(part) if (trial := Trial.of(text, part, parts)) is not None]
         scores = np.array([trial.scores for trial in trials])
         top = scores.argmax(axis=0)
@@ -134,16 +134,16 @@ def learnt(estimator: Estimator, part: Likelihood, parts: Split) -> tuple[Floats
     return theta, steps
 
 
-def truthful(part: Likelihood) -> bool:
-    """Return whether most reports name the values themselves."""
+def lift(part: Likelihood) -> float:
+    """Return by how much a value makes its own report more likely; 0 if reports do not name values, or have no votes."""
     votes = part.operator.votes
-    return part.operator.exchangeable and votes is not None and votes[1] - votes[0] > TRUTHFUL
+    return votes[1] - votes[0] if votes and part.operator.exchangeable else 0.0
 
 
 def candidates(part: Likelihood) -> tuple[str, ...]:
     """Return the estimators that may predict best."""
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
-        shrunk = EXACT if truthful(part) else SHRUNK
+        shrunk = next(names for least, names in NAMED if lift(part) >= least)
         return shrunk + (SMOOTHED if part.layout and not part.operator.isotropic else ())
     if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long
         return STOPPED[1:]

@@ -44,7 +44,7 @@ class EmpiricalBayes(Estimator):
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
     >>> EmpiricalBayes().fit(reports).theta.round(2).tolist()
-    [[0.88, 0.02, 0.06, 0.04]]
+    [[0.86, 0.03, 0.07, 0.04]]
     """
 
     name = "empirical_bayes"
@@ -190,8 +190,8 @@ def atoms(v: Floats, error: Floats, size: int) -> Floats:
 def densities(v: Floats, error: Floats, n: Floats, votes: tuple[float, float] | None, shares: Floats) -> Floats:
     """Return how likely every inverted share is under every atom, shape (groups, atoms, shares), relative to its best atom.
 
-    If reports are votes their number is nearly binomial, with the variance of the noise alone: whoever has the value votes for
-    it with one probability, everybody else with another. Otherwise the inverted share is assumed to be normal.
+    If reports are votes their number is nearly binomial, with the variance of the noise alone: a person who has the value votes
+    for it with one probability, everybody else with another. Otherwise the inverted share is assumed to be normal.
     """
     columns, rows = v[:, None, :], shares[:, :, None]
     if votes:

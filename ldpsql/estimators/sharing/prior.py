@@ -1,0 +1,98 @@
+"""The prior that groups have in common: it is learned from all of them, and then used for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BeforeValidator, PlainSerializer
+
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimators.sharing.cells import evidence
+from ldpsql.estimators.sharing.dispersion import CLASSES, concentrations
+from ldpsql.estimators.sharing.pseudo import Alone, pseudo_share, scores
+from ldpsql.estimators.sharing.votes import Votes
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats
+
+_STEPS, _BASE = 100, 0.05  # of EM; groups that each class has beforehand
+_LEAST_SHARE = 1e-4  # of a value that has its part of all shares
+_HINT = "pass what ldp.prior(counts, m) returns"
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The shares of all groups together, their standard errors, and how common each class of `dispersion` is among groups."""
+
+    mean: tuple[float, ...]
+    error: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def classes(self, likelihood: Likelihood, alone: Alone) -> Floats:
+        """Return how probable each class is for each group, (groups, classes); ``alone`` estimates groups by themselves.
+
+        Raises:
+            InvalidParameter: if the prior has another number of values.
+
+        """
+        if len(self.mean) != likelihood.operator.inputs:
+            raise InvalidParameter("the prior is one of another number of values", _HINT)
+        return normalised(_scores(likelihood, np.array(self.mean), alone) + np.log(np.maximum(self.weights, 1e-12)))
+
+    def borrowed(self, likelihood: Likelihood, classes: Floats) -> Floats:
+        """Return which part of the estimate of each group comes from the mean of all groups, from 0 to 1."""
+        if likelihood.operator.votes is None:
+            return pseudo_share(likelihood.n, classes)
+        noise = likelihood.operator.inputs * Votes.of(likelihood).noise(likelihood.n[:, None])
+        spread = (1.0 - np.square(self.mean).sum()) / (1.0 + concentrations(likelihood.n))
+        return np.asarray((classes * (noise / (noise + spread))).sum(axis=1))
+
+
+def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood], alone: Alone) -> Prior:
+    """Return the prior with this mean whose classes explain all groups best: the maximum of its likelihood, by EM."""
+    raised = np.maximum(mean, _LEAST_SHARE / len(mean))
+    raised = raised / raised.sum()
+    logs = np.concatenate([_scores(some, raised, alone) for some in groups])
+    logs = logs[np.lexsort(logs.T)]  # the order of groups, which SQL does not fix, must not change a bit
+    weights = np.full(CLASSES, 1.0 / CLASSES)
+    for _ in range(_STEPS):
+        each = normalised(logs + np.log(np.maximum(weights, 1e-12)))
+        weights = (each.sum(axis=0) + _BASE) / (len(each) + _BASE * CLASSES)
+    return Prior(*(tuple(part.tolist()) for part in (raised, error, weights)))
+
+
+def _scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
+    """Return ln of how well each class explains each group, (groups, classes), up to a term of the group."""
+    if likelihood.operator.votes is None:
+        return scores(likelihood, mean, alone)
+    return evidence(Votes.of(likelihood), mean)
+
+
+def normalised(logs: Floats) -> Floats:
+    """Return probabilities from their logarithms, up to a term, along the last axis."""
+    chances = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return np.asarray(chances / chances.sum(axis=-1, keepdims=True))
+
+
+def _prior(value: Any) -> Any:
+    if value is None or isinstance(value, Prior):
+        return value
+    fields = value if isinstance(value, Mapping) and set(value) == {"mean", "error", "weights"} else {}
+    if not fields or not all(isinstance(part, list | tuple | np.ndarray) for part in fields.values()):
+        raise InvalidParameter("this is not a prior", _HINT)
+    try:
+        mean, error, weights = (np.array(fields[name], dtype=np.float64) for name in ("mean", "error", "weights"))
+    except (TypeError, ValueError):
+        raise InvalidParameter("a prior holds numbers only", _HINT) from None
+    if not (_shares(mean) and _shares(weights) and len(weights) == CLASSES and len(error) == len(mean) and (error >= 0).all()):
+        raise InvalidParameter("the shares of a prior are positive and sum to one", _HINT)
+    return Prior(*(tuple(part.tolist()) for part in (mean, error, weights)))
+
+
+def _shares(numbers: Floats) -> bool:
+    return bool(numbers.ndim == 1 and len(numbers) and (numbers > 0).all() and abs(numbers.sum() - 1.0) < 1e-6)
+
+
+PriorField = Annotated[Prior | None, BeforeValidator(_prior), PlainSerializer(lambda prior: prior and asdict(prior))]

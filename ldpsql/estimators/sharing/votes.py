@@ -1,0 +1,89 @@
+"""The votes of reports for values, and how likely they are given the shares of a value among the people of a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.errors import InternalError
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import Floats
+
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Votes for each value in each group, shape (groups, values), of ``n`` reports each.
+
+    A report votes with probability ``high`` for its own value, and with ``low`` for any other.
+    """
+
+    numbers: Floats
+    n: Floats
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, likelihood: Likelihood) -> Votes:
+        """Return the votes of the reports of a likelihood whose operator has votes.
+
+        Raises:
+            InternalError: if it has none.
+
+        """
+        if likelihood.operator.votes is None:
+            raise InternalError("this channel has no votes", "use pseudo-reports")
+        low, high = likelihood.operator.votes
+        shares = low + (high - low) * likelihood.operator.invert(likelihood.shares)
+        return cls(np.rint(shares * likelihood.n[:, None]), likelihood.n, low, high)
+
+    def chosen(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Votes:
+        """Return the votes of some groups."""
+        return Votes(self.numbers[rows], self.n[rows], self.low, self.high)
+
+    def noise(self, n: Floats | float) -> Floats | float:
+        """Return the variance of an inverted share of a rare value, of n reports, that the mechanism causes."""
+        return self.low * (1.0 - self.low) / (n * (self.high - self.low) ** 2)
+
+    def inverted(self, value: int) -> tuple[Floats, Floats]:
+        """Return the inverted share of a value in each group, and the error that the mechanism causes if it is the true one."""
+        share = (self.numbers[:, value] / self.n - self.low) / (self.high - self.low)
+        return share, np.sqrt(self._spread(np.clip(share, 0.0, 1.0)) / self.n) / (self.high - self.low)
+
+    def _spread(self, shares: Floats) -> Floats:
+        """Return the variance of the vote of one of the people of a group who hold a value in these shares."""
+        return shares * self.high * (1.0 - self.high) + (1.0 - shares) * self.low * (1.0 - self.low)
+
+    def log_likelihood(self, votes: Floats, n: Floats, shares: Floats) -> Floats:
+        """Return ln of how likely votes of n reports are for each share among these n people, (cells, shares), up to a term.
+
+        Given the n people, votes are the sum of two binomial numbers; it is taken to be a binomial number whose variance is
+        scaled. Source: Efron, "Double exponential families and their use in generalized linear regression", JASA 1986.
+        """
+        chance = np.clip(self.low + (self.high - self.low) * shares, _LEAST, 1.0 - _LEAST)
+        scale = chance * (1.0 - chance) / np.maximum(self._spread(shares), _LEAST)
+        return 0.5 * np.log(scale) - scale * n[:, None] * divergence((votes / n)[:, None], chance)
+
+    def table(self, n: int) -> Floats:
+        """Return the probability of each number of votes if k of n people hold the value, shape (votes, k), for small n."""
+        out = np.zeros((n + 1, n + 1))
+        own, other = np.ones(1), [np.ones(1)]
+        for _ in range(n):
+            other.append(np.convolve(other[-1], [1.0 - self.low, self.low]))
+        for k in range(n + 1):
+            out[:, k] = np.convolve(own, other[n - k])
+            own = np.convolve(own, [1.0 - self.high, self.high])
+        return out
+
+
+def divergence(seen: Floats, chance: Floats) -> Floats:
+    """Return the Kullback-Leibler divergence of coins: seen log(seen/chance) + (1 - seen) log((1 - seen)/(1 - chance))."""
+    seen = np.clip(seen, 0.0, 1.0)
+    return _part(seen, chance) + _part(1.0 - seen, 1.0 - chance)
+
+
+def _part(seen: Floats, chance: Floats) -> Floats:
+    return np.where(seen > 0, seen * np.log(np.where(seen > 0, seen, 1.0) / chance), 0.0)
