@@ -94,11 +94,24 @@ def hands_out_one_seed(self: PrivateHash, values: np.ndarray, words: Words = ran
     return DRAW_HASHED(self, values, lambda count: np.full(count, words(1)[0]))
 
 
+def seeds_by_value(self: PrivateHash, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+    drawn = DRAW_HASHED(self, values, words)
+    seeds = drawn[:, 0] & ~np.uint64(1) | (values % 2).astype(np.uint64)
+    y = self.response.draw(hashed(seeds, values, self.response.size), words)
+    return np.stack([seeds, y.astype(np.uint64)], axis=1)
+
+
+def one_seed_twice_as_often(self: OrthogonalHash, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+    seeds = DRAW_ORTHOGONAL(self, values, words) // self.response.size
+    seeds[seeds == 1] = 0
+    return seeds * np.int32(self.response.size) + self.response.draw(self._hash(seeds, values), words)
+
+
 def no_noise(self: Convolution, values: np.ndarray, words: Words = random_words) -> np.ndarray:
     return values + np.int32(1)
 
 
-DRAW_SUBSETS, DRAW_HASHED = Subsets.draw, PrivateHash.draw
+DRAW_SUBSETS, DRAW_HASHED, DRAW_ORTHOGONAL = Subsets.draw, PrivateHash.draw, OrthogonalHash.draw
 
 
 @pytest.mark.parametrize(
@@ -108,6 +121,8 @@ DRAW_SUBSETS, DRAW_HASHED = Subsets.draw, PrivateHash.draw
         (Subsets.within(6, 2, Fraction(3)), always_holds_the_value, "draws for value 0 do not follow the channel"),
         (PrivateHash(6, KeepOrSpread.within(3, Fraction(3, 2))), keeps_with_one_half, "draws for value 0 do not follow"),
         (PrivateHash(6, KeepOrSpread.within(3, Fraction(3, 2))), hands_out_one_seed, "draws for value 0 do not follow"),
+        (PrivateHash(6, KeepOrSpread.within(3, Fraction(3, 2))), seeds_by_value, "the seeds of value 0 are not even"),
+        (OrthogonalHash(6, KeepOrSpread.within(3, Fraction(3, 2))), one_seed_twice_as_often, "draws for value 0 do not follow"),
         (Convolution.geometric(Fraction(2), 4, 1), no_noise, "draws for value 0 do not follow the channel"),
     ],
 )

@@ -8,7 +8,19 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, AnyChannel, KeyValue, Levels, OneOfRows, Prefixes, Rows, SetChannel, Sets, TableChannel
+from ldpsql.channels import (
+    TOTAL,
+    AnyChannel,
+    KeyValue,
+    Levels,
+    OneOfRows,
+    Prefixes,
+    PrivateHash,
+    Rows,
+    SetChannel,
+    Sets,
+    TableChannel,
+)
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, levels_follow, plausible, prefixes_follow, reports_of
@@ -98,6 +110,10 @@ def _check_supports(channel: SetChannel, value: int, draws: int) -> None:
     for part in np.array_split(drawn, 1 + draws * channel.inputs // _CELLS):
         counts += channel.supports(part).sum(axis=0)
     assert plausible(counts, draws, expected, FALSE_ALARM), f"draws for value {value} do not follow the channel"
+    if isinstance(channel, PrivateHash):
+        bits = np.unpackbits(np.ascontiguousarray(drawn[:, 0]).view(np.uint8).reshape(draws, 8), axis=1)
+        even = plausible(bits.sum(axis=0, dtype=np.int64), draws, np.full(64, 0.5), FALSE_ALARM)
+        assert even, f"the seeds of value {value} are not even"
 
 
 def _check_set(channel: KeyValue, held: Sets, draws: int) -> None:
