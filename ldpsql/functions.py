@@ -71,6 +71,9 @@ from ldpsql.registry.handles import (
 )
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
+from ldpsql.sql.lint import Finding
+from ldpsql.sql.objects import Object, lint_objects
+from ldpsql.sql.recorded import of_rows as recorded_tables
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 
 __all__ = [
@@ -96,6 +99,7 @@ __all__ = [
     "Drawn",
     "Estimate",
     "Estimates",
+    "Finding",
     "Functional",
     "HeavyHitter",
     "HeavyHitters",
@@ -107,6 +111,7 @@ __all__ = [
     "Mean",
     "Mixed",
     "NotReleased",
+    "Object",
     "OutsideDomain",
     "Quantile",
     "Quantiles",
@@ -154,6 +159,7 @@ __all__ = [
     "hookimpl",
     "id_bytes",
     "likelihoods",
+    "lint_objects",
     "listed",
     "mechanism_at",
     "names_withheld",
@@ -168,6 +174,7 @@ __all__ = [
     "random_order",
     "read_estimator",
     "read_mechanism",
+    "recorded_tables",
     "registry",
     "scale_of",
     "shown_by_form",

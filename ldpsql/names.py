@@ -4,6 +4,8 @@ from __future__ import annotations
 
 IBU, INV, INV_N, INV_P = "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
+AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
+COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate
 ESTIMATES = "ldp._estimates"  # (counts, estimator, mechanism): the rows of the estimate
 FIRST_LIST = "ldp._first"  # (list, other)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from math import log
 
@@ -51,6 +53,77 @@ def test_the_keep_or_spread_sampler_is_its_channel_over_all_words(size: int, eps
     cuts = [channel.spread * step for step in range(size)]
     for value in {0, 1, size - 1}:
         assert weights_by_driving(channel, value, cuts) == channel.weights()[value].tolist()
+
+
+MANY = 1 << 13  # draws that share words
+
+
+def drawn_by_short(channel: KeepOrSpread, kind: type[np.unsignedinteger], short: list[int], further: list[int]) -> list[int]:
+    """Drive the sampler of many draws for value 0: short words, and a further word for each that does not decide."""
+    reports: list[int] = []
+    blocks = [slice(start, start + MANY) for start in range(0, len(short), MANY)]
+    for block in blocks:
+        first = np.zeros(MANY, dtype=kind)
+        first[: len(short[block])] = short[block]
+        source = iter([first.view(np.uint64), np.array(further[block], dtype=np.uint64)])
+        drawn = channel.draw(np.zeros(MANY, dtype=np.int32), partial(served, source))
+        reports += drawn[: len(short[block])].tolist()
+    return reports
+
+
+def served(source: Iterator[NDArray[np.uint64]], count: int) -> NDArray[np.uint64]:
+    return next(source)[:count]
+
+
+def parts_between(cuts: set[int], end: int) -> list[tuple[int, int]]:
+    return list(pairwise(sorted({0, end, *(cut for cut in cuts if 0 < cut < end)})))
+
+
+@pytest.mark.parametrize(
+    ("size", "epsilon", "kind"),
+    [
+        *((size, epsilon, np.uint16) for size in (2, 3, 100) for epsilon in ("0.1", "1", "4", "8")),
+        (100, "12", np.uint32),  # the weight of a lie is below 2**48
+        (1000, "1", np.uint16),
+        *((size, "2", np.uint32) for size in (1025, 3000)),
+        (3, "20", np.uint32),
+    ],
+)
+def test_draws_that_share_words_have_exactly_the_weights_of_the_channel(
+    size: int, epsilon: str, kind: type[np.unsignedinteger]
+) -> None:
+    channel = KeepOrSpread.within(size, Epsilon.parse(epsilon).exp_below())
+    width = 8 * np.dtype(kind).itemsize
+    rest = 64 - width
+    part, low = channel.spread >> rest, channel.spread & (1 << rest) - 1
+    decided = (size - 1) * part + (channel.keep >> rest)
+    counted = [0] * size
+
+    parts = parts_between({part * step for step in range(size)} if width > 16 else {*range(decided)}, decided)
+    shorts = [short for start, stop in parts for short in (start, (start + stop - 1) // 2, stop - 1)]
+    reports = drawn_by_short(channel, kind, shorts, [])
+    for (start, stop), *same in zip(parts, reports[::3], reports[1::3], reports[2::3], strict=True):
+        assert len(set(same)) == 1
+        counted[same[0]] += stop - start << 64
+
+    driven: list[tuple[int, int, int]] = []  # a short word that does not decide, and a part of the further words
+    for short in range(decided, 1 << width):
+        first = short - decided << rest
+        cuts = {
+            (low * step - first) << width for step in range(max(0, first // low), min(size, (first + (1 << rest)) // low + 1))
+        }
+        driven += [(short, start, stop) for start, stop in parts_between(cuts, 1 << 64)]
+    reports = drawn_by_short(
+        channel,
+        kind,
+        [short for short, *_ in driven for _ in range(3)],
+        [word for _, start, stop in driven for word in (start, (start + stop - 1) // 2, stop - 1)],
+    )
+    for (_, start, stop), *same in zip(driven, reports[::3], reports[1::3], reports[2::3], strict=True):
+        assert len(set(same)) == 1
+        counted[same[0]] += stop - start
+
+    assert counted == [weight << width for weight in channel.weights()[0].tolist()]
 
 
 @pytest.mark.parametrize("size", [2, 10, 100, 1000, 100_000])

@@ -61,6 +61,20 @@ def test_ranges_of_integers_take_the_same_codes_as_any_list(first: int) -> None:
             Domain.of(values).codes(pa.array([outside]))
 
 
+@pytest.mark.parametrize("first", [-100, -1, 0, 100, 200, 250, 60_000, 2**40])
+@pytest.mark.parametrize("size", [2, 100, 400])
+def test_ranges_are_found_in_columns_of_every_whole_type(first: int, size: int) -> None:
+    domain = Domain.of(range(first, first + size))
+    for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()):
+        limits = np.iinfo(kind.to_pandas_dtype())
+        near = {*range(-200, 900, 7), first - 1, first, first + size - 1, first + size, limits.min, limits.max}
+        column = pa.array([number for number in near if limits.min <= number <= limits.max], kind)
+        codes = domain.codes(column, outside_code=1)
+        assert codes.tolist() == [n - first if 0 <= n - first < size else 1 for n in column.to_pylist()]
+        inside = column.filter(pa.array([0 <= n - first < size for n in column.to_pylist()], pa.bool_()))
+        assert domain.codes(inside).tolist() == [n - first for n in inside.to_pylist()]
+
+
 def test_a_column_of_another_kind_is_refused_by_its_type() -> None:
     with pytest.raises(WrongType, match="int64"):
         Domain.of(["1", "2"]).codes(pa.array([1]))

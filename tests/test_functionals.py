@@ -118,7 +118,7 @@ def test_one_or_two_sets_say_nothing_of_a_number(spec: str, n: int) -> None:
 
 def test_shares_that_add_up_to_more_than_one_by_rounding_are_one() -> None:
     above, unknown = np.array([1 + 2**-52]), np.array([np.inf])
-    cut = cut_to(Measure(above, unknown, -unknown, unknown), 0.0, 1.0)
+    cut = cut_to(Measure(above, unknown, -unknown, unknown), 0.0, 1.0, np.array([False]))
     assert (cut.estimate[0], cut.low[0], cut.high[0]) == (1.0, 0.0, 1.0)
 
 

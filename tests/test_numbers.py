@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
+from scipy.special import ndtr
 
 from ldpsql import Likelihood, Mechanism
 from ldpsql.estimates.estimate import estimate_counts
@@ -15,6 +16,7 @@ from ldpsql.estimates.linear import Linear, _bounded
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
 from ldpsql.inference.operators.weights import Weights, ramps
+from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.registry.registry import registry
 from tests import seeds
 
@@ -210,3 +212,67 @@ def test_a_range_inside_one_bin_has_the_error_of_the_bin() -> None:
     measured = RangeShare(30.1, 30.2).measure(estimate_counts(made, counts, registry().estimator("ibu")))
     assert (measured.low[0], measured.estimate[0]) == (0, pytest.approx(0, abs=1e-12))
     assert measured.std_error[0] > 0.01
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.95, 1 - 1e-7])
+def test_an_interval_with_a_bias_misses_as_often_as_stated_and_no_more(confidence: float) -> None:
+    error = np.array([1.0, 0.01, 40.0])
+    for bias in (0.0, 1e-9, 0.3, 2.0, 50.0):
+        half = half_width(error, bias, deviations(confidence))
+        missed = ndtr((bias - half) / error) + ndtr((-bias - half) / error)  # if the bias is as large as it may be
+        assert missed == pytest.approx(1 - confidence, rel=1e-6)
+        assert (half <= deviations(confidence) * error + bias + 1e-12).all()
+    assert half_width(np.array([0.0, np.inf]), 2.0, 1.96).tolist() == [2.0, np.inf]
+
+
+@pytest.mark.parametrize(
+    "spec", ["square_wave(1, 0, 10, bins=64)", "krr(1, [0, 5, 10])", "stochastic_rounding(1, 0, 10, bins=8)"]
+)
+def test_the_interval_of_a_mean_includes_half_a_bin_and_no_more(spec: str) -> None:
+    made = mechanism(spec)
+    size = operator_of(made).inputs
+    estimates = estimate_counts(
+        made, 1e4 * operator_of(made).forward(shapes(size)["skewed"][None]), registry().estimator("ibu")
+    )
+    for measured in (Mean().measure(estimates), Mean(unbiased=True).measure(estimates)):
+        half, z = (measured.high - measured.low)[0] / 2, deviations(0.95)
+        exact = float(half_width(measured.std_error, estimates.values.rounding, z)[0])
+        assert half == pytest.approx(exact, rel=1e-3)
+
+
+@pytest.mark.parametrize("estimator", ["ems", "best", "empirical_bayes", "pool", "ibu(stop=1)", "uniform"])
+def test_an_interval_does_not_end_at_a_regularised_estimate(estimator: str) -> None:
+    made = mechanism("krr(1, [0, 1, 2, 3, 4, 5, 6, 7])")
+    theta = np.array([[0.6, 0.02, 0.03, 0.15, 0.06, 0.06, 0.05, 0.03]])  # one value stands out: smoothing is wrong here
+    counts = 20_000 * operator_of(made).forward(theta)
+    estimates, certified = (estimate_counts(made, counts, registry().estimator(name)) for name in (estimator, "ibu"))
+    assert estimates.fit.regularised.all()
+    left_out = (estimates.fit.theta < estimates.intervals.low) | (estimates.fit.theta > estimates.intervals.high)
+    assert left_out.any() or estimator in ("best", "empirical_bayes", "pool")
+    assert estimates.intervals.low == pytest.approx(certified.intervals.low, abs=1e-6)
+    assert estimates.intervals.high == pytest.approx(certified.intervals.high, abs=1e-6)
+    for functional in (*FUNCTIONALS, Quantile(0.9)):
+        measured, maximum = functional.measure(estimates), functional.measure(certified)
+        assert measured.low >= maximum.low - 1e-6
+        assert measured.high <= maximum.high + 1e-6
+
+
+def test_a_row_of_sql_has_the_interval_of_the_unbiased_estimate(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO m() AS ldp.krr(2, range(9))")
+    con.execute("CREATE TABLE r AS SELECT CASE WHEN i < 3000 THEN 4 ELSE i % 9 END AS x FROM range(9000) t(i)")
+    rows = "SELECT unnest(ldp.ems(x, m()), recursive := true) FROM r"
+    assert one(con, f"SELECT count(*) FROM ({rows}) WHERE estimate IN (low, high) AND estimate > 0") == 0
+    assert one(con, f"SELECT count(*) FROM ({rows}) WHERE estimate NOT BETWEEN low AND high") > 0
+    assert one(con, f"SELECT count(*) FROM ({rows}) WHERE value = 4 AND low > estimate") == 1
+    diagnosis = one(con, "SELECT ldp.diagnose(x, m(), estimator := 'ems') FROM r")
+    assert diagnosis["status"] == "regularised"
+    assert "intervals are those of the unbiased estimate" in diagnosis["remedy"]
+
+
+def test_the_diagnosis_gives_the_reason_of_a_null_and_what_to_use_instead(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO m() AS ldp.stochastic_rounding(1, 0, 100, bins := 16)")
+    con.execute("CREATE TABLE r AS SELECT 2 * (i % 2) - 1 AS x FROM range(400) t(i)")
+    assert one(con, "SELECT count(std_error) FROM (SELECT unnest(ldp.ibu(x, m()), recursive := true) FROM r)") == 0
+    remedy = one(con, "SELECT ldp.diagnose(x, m()).remedy FROM r")
+    for part in ("16 of 16 values", "is NULL", "fewer bins", "olh", "ldp.mean"):
+        assert part in remedy

@@ -24,7 +24,7 @@ from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.uncertainty import bounded
 from ldpsql.inference import counts
-from ldpsql.inference.outcome import simplex_projection
+from ldpsql.inference.outcome import Fit, simplex_projection
 from ldpsql.inference.score_intervals import deviations, of_votes
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.registry.fingerprint import KEY, NONE, Fingerprints, check, of_schema, together
@@ -114,8 +114,9 @@ class Supports:
         assert isinstance(certified.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
         hit, miss, n = float(certified.channel.hit), float(certified.channel.miss), float(self.reports)
         share, z = (self.numbers / n - miss) / (hit - miss), deviations(confidence)
-        errors = bounded(share, *of_votes(share, simplex_projection(share), (miss, hit), n, z), z)
-        columns = [certified.values.values, share, errors.std_error, errors.low, errors.high]
+        ends = of_votes(share[None], simplex_projection(share[None]), (miss, hit), n, z)
+        errors = bounded(Fit.inversion(share[None]), *ends, z)
+        columns = [certified.values.values, share, errors.std_error[0], errors.low[0], errors.high[0]]
         return pa.table(columns, ["value", "estimate", "std_error", "low", "high"])
 
 

@@ -51,7 +51,7 @@ class Drawing:
 
     def __init__(self, con: DuckDBPyConnection, source: Source, projection: Projection, meter: Meter) -> None:
         self.parts = self.resumed = 0
-        self._con, self._source, self._projection, self._meter = con, source, projection, meter
+        self._con, self._source, self._meter = con, source, meter
         self._compact = CompactProjection.like(projection)
         self.buckets = buckets_for(source.rows)
 
@@ -63,7 +63,7 @@ class Drawing:
     def into_files(self, form: Form, staging: Staging, order: Order) -> None:
         """Draw the parts that are not complete, and write all of them."""
         if order == "keep":
-            self._each_part(staging, "part", lambda part, at: form.write(self._con, self._reports(part), at.parent, at.name))
+            self._each_part(staging, "part", partial(self._write, form))
             return
         self._each_part(staging, "drawn", partial(self._scatter_into, staging))
         with ExitStack() as stack:
@@ -74,7 +74,7 @@ class Drawing:
         """Draw all rows and write them by ``CREATE TABLE AS`` or ``INSERT INTO``; call ``then`` in the same transaction."""
         (part,) = self._source.parts
         if order == "keep":
-            self._meter.watch(lambda: write_table(self._con, self._reports(part), verb, then), _INTO_TABLE)
+            self._meter.watch(lambda: write_table(self._con, self._reports(part, encoded=True), verb, then), _INTO_TABLE)
             return
         with TemporaryFile(dir=scratch_folder(self._con)) as file:
             self._meter.watch(lambda: self._scatter(part, file))
@@ -92,8 +92,13 @@ class Drawing:
                 self._meter.watch(partial(write, part, folder / file_name(number)))
             self.parts += 1
 
-    def _reports(self, part: Part) -> pa.RecordBatchReader:
-        return self._meter.reports(part, self._projection, self._source.names)
+    def _write(self, form: Form, part: Part, at: Path) -> None:
+        form.write(self._con, self._reports(part, encoded=form.kind != "arrow"), at.parent, at.name)
+
+    def _reports(self, part: Part, *, encoded: bool) -> pa.RecordBatchReader:
+        """Return the reports of a part, drawn as they are read."""
+        reader = self._meter.reports(part, self._compact, self._source.names)
+        return self._decoded(reader.schema, reader, encoded=encoded)
 
     def _scatter_into(self, staging: Staging, part: Part, at: Path) -> None:
         with at.open("xb") as file:
@@ -125,6 +130,9 @@ class Drawing:
 
     def _shuffled(self, scattered: Scattered, buckets: range, *, encoded: bool) -> pa.RecordBatchReader:
         """Return the reports of some buckets."""
-        schema = self._compact.decoded_schema(scattered.schema, encoded=encoded)
-        batches = until_stopped(self._con, scattered.shuffled(buckets))
+        return self._decoded(scattered.schema, until_stopped(self._con, scattered.shuffled(buckets)), encoded=encoded)
+
+    def _decoded(self, compact: pa.Schema, batches: Iterable[pa.RecordBatch], *, encoded: bool) -> pa.RecordBatchReader:
+        """Return the reports that compact batches stand for."""
+        schema = self._compact.decoded_schema(compact, encoded=encoded)
         return pa.RecordBatchReader.from_batches(schema, (self._compact.decoded(batch, schema) for batch in batches))

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
 from ldpsql.channels.pair_responses import Floats, KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.channels.short_words import Short, ShortWords
 from ldpsql.errors import InvalidParameter
 
 _BLOCK = 1 << 15  # draws at a time, so that what is computed on the way stays in the cache
+_MANY = 1 << 13  # from so many draws on, it pays to cut words into short ones
 
 
 @dataclass(frozen=True)
@@ -105,19 +107,25 @@ class KeepOrSpread(TableChannel, PairResponse):
         return np.asarray((self.spread + (self.keep - self.spread) * chances) / TOTAL)
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
-        """Draw how far to move on: a word has ``size - 1`` equal parts of width ``spread``, then the part that keeps."""
+        """Draw how far to move on: a word has ``size - 1`` equal parts of width ``spread``, then the part that keeps.
+
+        Of many draws each reads only the first bits of a word, and the further bits only if the first ones do not decide.
+        """
+        short = ShortWords.of(self.size - 1, self.spread) if len(values) >= _MANY else None
         if len(values) <= _BLOCK:
-            return self._draw(values, words(len(values)))
+            return self._draw(values, words, short)
         out = np.empty(len(values), dtype=np.int32)
         for start in range(0, len(values), _BLOCK):
-            block = values[start : start + _BLOCK]
-            out[start : start + _BLOCK] = self._draw(block, words(len(block)))
+            out[start : start + _BLOCK] = self._draw(values[start : start + _BLOCK], words, short)
         return out
 
-    def _draw(self, values: Codes, word: Weights) -> Codes:
-        steps = word // np.uint64(self.spread)
-        moved = np.minimum(steps, np.uint64(self.size - 1), out=steps).astype(np.uint32)
-        moved += values.view(np.uint32)
-        moved += np.uint32(1)
+    def _draw(self, values: Codes, words: Words, short: ShortWords | None) -> Codes:
+        moved = self._steps(words(len(values))) if short is None else short.draw(len(values), words)
+        moved += values.astype(moved.dtype)
+        moved += moved.dtype.type(1)
         # From size on, start again at 0; below size the difference wraps to a large number, so the minimum is `moved` itself.
-        return np.minimum(moved, moved - np.uint32(self.size)).view(np.int32)
+        return np.minimum(moved, moved - moved.dtype.type(self.size)).astype(np.int32)
+
+    def _steps(self, word: Weights) -> Short:
+        steps = word // np.uint64(self.spread)
+        return np.minimum(steps, np.uint64(self.size - 1), out=steps).astype(np.uint32)

@@ -3,33 +3,64 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
+if TYPE_CHECKING:
+    from ldpsql.sql.scripts import Place
+
 
 def lint(
-    files: Annotated[list[Path], typer.Argument(help="SQL files, or folders of them.")],
+    files: Annotated[list[Path] | None, typer.Argument(help="SQL files, or folders of them, such as a dbt project.")] = None,
+    database: Annotated[
+        str, typer.Option("--database", "-d", help="A DuckDB file, whose comments say which columns are reports.")
+    ] = "",
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Find statements in SQL files that perturb in a way that reveals values; nothing is run.
+    """Find statements in SQL files that perturb in a way that reveals values, or use reports as values; nothing is run.
 
     It finds views, macros, generated columns and checks that draw new reports whenever they are used, and reports that are
     stored in the order of the rows: CREATE TABLE AS, INSERT, COPY and UPDATE without ORDER BY random(). It also finds reports
-    inside IN, NULLIF or CASE x WHEN, which DuckDB may draw several times for a row. Exits with 3 if it finds any.
+    inside IN, NULLIF or CASE x WHEN, which DuckDB may draw several times for a row.
 
-    Example: ldpsql lint queries/ reports.sql --format json
+    It also finds columns of reports in GROUP BY, WHERE, JOIN, DISTINCT, comparisons, aggregates and windows, and says what to
+    write instead. Columns are reports if these files draw them, or if Parquet files or comments of the database record it.
+    With --database, it also reads the views and macros of the database. Exits with 3 if it finds anything.
+
+    Example: ldpsql lint models/ reports.sql --database warehouse.duckdb --format json
     """
-    from ldpsql.errors import PrivacyError
-    from ldpsql.sql.scripts import lint_files
+    from ldpsql.errors import InvalidParameter, PrivacyError
 
-    places = lint_files(files)
-    rows = [
-        {"file": p.file, "line": p.line, "kind": p.finding.kind, "problem": p.finding.problem, "remedy": p.finding.remedy}
-        for p in places
-    ]
+    if not files and not database:
+        raise InvalidParameter("there is nothing to read", "name SQL files, folders or a database")
+    rows = _rows(files or [], database)
     write_rows(rows, form)
     if rows:
         raise typer.Exit(PrivacyError.exit_code)
+
+
+def _rows(files: list[Path], database: str) -> list[dict[str, object]]:
+    """Return the findings in files and in a database."""
+    from ldpsql.cli.source import opened
+    from ldpsql.sql.recorded import of_database
+    from ldpsql.sql.scripts import lint_files
+
+    if not database:
+        return _placed(lint_files(files))
+    with opened(database) as con:
+        inside = con.sql("FROM ldp.lint()").fetchall()
+        placed = _placed(lint_files(files, of_database(con)))
+    objects = [
+        {"file": database, "line": 0, "kind": f"{kind} {name}", "problem": p, "remedy": r} for kind, name, p, r in inside
+    ]
+    return [*placed, *objects]
+
+
+def _placed(places: list[Place]) -> list[dict[str, object]]:
+    return [
+        {"file": p.file, "line": p.line, "kind": p.finding.kind, "problem": p.finding.problem, "remedy": p.finding.remedy}
+        for p in places
+    ]

@@ -26,7 +26,7 @@ from ldpsql.names import FIRST_LIST
 from ldpsql.quoting import quoted
 
 MOST_LISTED = 1 << 24
-_INT64 = pa.int64().id
+_INTEGERS = tuple(np.dtype(f"{sign}{size}") for sign in "iu" for size in (1, 2, 4, 8))
 _HASHED = 1_000  # about how many values of a domain its hash reads
 
 
@@ -196,11 +196,21 @@ class Domain:
         consecutive = last - first == len(self) - 1 and self.values.to_pylist() == list(range(first, last + 1))
         return int(first) if consecutive and -(2**62) < first < last < 2**62 else None
 
+    @cached_property
+    def _first_in(self) -> dict[pa.DataType, Any]:
+        """The first value of a range of integers in each type that holds all of its values; empty if it is not a range."""
+        first = self._first_of_range
+        if first is None:
+            return {}
+        holding = (kind for kind in _INTEGERS if np.iinfo(kind).min <= first and first + len(self) - 1 <= np.iinfo(kind).max)
+        return {pa.from_numpy_dtype(kind): kind.type(first) for kind in holding}
+
     def _range_codes(self, column: pa.Array) -> Codes | None:
         """Return the positions in a range of integers by subtraction; None if the domain or the column needs a look-up."""
-        if self._first_of_range is None or column.type.id != _INT64 or column.null_count:
+        first = self._first_in.get(column.type)
+        if first is None or column.null_count:
             return None
-        offset = (column.to_numpy() - self._first_of_range).view(np.uint64)  # what lies below the first becomes very large
+        offset = (column.to_numpy() - first).view(f"u{first.itemsize}")  # what lies below the first becomes very large
         return offset.astype(np.int32) if len(offset) and offset.max() < len(self) else None
 
     @withheld

@@ -9,6 +9,8 @@ After Belazzougui, Botelho, Dietzfelbinger, "Hash, displace, and compress", ESA 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ _HALF = np.uint64(32)
 _TRIES = 1 << 14  # displacements that a bucket may have
 _SPARE = 1 << 22  # bytes that the words of strings may take beyond four times the strings
 _FEW = 512  # so many values are found as quickly by Arrow, which makes a table of them at every call
+_CELLS: dict[int, Any] = {1: np.uint64, 2: np.complex128}  # of so many words: NumPy reads cells of these types fastest
 _TIERS = (4, 2, 0)  # buckets of more values than this are placed together, the fullest first
 
 
@@ -58,26 +61,30 @@ class Index:
         if 8 * count * len(values) > 4 * values.nbytes + _SPARE:
             return None
         words = words_of(values, count)
-        return None if words is None else _placed(np.stack(words, axis=1))
+        return None if words is None else _placed(np.ascontiguousarray(words))
 
     def positions(self, column: pa.Array) -> Codes:
         """Return the position of each value of a column of the same type, -1 if it is not listed; NULL may get any."""
-        count = self.words.shape[1]
-        words = words_of(column, count) or []
+        words = words_of(column, self.words.shape[1])
+        if words is None:
+            return np.full(len(column), -1, dtype=np.int32)
         hashes = _hashes(words)
         positions = self.slots.take(_slots(hashes, self.displacements.take(_buckets(hashes, self.displacements)), self.slots))
-        same, listed, first = True, self.words.ravel(), positions.astype(np.int64) * count
-        for number, word in enumerate(words):
-            same &= listed.take(first + number) == word
-        return positions if np.all(same) else np.where(same, positions, np.int32(-1))
+        same = self._whole.take(positions).view(np.uint64).reshape(words.shape) == words
+        return positions if same.all() else np.where(same.all(axis=1), positions, np.int32(-1))
+
+    @cached_property
+    def _whole(self) -> NDArray[Any]:
+        """All words of a value as one cell, so that a look-up reads one place of the memory."""
+        kind = np.dtype(_CELLS.get(self.words.shape[1], (np.void, 8 * self.words.shape[1])))
+        return self.words.view(kind)[:, 0]
 
 
-def _hashes(words: list[Weights]) -> Weights:
-    """Return a hash of each value; a third and later word that is zero changes nothing, since strings may come without it."""
-    hashes = words[0] * _SPREAD
-    for number, word in enumerate(words[1:]):
-        mixed = (hashes ^ hashes >> _HALF ^ word) * _SPREAD
-        hashes = np.where(word, mixed, hashes) if number else mixed
+def _hashes(words: Weights) -> Weights:
+    """Return a hash of each value."""
+    hashes = words[:, 0] * _SPREAD
+    for word in words.T[1:]:
+        hashes = (hashes ^ hashes >> _HALF ^ word) * _SPREAD
     return np.asarray(hashes ^ hashes >> _HALF)
 
 
@@ -93,7 +100,7 @@ def _slots(hashes: Weights, displacements: NDArray[np.uint16] | int, slots: Code
 
 def _placed(words: Weights) -> Index | None:
     """Return an index of these words; None if two have the same hash, or a bucket finds no slots, both next to impossible."""
-    hashes = _hashes(list(words.T))
+    hashes = _hashes(words)
     slots = np.zeros(1 << max(4, (2 * len(words) - 1).bit_length()), dtype=np.int32)
     displacements = np.zeros(len(slots) >> 2, dtype=np.uint16)
     placing = _Placing(hashes, _buckets(hashes, displacements), displacements, slots, np.ones(len(slots), dtype=np.bool_))

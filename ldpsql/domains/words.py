@@ -25,20 +25,20 @@ def most_words(column: pa.Array) -> int:
     return 2 + max(0, int(lengths.max(initial=0)) - 5) // 8
 
 
-def words_of(column: pa.Array, most: int) -> list[Weights] | None:
-    """Return the words of each value, at most ``most``, without those that are zero for all; None if the type has no words.
+def words_of(column: pa.Array, count: int) -> Weights | None:
+    """Return the words of each value, shape (values, words), ``count`` for a string; None if the type has no words.
 
     The first word of a string has its length, so strings of different lengths differ in it, however many words are read. The
     words of NULL mean nothing.
     """
     if _is_text(column.type):
-        return _of_text(column, min(most, most_words(column)))
+        return _of_text(column, count)
     if pa.types.is_boolean(column.type):
-        return words_of(column.cast(pa.uint8()), most)
+        return words_of(column.cast(pa.uint8()), count)
     if pa.types.is_decimal128(column.type):
-        return list(_fixed(column, np.dtype(np.uint64), 2).T)
+        return _fixed(column, np.dtype(np.uint64), 2)
     width = _WIDTHS.get(column.type.bit_width) if pa.types.is_primitive(column.type) else None
-    return None if width is None else [_fixed(column, width, 1)[:, 0].astype(np.uint64, copy=False)]
+    return None if width is None else _fixed(column, width, 1).astype(np.uint64, copy=False)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -63,20 +63,22 @@ def _extents(column: pa.Array) -> tuple[Numbers, Numbers]:
     return ends[:-1], np.diff(ends)
 
 
-def _of_text(column: pa.Array, count: int) -> list[Weights]:
+def _of_text(column: pa.Array, count: int) -> Weights:
     """Return the length and the first four bytes of each string, then eight bytes a word, filled up with zeros."""
     views = _fixed(column.cast(pa.string_view()), np.dtype(np.uint64), 2)
-    words = [views[:, 0], views[:, 1]]
-    if count > 2:  # a view of a longer string has an address instead of these bytes
-        begins, lengths = _extents(column)
-        long = np.flatnonzero(lengths > _INLINE)
-        words = [words[0], words[1].copy(), *(np.zeros(len(column), dtype=np.uint64) for _ in range(2, count))]
+    if count == 2:
+        return views
+    words = np.zeros((len(column), count), dtype=np.uint64)
+    words[:, :2] = views
+    begins, lengths = _extents(column)
+    long = np.flatnonzero(lengths > _INLINE)
+    if len(long):  # their views have an address instead of bytes
         _read_long(words, long, begins[long] - begins[0], lengths[long], _padded(column, begins, lengths))
     return words
 
 
 def _read_long(
-    words: list[Weights],
+    words: Weights,
     rows: NDArray[np.int64],
     begins: Numbers,
     lengths: Numbers,
@@ -85,7 +87,7 @@ def _read_long(
     """Put bytes of some rows into all their words but the first."""
     # Eight bytes at any address: NumPy copies them one by one where they are not aligned.
     at = np.ndarray((len(text) - 7,), dtype="<u8", buffer=text, strides=(1,))
-    for number, word in enumerate(words[1:]):
+    for number, word in enumerate(words.T[1:]):
         left = lengths - (4 + 8 * number)
         if left.min() < 8:
             rows, begins, lengths, left = (part[left > 0] for part in (rows, begins, lengths, left))

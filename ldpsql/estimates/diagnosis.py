@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
 _UNKNOWN = (
-    "{remedy}; but the reports do not distinguish {unknown} of {values} values from others, so the errors of their shares, and "
-    "of means, quantiles and ranges that depend on these, are infinite: use fewer bins or a larger epsilon"
+    "{remedy}; but the reports do not distinguish {unknown} of {values} values from others, so std_error is NULL, in "
+    "Python infinite: use fewer bins, a larger epsilon, or olh over the listed values; ldp.mean, ldp.quantile and "
+    "ldp.range_share have errors of their own, and if these are NULL too, the reports say nothing about that number"
 )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import linear, sample_mean
-from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised, unbiased
+from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
 from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.spans import Quantile, Quantiles, RangeShare, RangeShares
 from ldpsql.inference.operators import Floats
@@ -48,9 +48,10 @@ class Mean(Functional):
         scale = scale_of(estimates.values)
         least, width = float(scale.min()), float(np.ptp(scale))
         x = (scale - least) / width
-        mean = unbiased(sample_mean(estimates, x), 0.0, 1.0) if self.unbiased else _linear(estimates, x)
-        mean, off = mean.scaled(width, least), estimates.values.rounding
-        return replace(mean, low=mean.low - off, high=mean.high + off)
+        off = estimates.values.rounding / width
+        bounds = sample_mean(estimates, x, off) if self.unbiased else linear(estimates, x[:, None], off=off)
+        estimate = None if self.unbiased else normalised(estimates.fit.theta) @ x
+        return around(estimates, estimate, bounds, -off, 1.0 + off).scaled(width, least)
 
 
 @dataclass(frozen=True)
@@ -70,18 +71,11 @@ class Variance(Functional):
         theta = normalised(estimates.fit.theta)
         mean = np.clip(linear(estimates, x[:, None]).centre, x.min(), x.max())
         spread = linear(estimates, ((x - mean) ** 2)[..., None])
-        least, most = 0.0, 0.25  # Popoviciu's inequality: at most a quarter
-        own = theta @ x**2 - (theta @ x) ** 2
-        measure = unbiased(spread, least, most) if self.unbiased else around(own, spread, least, most)
-        measure = measure.scaled(unit**2)
+        estimate = None if self.unbiased else theta @ x**2 - (theta @ x) ** 2
+        measure = around(estimates, estimate, spread, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
         off = estimates.values.rounding  # standard deviations are at most as far apart as the numbers
         low, high = np.sqrt(np.maximum(measure.low, 0.0)), np.sqrt(measure.high)
         return replace(measure, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else measure
-
-
-def _linear(estimates: Estimates, c: Floats) -> Measure:
-    """Return c'theta with its error, and its interval cut to what c'theta can be."""
-    return around(normalised(estimates.fit.theta) @ c, linear(estimates, c[:, None]), float(c.min()), float(c.max()))
 
 
 def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
@@ -94,4 +88,4 @@ def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
     """
     bounds = linear(estimates, sets)
     estimate = normalised(estimates.fit.theta) @ sets
-    return cut_to(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0)
+    return cut_to(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0, estimates.fit.regularised[:, None])

@@ -15,7 +15,7 @@ from ldpsql.inference.deadline import until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.inference.operators.weights import Majorants, Weights
-from ldpsql.inference.score_intervals import deviations
+from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 
 _ROUNDING = 1e-6
@@ -26,7 +26,7 @@ class Linear(NamedTuple):
     """What the reports say about linear functionals, whatever the estimator is; each of shape (groups, functionals).
 
     ``centre`` is the middle of the interval: unbiased if the functional is identified. Ends are not cut. ``std_error`` is half
-    the interval over the number of standard errors; infinite if the reports say nothing.
+    the interval of the functional of bins over the number of standard errors; infinite if the reports say nothing.
     """
 
     centre: Floats
@@ -35,7 +35,7 @@ class Linear(NamedTuple):
     high: Floats
 
 
-def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
+def linear(estimates: Estimates, c: Floats, *, sets: bool = False, off: float = 0.0) -> Linear:
     """Return what the reports say about c'theta.
 
     If the channel distinguishes the values, that is the debiased estimate plus and minus its errors (`Operator.functionals`).
@@ -46,6 +46,7 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
         estimates: the estimates of several groups.
         c: functionals, shape (values, functionals), or (groups, values, functionals) if each group has its own.
         sets: whether each functional is the share of a set of values that lie on a line.
+        off: by how much the functional of the numbers may differ from that of their bins; the intervals include it.
 
     """
     with until(estimates.end), suppress(OutOfTime):
@@ -53,9 +54,9 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False) -> Linear:
         z = deviations(estimates.estimator.confidence)
         weights = estimates.likelihood.operator.bounding_weights
         if weights is None:
-            bounds = _debiased(estimates.likelihood, theta, c, z)
+            bounds = _debiased(estimates.likelihood, theta, c, z, off)
         else:
-            bounds = _bounded(estimates.likelihood, weights, theta, c, z, sets=sets)
+            bounds = _bounded(estimates.likelihood, weights, theta, c, z, sets=sets, off=off)
         says_nothing = bounds.high - bounds.low > 2 * np.ptp(c, axis=-2) + _ROUNDING
         if sets and weights is not None:
             says_nothing |= (bounds.low <= _ROUNDING) & (bounds.high >= 1.0 - _ROUNDING)
@@ -86,7 +87,7 @@ def of_ranges(estimates: Estimates, ranges: Ranges) -> Linear:
     return _unknown(running[:, ranges.end] - running[:, ranges.first])
 
 
-def sample_mean(estimates: Estimates, x: Floats) -> Linear:
+def sample_mean(estimates: Estimates, x: Floats, off: float) -> Linear:
     """Return the unbiased mean of values x on a scale from 0 to 1: of `Mechanism.readings` if it has any, else of `linear`."""
     readings = estimates.source.derived(_readings) if isinstance(estimates.source, CertifiedValues) else None
     if readings is not None:
@@ -96,9 +97,9 @@ def sample_mean(estimates: Estimates, x: Floats) -> Linear:
             groups = zip(estimates.likelihood.shares, law, estimates.likelihood.n, strict=True)
             parts = [_mean(readings, shares, chances, float(n)) for shares, chances, n in groups]
             mean, error = (np.stack(part) for part in zip(*parts, strict=True))
-            reach = z * error + readings.bias
-            return Linear(mean, error, mean - reach, mean + reach)
-    return linear(estimates, x[:, None])
+            half = half_width(error, float(readings.bias[0]) + off, z)
+            return Linear(mean, error, mean - half, mean + half)
+    return linear(estimates, x[:, None], off=off)
 
 
 def _readings(certified: CertifiedMechanism) -> Majorants | None:
@@ -112,17 +113,23 @@ def _readings(certified: CertifiedMechanism) -> Majorants | None:
     return Majorants(readings[None], np.array([bias])) if bias < _UNBIASED else None
 
 
-def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float) -> Linear:
-    return _around(*likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c), z)
+def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float, off: float) -> Linear:
+    return _around(*likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c), z, off)
 
 
-def _around(centre: Floats, variance: Floats, z: float) -> Linear:
+def _around(centre: Floats, variance: Floats, z: float, off: float = 0.0) -> Linear:
     error = np.sqrt(np.maximum(variance, 0.0))
-    return Linear(centre, error, centre - z * error, centre + z * error)
+    half = half_width(error, off, z)
+    return Linear(centre, error, centre - half, centre + half)
 
 
-def _bounded(likelihood: Likelihood, weights: Weights, theta: Floats, c: Floats, z: float, *, sets: bool) -> Linear:
-    """Bound c'theta from above, and (1 - c)'theta of sets or -c'theta of others, which bounds it from below."""
+def _bounded(
+    likelihood: Likelihood, weights: Weights, theta: Floats, c: Floats, z: float, *, sets: bool, off: float = 0.0
+) -> Linear:
+    """Bound c'theta from above, and (1 - c)'theta of sets or -c'theta of others, which bounds it from below.
+
+    Both bounds may be too low or too high at a time by at most ``off``, so `half_width` holds for the pair of them.
+    """
     law = likelihood.operator.forward(theta)
     parts = []
     for shares, chances, n, own in zip(
@@ -132,8 +139,9 @@ def _bounded(likelihood: Likelihood, weights: Weights, theta: Floats, c: Floats,
         under = weights.majorants(1.0 - own if sets else -own, float(n), z, sets=sets)
         above, error = _mean(over, shares, chances, float(n))
         below, other = _mean(under, shares, chances, float(n))
-        low, high = float(sets) - below - z * other, above + z * error
-        parts.append(((low + high) / 2, np.maximum(high - low, 0.0) / (2 * z), low, high))
+        low, high = float(sets) - below - half_width(other, off, z), above + half_width(error, off, z)
+        half = (above + below - float(sets) + z * (error + other)) / 2
+        parts.append(((low + high) / 2, np.maximum(half, 0.0) / z, low, high))
     return Linear(*(np.stack(column) for column in zip(*parts, strict=True)))
 
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import Linear
+from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import cut
@@ -63,25 +65,26 @@ class Functional(ABC):
         """
 
 
-def around(estimate: Floats, bounds: Linear, least: float, most: float) -> Measure:
-    """Return an estimate of one functional with its interval, cut to what the functional can be and widened to the estimate."""
-    return cut_to(Measure(estimate, bounds.std_error[:, 0], bounds.low[:, 0], bounds.high[:, 0]), least, most)
+def around(estimates: Estimates, estimate: Floats | None, bounds: Linear, least: float, most: float) -> Measure:
+    """Return an estimate of one functional with its interval `cut_to`; None stands for the unbiased estimate."""
+    regularised = estimates.fit.regularised
+    if estimate is None:  # may lie outside of what the functional can be
+        estimate, regularised = bounds.centre[:, 0], np.zeros_like(regularised)
+    return cut_to(Measure(estimate, bounds.std_error[:, 0], bounds.low[:, 0], bounds.high[:, 0]), least, most, regularised)
 
 
-def unbiased(bounds: Linear, least: float, most: float) -> Measure:
-    """Return the unbiased estimate of one functional, which may lie outside of what the functional can be."""
-    return around(bounds.centre[:, 0], bounds, least, most)
+def cut_to(measure: Measure, least: Floats | float, most: Floats | float, regularised: NDArray[np.bool_]) -> Measure:
+    """Cut intervals to [least, most], or make them all of it if the error is infinite; widen them to hold the estimate.
 
-
-def cut_to(measure: Measure, least: Floats | float, most: Floats | float) -> Measure:
-    """Cut intervals to [least, most], widen them to hold the estimate, and make them all of it if the error is infinite."""
+    The interval of a regularised estimate is that of the unbiased one, and is not widened: see `holding`.
+    """
     finite = np.isfinite(measure.std_error)
     low, high = cut(measure.low, measure.high, (measure.high - measure.low) / 2, least, most)
     low, high = np.where(finite, low, least), np.where(finite, high, most)
     inside = np.clip(measure.estimate, least, most)
     rounded = np.abs(measure.estimate - inside) < _ROUNDING * (most - least)  # an inversion may really lie outside
     estimate = np.where(rounded, inside, measure.estimate)
-    return Measure(estimate, measure.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
+    return Measure(estimate, measure.std_error, *holding(estimate, low, high, regularised))
 
 
 def normalised(theta: Floats) -> Floats:

@@ -17,7 +17,7 @@ _WIDTH = 240
 def html(one: Estimate) -> str:
     """Return rows of value, estimate, standard error and interval, each with a bar; the values are escaped."""
     diagnosis = one.diagnosis
-    scale = _WIDTH / max(float(one.high.max()), 1e-12)
+    scale = _WIDTH / max(float(one.high.max()), float(one.estimate.max()), 1e-12)
     cells = zip(one.values.texts[:MAX_ROWS], one.estimate, one.std_error, one.low, one.high, strict=False)
     rows = "".join(
         f"<tr><td>{escape(value)}</td><td>{share:.4f}</td><td>{error_text(error)}</td><td>{low:.4f}</td><td>{high:.4f}</td>"

@@ -12,6 +12,7 @@ from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
+from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.inference.score_intervals import deviations
 
@@ -74,7 +75,7 @@ def _share(estimates: Estimates, inside: NDArray[np.bool_]) -> Measure:
     """Return the share of a set of values on a line."""
     c = inside.astype(np.float64)
     bounds = linear(estimates, c[:, None], sets=True)
-    return around(normalised(estimates.fit.theta) @ c, bounds, float(c.min()), float(c.max()))
+    return around(estimates, normalised(estimates.fit.theta) @ c, bounds, float(c.min()), float(c.max()))
 
 
 def _shares(estimates: Estimates, ranges: Ranges) -> Measure:
@@ -86,7 +87,8 @@ def _shares(estimates: Estimates, ranges: Ranges) -> Measure:
         (ranges.end > ranges.first).astype(np.float64),
         ((ranges.first == 0) & (ranges.end == size)).astype(np.float64),
     )
-    return cut_to(Measure(estimate, bounds.std_error, bounds.low, bounds.high), least, most)
+    regularised = estimates.fit.regularised[:, None]
+    return cut_to(Measure(estimate, bounds.std_error, bounds.low, bounds.high), least, most, regularised)
 
 
 def _running(estimates: Estimates) -> Floats:
@@ -116,9 +118,11 @@ class Quantiles(Functional):
         parts = []
         for q in (one.q for one in self.quantiles):
             estimate = _first(shares >= q - _ROUNDING)
-            low = np.minimum(cuts[_first(_closed(upper, np.inf) >= q)] - 1, estimate)
+            low = cuts[_first(_closed(upper, np.inf) >= q)] - 1
             # A value is too high if the share of those below certainly reaches q.
-            high = np.maximum(cuts[_last(_opened(lower) < q) - 1], estimate)
+            high = cuts[_last(_opened(lower) < q) - 1]
+            value, first, last = (at.astype(np.float64) for at in (estimate, low, high))
+            low, high = (end.astype(np.int64) for end in holding(value, first, last, estimates.fit.regularised))
             half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
             half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
             value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))

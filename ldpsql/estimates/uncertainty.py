@@ -29,7 +29,7 @@ class Intervals:
 
 
 def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
-    """Return the errors and intervals of every share, intervals `cut` to [0, 1] and widened to hold the estimate.
+    """Return the errors and intervals of every share, `bounded`.
 
     An inversion has its own, `Operator.inverted_interval`. All other estimates have those of the debiased estimate one step
     from the maximum of the likelihood, `Operator.interval`: see `Estimator`.
@@ -41,13 +41,22 @@ def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
         error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
     else:
         error, low, high = op.interval(likelihood.shares, likelihood.n, likeliest(likelihood, fit), z)
-    return bounded(theta, error, low, high, z)
+    return bounded(fit, error, low, high, z)
 
 
-def bounded(theta: Floats, error: Floats, low: Floats, high: Floats, z: float) -> Intervals:
-    """Return intervals `cut` to [0, 1] and widened to hold the estimate."""
+def bounded(fit: Fit, error: Floats, low: Floats, high: Floats, z: float) -> Intervals:
+    """Return intervals `cut` to [0, 1] and widened to hold the estimate, unless it is regularised.
+
+    The intervals of a regularised estimate are those of the unbiased one. Widened to hold the other, they would end at it, as
+    if it were a bound.
+    """
     low, high = cut(low, high, z * error)
-    return Intervals(error, np.minimum(low, theta), np.maximum(high, theta))
+    return Intervals(error, *holding(fit.theta, low, high, fit.regularised[:, None]))
+
+
+def holding(estimate: Floats, low: Floats, high: Floats, regularised: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return intervals widened to hold the estimates that are not regularised."""
+    return np.where(regularised, low, np.minimum(low, estimate)), np.where(regularised, high, np.maximum(high, estimate))
 
 
 def no_intervals(theta: Floats) -> Intervals:

@@ -15,13 +15,15 @@ from ldpsql.estimators.pooling import (
     block_maximum,
     block_sizes,
     contrasts,
+    maximum_in_blocks,
     mean_of_blocks,
     renumbered,
+    sibling_contrasts,
     spread,
     until_still_in_blocks,
     with_blocks,
 )
-from ldpsql.estimators.resampling import Split, folds, generator, redrawn, split
+from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -49,15 +51,18 @@ __all__ = [
     "absent_error",
     "block_maximum",
     "block_sizes",
+    "certain_parts",
     "contrasts",
     "em_step",
     "folds",
     "generator",
     "hookimpl",
+    "maximum_in_blocks",
     "maximum_likelihood",
     "mean_of_blocks",
     "redrawn",
     "renumbered",
+    "sibling_contrasts",
     "simplex_projection",
     "split",
     "spread",

@@ -26,7 +26,8 @@ class Estimator(Spec):
     Errors mean the same for all estimators: ``std_error`` and the interval state how precisely the reports determine the true
     share. For a maximum of the likelihood and for an inversion they are its own sampling error. For a regularised estimate they
     are those of the unbiased estimate behind it. Shrinking lowers the variance of an estimate and gives it an unknown bias: it
-    is usually closer to the truth than the errors state, but an interval around it alone would not cover.
+    is usually closer to the truth than the errors state, but an interval around it alone would not cover. Its interval may
+    leave it out, and is not widened to hold it: an end at the estimate would look like a bound.
     """
 
     kind = "estimator"
@@ -53,16 +54,18 @@ class Estimator(Spec):
     def fit(self, likelihood: Likelihood) -> Fit:
         """Estimate every group of the likelihood."""
 
-    def each(self, likelihood: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
-        """Estimate group by group; groups for which there is no time get equal shares and the status 'out of time'."""
-        return Fit.joined([self._in_time(likelihood.group(i), fit) for i in range(len(likelihood.counts))])
+    def each(self, likelihood: Likelihood, fit: Callable[[Likelihood], Fit], together: int = 1) -> Fit:
+        """Estimate some groups at a time; those for which there is no time get equal shares and the status 'out of time'."""
+        starts = range(0, len(likelihood.counts), together)
+        parts = (likelihood.with_counts(likelihood.counts[start : start + together]) for start in starts)
+        return Fit.joined([self._in_time(part, fit) for part in parts])
 
-    def _in_time(self, one: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
+    def _in_time(self, part: Likelihood, fit: Callable[[Likelihood], Fit]) -> Fit:
         try:
             check()
-            outcome = fit(one)
+            outcome = fit(part)
         except OutOfTime:
-            return self.unfitted(one)
+            return self.unfitted(part)
         return outcome.out_of_time() if late() else outcome
 
     def unfitted(self, likelihood: Likelihood) -> Fit:

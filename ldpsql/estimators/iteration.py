@@ -14,12 +14,12 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
 from ldpsql.inference.solver.limits import Limits
-from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
-from ldpsql.inference.solver.together import Rows, moved, until_still
+from ldpsql.inference.solver.mle import begun, maximum_likelihood
+from ldpsql.inference.solver.together import TINY, Rows, moved, until_still
 
 RULES = ("certified", "paper", "held_out")
 PATIENCE = 100  # steps without a better prediction of held-out reports, at first
-LEAST_GAIN = 1e-4  # in log-likelihood of all held-out reports: less is no reason to go on
+LEAST_GAIN = 1.0  # in log-likelihood of all held-out reports: less is no reason to take more steps
 FOLDS_OF_LARGE, PATIENCE_WITH_LARGE = 3, 40  # every step takes long, and so many reports leave less to chance
 
 
@@ -50,7 +50,8 @@ class IterativeEstimator(Estimator):
 
     def step(self, likelihood: Likelihood, theta: Floats) -> Floats:
         """Return the next theta of every group: one step of IBU, theta * g, then what comes `after` it."""
-        return self.after(likelihood, em_step(likelihood, theta))
+        expected = np.maximum(likelihood.operator.forward(theta), TINY)
+        return self.after(likelihood, moved(likelihood, theta, expected))
 
     def after(self, likelihood: Likelihood, theta: Floats) -> Floats:  # noqa: ARG002  # for those that change the step
         """Return theta after what follows each step of IBU: nothing, unless a subclass overrides it."""
@@ -69,7 +70,7 @@ class IterativeEstimator(Estimator):
             InvalidParameter: if ``start`` does not have one share for each value.
 
         """
-        theta = uniform(likelihood)
+        theta = begun(likelihood)
         if self.start is None:
             return theta
         if len(self.start) != likelihood.operator.inputs:
@@ -94,7 +95,7 @@ class IterativeEstimator(Estimator):
             return Fit(ascent.theta, ascent.steps, ended)
         if self.stop == "held_out":
             parts = FOLDS_OF_LARGE if likelihood.operator.large else FOLDS
-            steps = self.held_out_steps(split(likelihood, parts), theta, limits)
+            steps, _ = self.held_out_steps(split(likelihood, parts), theta, limits)
         else:
             steps = np.full(len(theta), int(self.stop), dtype=np.int64)
         theta, taken = self.after_steps(likelihood, theta, steps, limits)
@@ -113,8 +114,8 @@ class IterativeEstimator(Estimator):
             theta[going], taken[going] = here, before + more
         return theta, taken
 
-    def held_out_steps(self, parts: Split, start: Floats, limits: Limits) -> Rows:
-        """Return for each group how many steps on the other folds best predict each fold.
+    def held_out_steps(self, parts: Split, start: Floats, limits: Limits) -> tuple[Rows, Floats]:
+        """Return for each group how many steps on the other folds best predict each fold, and theta of each fold after these.
 
         The candidates are 0, 1, 2, ... and, from 20 on, numbers about a twentieth apart; a group that has not predicted better
         for long leaves. Splitting counts at random keeps the folds independent (Neufeld, Gao, Popp, Battle, Witten, "Inference
@@ -122,8 +123,12 @@ class IterativeEstimator(Estimator):
         """
         groups, taken = len(start), 0
         patience = PATIENCE_WITH_LARGE if parts.learnt.operator.large else PATIENCE
-        theta, part = start[parts.group], parts
-        best, highest = np.zeros(groups, dtype=np.int64), parts.scores(parts.learnt.operator.forward(theta))
+        theta, part, row = start[parts.group], parts, np.arange(len(parts.group))
+        learnt, best, highest = (
+            theta.copy(),
+            np.zeros(groups, dtype=np.int64),
+            parts.scores(parts.learnt.operator.forward(theta)),
+        )
         while len(part.group) and taken < self.max_iterations and not limits.late:
             ahead = min(max(1, taken // 20), self.max_iterations - taken)
             for _ in range(ahead):
@@ -132,7 +137,9 @@ class IterativeEstimator(Estimator):
             here = part.scores(part.learnt.operator.forward(theta))
             better = here > highest + LEAST_GAIN
             best[better], highest[better] = taken, here[better]
+            rise = better[part.group]
+            learnt[row[rise]] = theta[rise]
             stay = taken < 2 * best[part.group] + patience
             if not stay.all():
-                theta, part = theta[stay], part.of_rows(stay)
-        return best
+                theta, part, row = theta[stay], part.of_rows(stay), row[stay]
+        return best, learnt

@@ -94,6 +94,51 @@ def contrasts(one: Likelihood, block: Blocks, weights: Floats, pairs: Blocks) ->
     return np.asarray(np.abs(centre[first] - centre[second]) / error)
 
 
+def maximum_in_blocks(likelihood: Likelihood, block: Blocks) -> tuple[Floats, Blocks]:
+    """Return the maximum among distributions that are equal within the blocks of each group, and the numbers of steps."""
+    if likelihood.operator.exchangeable:  # reports that name values of one block may share their counts
+        exact = likelihood.operator.maximum(mean_of_blocks(likelihood.shares, block))
+        if exact is not None:
+            return exact, np.zeros(len(block), dtype=np.int64)
+    fits = [block_maximum(likelihood.group(i), renumbered(one)) for i, one in enumerate(block)]
+    return np.concatenate([theta for theta, _ in fits]), np.array([steps for _, steps in fits], dtype=np.int64)
+
+
+def sibling_contrasts(likelihood: Likelihood, block: Blocks, theta: Floats, pairs: Blocks, halves: Blocks) -> Floats:
+    """Return by how many standard errors the mean shares of pairs of halves differ in each group, shape (groups, pairs).
+
+    Halves are named by their first values, and ``halves`` is that of each value. A pair counts as different if one of its
+    halves is not a block; a difference that the reports do not determine counts as 0.
+    """
+    member = (halves[:, None] == pairs.ravel()).astype(np.float64)
+    whole = (((block != halves).astype(np.float64) @ member) == 0).reshape(len(block), -1, 2).all(axis=2)
+    if likelihood.operator.exchangeable:
+        differ = _named_contrasts(likelihood, theta, member)
+    else:
+        differ = np.stack(
+            [_contrasts_of(likelihood.group(i), *one, pairs) for i, one in enumerate(zip(block, theta, strict=True))]
+        )
+    return np.where(whole, differ, np.inf)
+
+
+def _named_contrasts(likelihood: Likelihood, theta: Floats, member: Floats) -> Floats:
+    """Return the contrasts if reports name values: then the means of their shares differ as the inverted shares do."""
+    sizes = member.sum(axis=0)
+    shares, chances = (
+        (table @ member / sizes).reshape(len(theta), -1, 2) for table in (likelihood.shares, likelihood.operator.forward(theta))
+    )
+    squares = (chances / sizes.reshape(-1, 2)).sum(axis=2)
+    variance = (squares - (chances[..., 0] - chances[..., 1]) ** 2) / likelihood.n[:, None]
+    error = np.sqrt(np.where(variance > 0, variance, np.inf))
+    return np.asarray(np.abs(shares[..., 0] - shares[..., 1]) / error)
+
+
+def _contrasts_of(one: Likelihood, block: Blocks, theta: Floats, pairs: Blocks) -> Floats:
+    number = renumbered(block)
+    weights = np.bincount(number, weights=theta).astype(np.float64)[None]
+    return contrasts(one, number, weights, number[pairs])
+
+
 def absent_error(likelihood: Likelihood, theta: Floats) -> Floats:
     """Return the standard error of the inverted share of an absent value: (groups, inputs).
 

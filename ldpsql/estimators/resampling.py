@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.solver.together import TINY
 
 FOLDS = 10
@@ -56,23 +57,47 @@ class Split:
         return np.bincount(self.group, weights=of_rows, minlength=self.groups).astype(np.float64)
 
 
-def split(likelihood: Likelihood, number: int = FOLDS) -> Split:
+def split(likelihood: Likelihood, number: int = FOLDS, certain: Floats | None = None) -> Split:
     """Split the reports of every group into folds, each report by a fair draw.
 
     Folds that would leave no reports to learn from are left out. Counts are split from the smallest to the largest, so that the
-    order of reports does not matter if their counts differ.
+    order of reports does not matter if their counts differ. ``certain``, shape (groups, reports), is a part of each count that
+    is shared equally among the folds instead; see `certain_parts`.
     """
     learnt, held_out, group = [], [], []
     for i, counts in enumerate(likelihood.counts):
-        order = np.argsort(counts, kind="stable")
-        parts = np.empty((len(counts), number))
-        parts[order] = generator(counts).multinomial(counts[order].astype(np.int64), np.full(number, 1.0 / number))
-        held = parts.T[counts.sum() > parts.sum(axis=0)]
-        learnt.append(counts - held)
+        parts = shared_out(counts, number, None if certain is None else certain[i])
+        held = parts[counts.sum() > parts.sum(axis=1) + 0.5]
+        learnt.append(np.maximum(counts - held, 0.0))
         held_out.append(held)
         group.append(np.full(len(held), i, dtype=np.int64))
     first, second = (likelihood.with_counts(np.concatenate(parts)) for parts in (learnt, held_out))
     return Split(first, second, np.concatenate(group), len(likelihood.counts))
+
+
+def shared_out(counts: Floats, number: int, certain: Floats | None) -> Floats:
+    """Return the counts of every fold, shape (folds, reports)."""
+    order, draw = np.argsort(counts, kind="stable"), generator(counts)
+    chance = counts[order]
+    if certain is not None:
+        chance = np.floor(chance * (1.0 - certain[order]) + draw.random(len(order)))
+        chance = np.minimum(chance, counts[order])
+    parts = np.empty((number, len(counts)))
+    parts[:, order] = draw.multinomial(chance.astype(np.int64), np.full(number, 1.0 / number)).T
+    parts[:, order] += (counts[order] - chance) / number
+    return parts
+
+
+def certain_parts(likelihood: Likelihood) -> Floats:
+    """Return for each report the part of its number that noise does not change, for channels whose reports name values.
+
+    The number of reports y from the people who have x is binomial, so its variance is its mean times 1 - P(y|x). If the rest of
+    each count is split at random, folds differ by the noise, and not by who is in them: what predicts a fold best is then close
+    to the shares of the people who reported.
+    """
+    theta = simplex_projection(likelihood.operator.invert(likelihood.shares))
+    table = likelihood.operator.matrix()
+    return np.asarray((theta @ table**2) / np.maximum(theta @ table, TINY))
 
 
 def folds(one: Likelihood, number: int = FOLDS) -> tuple[Likelihood, Likelihood]:

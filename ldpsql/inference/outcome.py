@@ -29,15 +29,21 @@ class Status(Enum):
         """What to do if this status is not the wanted one."""
         return _REMEDIES[self]
 
+    @property
+    def regularised(self) -> bool:
+        """Whether the estimate is moved on purpose away from what the reports say: smoothed, shrunk, stopped early, or none."""
+        return self in (Status.REGULARISED, Status.STOPPED, Status.BASELINE)
 
+
+_OWN = "the intervals are those of the unbiased estimate and may leave this one out"
 _REMEDIES = {
     Status.CERTIFIED: "nothing to do: the gap bounds what any other distribution could gain",
     Status.OUT_OF_STEPS: "raise max_iterations, or accept the gap",
     Status.OUT_OF_TIME: "raise deadline, or accept the gap",
     Status.ROUNDED: "nothing: rounding ends all progress here, and the gap is what double precision can certify",
-    Status.STOPPED: "stopped as requested; use stop := 'certified' for the maximum of the likelihood",
+    Status.STOPPED: f"stopped as requested; {_OWN}; use stop := 'certified' for the maximum of the likelihood",
     Status.INVERSION: "an unbiased inversion, not a maximum of the likelihood; use ibu for that",
-    Status.REGULARISED: "smoothed or shrunk on purpose: the gap is the price; use ibu for the maximum of the likelihood",
+    Status.REGULARISED: f"smoothed or shrunk on purpose; {_OWN}; use ibu for the maximum of the likelihood",
     Status.BASELINE: "a baseline to compare with, not an estimate; use best or ibu",
 }
 
@@ -54,6 +60,11 @@ class Fit:
     status: tuple[Status, ...]
     chosen: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+
+    @property
+    def regularised(self) -> NDArray[np.bool_]:
+        """Whether the estimate of each group is regularised, shape (groups,)."""
+        return np.array([status.regularised for status in self.status])
 
     @classmethod
     def plain(cls, theta: Floats, status: Status, iterations: NDArray[np.int64] | None = None) -> Fit:

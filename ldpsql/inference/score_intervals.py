@@ -16,6 +16,26 @@ def deviations(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
+def half_width(error: Floats, bias: float, z: float) -> Floats:
+    """Return how far an interval goes to either side of a normal estimate whose bias is at most ``bias``.
+
+    The bias moves the estimate to one side only, so this is less than ``z * error + bias``.
+    Source: Armstrong, Kolesar, "Optimal inference in a class of regression models", Econometrica 2018, section 2.3.
+    """
+    from scipy.special import ndtr  # noqa: PLC0415  # slow to import
+
+    error = np.asarray(error)
+    if not bias:
+        return np.asarray(z * error)
+    tails, normal = 2 * NormalDist().cdf(-z), NormalDist()
+    apart = 2 * bias / np.maximum(error, bias / 100)  # beyond, the second tail has no weight
+    d = np.full(error.shape, -normal.inv_cdf(tails))
+    for _ in range(8):  # Newton's method rises to the root, as the derivative falls
+        slope = (np.exp(-(d**2) / 2) + np.exp(-((d + apart) ** 2) / 2)) / np.sqrt(2 * np.pi)
+        d += (ndtr(-d) + ndtr(-d - apart) - tails) / slope
+    return np.asarray(bias + d * error)
+
+
 def wilson(shares: Floats, n: Floats | float, z: float) -> tuple[Floats, Floats]:
     """Return the ends of Wilson's interval of shares of n independent reports each; n broadcasts against the shares.
 

@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 from ldpsql.errors import SourceRefused
 from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.lineage import Relation
 from ldpsql.sql.lint import Finding, redrawn
+from ldpsql.sql.project import Project
+from ldpsql.sql.recorded import of_file
+from ldpsql.sql.remedies import misused
 from ldpsql.sql.repeated import repeats
 from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
 from ldpsql.sql.tokens import Statement, statements
@@ -29,8 +33,12 @@ class Place(NamedTuple):
     finding: Finding
 
 
-def lint_files(paths: Iterable[Path]) -> list[Place]:
+def lint_files(paths: Iterable[Path], tables: Iterable[tuple[tuple[str, ...], Relation]] = ()) -> list[Place]:
     """Return the findings in SQL files, and in all SQL files below folders; one file may call the macros of another.
+
+    Args:
+        paths: files and folders. Those with Jinja are models of dbt, under the names of their files.
+        tables: tables of a database whose columns are known to be reports.
 
     Raises:
         SourceRefused: if a file cannot be read as text, or a folder has no SQL files.
@@ -39,7 +47,12 @@ def lint_files(paths: Iterable[Path]) -> list[Place]:
     texts = {file: _text(file) for path in paths for file in _files(path)}
     drawing = Drawing.of_registry()
     drawing.define_all(";\n".join(texts.values()))
-    return [place for path, text in texts.items() for place in _lint(path, text, drawing)]
+    drawn = [place for path, text in texts.items() for place in _lint(path, text, drawing)]
+    project = Project(texts, drawing, of_file)
+    for path, relation in tables:
+        project.tables.define(path, relation)
+    used = [Place(str(path), statement.line + max(use.line, 1) - 1, misused(use)) for path, statement, use in project.uses()]
+    return sorted([*drawn, *used], key=lambda place: place[:2])
 
 
 def _files(path: Path) -> list[Path]:

@@ -79,8 +79,9 @@ def _check_fit(estimator: Estimator, likelihood: Likelihood, fit: Fit, problem: 
         assert np.allclose(fit.theta.sum(axis=1), 1.0, atol=1e-9), f"{problem}: the shares do not sum to one"
     errors = intervals(likelihood, fit, estimator.confidence)
     assert (errors.std_error >= 0).all(), f"{problem}: a standard error is negative or not a number"
+    assert (errors.low <= errors.high).all(), f"{problem}: an interval ends before it begins"
     inside = (errors.low <= fit.theta) & (fit.theta <= errors.high)
-    assert inside.all(), f"{problem}: an interval does not hold its estimate"
+    assert (inside | fit.regularised[:, None]).all(), f"{problem}: an interval does not hold its estimate"
 
 
 def _check_groups(estimator: Estimator, likelihood: Likelihood, fit: Fit, problem: str) -> None:

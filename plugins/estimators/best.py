@@ -1,8 +1,13 @@
 """The mean of the estimators that predict held-out reports best."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.estimators import (
@@ -15,16 +20,21 @@ from ldpsql.estimators import (
     NotApplicable,
     Split,
     Status,
+    certain_parts,
     hookimpl,
     split,
 )
 from ldpsql.functions import registry
 
-SHRUNK = ("empirical_bayes(loss='both')", "pool")
+SHRUNK = ("empirical_bayes(loss='both')",)
+POOLED = (*SHRUNK, "pool")
+EXACT = (*SHRUNK, "ibu", "inv_p")  # if most reports are the values themselves, there is little to shrink
+TRUTHFUL = 0.5  # by how much a value makes its own report more likely, from which on reports are that
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
 # The paper's stop is late for channels that blur neighbours; a smoothed estimate hardly moves after a thousand steps.
 SMOOTHED = ("ibu(stop='held_out', max_iterations=1000)", "ems(stop='held_out', max_iterations=1000)")
 ALIKE = 2.0  # in log-likelihood; Edwards, "Likelihood", 1972: two units of support
+CELLS = 2_000_000  # of groups x folds x (values + reports), for the groups that are estimated together
 
 
 class Best(Estimator):
@@ -32,10 +42,12 @@ class Best(Estimator):
 
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
     errors of the difference: estimators that cannot be distinguished are averaged, because choosing among them would follow the
-    noise. Candidates are empirical Bayes for both losses and pooling if reports are votes for values; ibu and smoothing, both
-    stopped early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise.
+    noise. Candidates are empirical Bayes for both losses if reports are votes for values; ibu and smoothing, both stopped
+    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. If most reports
+    name the value itself, as those of k-RR at large epsilons, ibu and inv_p are candidates too, and the folds differ by the
+    noise of the mechanism alone.
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
-    once for each of ``splits`` folds: from ten milliseconds to a few seconds a group. After Hansen, Lunde, Nason, "The model
+    once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
     confidence set", Econometrica 2011.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
@@ -50,54 +62,113 @@ class Best(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Choose for every group, and estimate with the choice."""
-        return self.each(likelihood, self._chosen)
+        size = self.splits * (likelihood.operator.inputs + likelihood.operator.outputs)
+        return self.each(likelihood, self._chosen, max(1, CELLS // size))
 
-    def _chosen(self, one: Likelihood) -> Fit:
-        parts = split(one, self.splits)
-        held_out = parts.held_out
-        fitted: list[tuple[Estimator, Floats]] = []
-        for text in candidates(one):
-            try:
-                fitted.append(predicted(registry().estimator(text), one, parts))
-            except (NotApplicable, IllConditioned):
-                continue
-        top = int(np.argmax([gained(held_out, fitted[0][1], chances)[0] for _, chances in fitted]))
-        behind = [gained(held_out, chances, fitted[top][1]) for _, chances in fitted]
-        alike = [gain <= max(ALIKE, self.margin * error) for gain, error in behind]
-        fits = [estimator.fit(one) for (estimator, _), near in zip(fitted, alike, strict=True) if near]
-        names = " + ".join(str(estimator) for (estimator, _), near in zip(fitted, alike, strict=True) if near)
-        others = [f"{e} {-gain:.1f} +- {error:.1f}" for (e, _), (gain, error) in zip(fitted, behind, strict=True)]
-        del others[top]
-        reason = f"log-likelihood of held-out reports, relative to {fitted[top][0]}: {', '.join(others)}"
-        theta, steps = np.mean([fit.theta for fit in fits], axis=0), np.sum([fit.iterations for fit in fits], axis=0)
-        return Fit(theta, steps, (Status.REGULARISED,), (names,), (reason,))
+    def _chosen(self, part: Likelihood) -> Fit:
+        parts = split(part, self.splits, certain_parts(part) if truthful(part) else None)
+        trials = [trial for text in candidates(part) if (trial := Trial.of(text, part, parts)) is not None]
+        scores = np.array([trial.scores for trial in trials])
+        top = scores.argmax(axis=0)
+        highest = np.stack([trial.expected for trial in trials])[top[parts.group], np.arange(len(parts.group))]
+        behind = [gained(parts, trial.expected, highest) for trial in trials]
+        alike = np.array([gain <= np.maximum(ALIKE, self.margin * error) for gain, error in behind])
+        theta, steps = np.zeros((len(top), part.operator.inputs)), np.zeros(len(top), dtype=np.int64)
+        for trial, near in zip(trials, alike, strict=True):
+            rows = np.flatnonzero(near)
+            if len(rows):
+                shares, taken = trial.fitted(part, rows)
+                theta[rows] += shares / alike[:, rows].sum(axis=0)[:, None]
+                steps[rows] += taken
+        status, groups = (Status.REGULARISED,) * len(top), range(len(top))
+        names = tuple(" + ".join(t.name(g) for t, near in zip(trials, alike[:, g], strict=True) if near) for g in groups)
+        return Fit(theta, steps, status, names, tuple(reason(trials, behind, int(top[g]), g) for g in groups))
 
 
-def candidates(one: Likelihood) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Trial:
+    """A candidate: what it expects of each fold, having learnt from the others, and how many steps it takes in each group."""
+
+    estimator: Estimator
+    expected: Floats
+    scores: Floats
+    steps: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, text: str, part: Likelihood, parts: Split) -> Trial | None:
+        """Return the trial of an estimator; None if it does not apply."""
+        estimator = registry().estimator(text)
+        try:
+            theta, steps = learnt(estimator, part, parts)
+        except (NotApplicable, IllConditioned):
+            return None
+        expected = part.operator.forward(theta)
+        return cls(estimator, expected, parts.scores(expected), steps)
+
+    def fitted(self, part: Likelihood, rows: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the estimates of some groups from all their reports, and the numbers of steps."""
+        some = part.with_counts(part.counts[rows])
+        if self.steps is None or not isinstance(self.estimator, IterativeEstimator):
+            fit = self.estimator.fit(some)
+            return fit.theta, fit.iterations
+        return self.estimator.after_steps(some, self.estimator.started(some), self.steps[rows], self.estimator.limits())
+
+    def name(self, group: int) -> str:
+        """Return the estimator of a group, with its number of steps."""
+        if self.steps is None:
+            return str(self.estimator)
+        return stopped(self.estimator.name, int(self.steps[group]))
+
+
+@cache
+def stopped(name: str, steps: int) -> str:
+    """Return an estimator that takes this many steps."""
+    return str(registry().estimator({"estimator": name, "stop": steps}))
+
+
+def learnt(estimator: Estimator, part: Likelihood, parts: Split) -> tuple[Floats, NDArray[np.int64] | None]:
+    """Return theta of each fold, learnt from the others, and the steps of each group if these folds choose them."""
+    if not isinstance(estimator, IterativeEstimator) or estimator.stop != "held_out":
+        return estimator.fit(parts.learnt).theta, None
+    steps, theta = estimator.held_out_steps(parts, estimator.started(part), estimator.limits())
+    return theta, steps
+
+
+def truthful(part: Likelihood) -> bool:
+    """Return whether most reports name the values themselves."""
+    votes = part.operator.votes
+    return part.operator.exchangeable and votes is not None and votes[1] - votes[0] > TRUTHFUL
+
+
+def candidates(part: Likelihood) -> tuple[str, ...]:
     """Return the estimators that may predict best."""
-    if one.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
-        return SHRUNK + (SMOOTHED if one.layout and not one.operator.isotropic else ())
-    if not one.operator.complete:
-        return ("ibu", "uniform", *SHRUNK)
-    return SMOOTHED if one.layout else STOPPED + SHRUNK
+    if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
+        shrunk = EXACT if truthful(part) else SHRUNK
+        return shrunk + (SMOOTHED if part.layout and not part.operator.isotropic else ())
+    if not part.operator.complete:
+        return ("ibu", "uniform", *POOLED)
+    return SMOOTHED if part.layout else STOPPED + POOLED
 
 
-def predicted(estimator: Estimator, one: Likelihood, parts: Split) -> tuple[Estimator, Floats]:
-    """Return the estimator, with a stop chosen on the same folds, and the probabilities it gives to the held-out reports."""
-    if isinstance(estimator, IterativeEstimator) and estimator.stop == "held_out":
-        steps = int(estimator.held_out_steps(parts, estimator.started(one), estimator.limits())[0])
-        estimator = registry().estimator({"estimator": estimator.name, "stop": steps})
-    return estimator, one.operator.forward(estimator.fit(parts.learnt).theta)
-
-
-def gained(held_out: Likelihood, before: Floats, after: Floats) -> tuple[float, float]:
-    """Return the gain in log-likelihood of the held-out reports, and its standard error."""
-    seen = held_out.counts > 0
+def gained(parts: Split, before: Floats, after: Floats) -> tuple[Floats, Floats]:
+    """Return the gain in log-likelihood of the held-out reports of each group, and its standard error."""
+    counts = parts.held_out.counts
+    seen = counts > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         rise = np.where(seen, np.log(np.where(seen, after, 1.0)) - np.log(np.where(seen, before, 1.0)), 0.0)
     rise = np.nan_to_num(rise, nan=0.0, posinf=50.0, neginf=-50.0)  # a probability of zero counts as e^-50
-    total, n = float((held_out.counts * rise).sum()), max(1.0, float(held_out.n.sum()))
-    return total, float(np.sqrt(max((held_out.counts * rise**2).sum() - total**2 / n, 0.0)))
+    total, n = parts.totals((counts * rise).sum(axis=1)), np.maximum(parts.totals(counts.sum(axis=1)), 1.0)
+    return total, np.sqrt(np.maximum(parts.totals((counts * rise**2).sum(axis=1)) - total**2 / n, 0.0))
+
+
+def reason(trials: list[Trial], behind: list[tuple[Floats, Floats]], top: int, group: int) -> str:
+    """Return how far the others are behind the best in a group."""
+    lags = [
+        f"{trial.name(group)} {-gain[group]:.1f} +- {error[group]:.1f}"
+        for trial, (gain, error) in zip(trials, behind, strict=True)
+    ]
+    del lags[top]
+    return f"log-likelihood of held-out reports, relative to {trials[top].name(group)}: {', '.join(lags)}"
 
 
 @hookimpl

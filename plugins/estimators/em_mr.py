@@ -35,6 +35,7 @@ from ldpsql.estimators import (
     with_blocks,
 )
 
+DIGITS = 9  # of what is compared: products of many groups and of one round otherwise, and ties must not depend on that
 ROUGH = 100.0  # tolerances at which the fits end that only decide what to merge
 
 
@@ -119,7 +120,7 @@ class Reduced:
     def take(self, part: Likelihood, rows: NDArray[np.int64], block: Blocks, fit: Ascent) -> NDArray[np.int64]:
         """Take a further reduction of some groups where BIC does not rise; return the others of these groups."""
         criterion = bic(part, block, fit)
-        good = criterion <= self.criterion[rows]
+        good = np.round(criterion - self.criterion[rows], DIGITS) <= 0
         better = rows[good]
         self.block[better], self.theta[better], self.criterion[better] = block[good], fit.theta[good], criterion[good]
         self.steps[rows] += fit.steps
@@ -172,7 +173,7 @@ def merge_smallest(block: Blocks, theta: Floats, small: Floats, _window: int, fe
     below = weights < small[:, None]
     count, room = below.sum(axis=1), np.maximum((sizes > 0).sum(axis=1) - fewest + 1, 0)
     number = np.minimum(np.minimum(np.maximum(2, -(-count // 2)), count), room)
-    rank = np.where(below, weights, np.inf).argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+    rank = np.where(below, np.round(weights, DIGITS), np.inf).argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
     return joined(block, np.take_along_axis(rank < number[:, None], block, axis=1))
 
 
@@ -185,7 +186,8 @@ def merge_window(block: Blocks, theta: Floats, small: Floats, window: int, fewes
     sums = np.pad(np.take_along_axis(theta * sizes, order, axis=1).cumsum(axis=1), ((0, 0), (1, 0)))
     left = np.arange(block.shape[1])
     right = np.minimum(left + width, block.shape[1])
-    inside = np.where(left + width <= count[:, None], np.take_along_axis(sums, right, axis=1) - sums[:, :-1], np.inf)
+    sums = np.where(left + width <= count[:, None], np.take_along_axis(sums, right, axis=1) - sums[:, :-1], np.inf)
+    inside = np.round(sums, DIGITS)
     first = inside.argmin(axis=1)[:, None]
     number = np.take_along_axis((sizes > 0).cumsum(axis=1) - 1, block, axis=1)
     low = np.take_along_axis(inside, first, axis=1) < small[:, None]

@@ -4,7 +4,7 @@ It follows the mixture reduction of Ye, Wang, Zhang, Feng, NDSS 2025, with exact
 thresholding of Haar wavelets (Donoho, Johnstone, "Ideal spatial adaptation by wavelet shrinkage", Biometrika 1994).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,16 @@ from ldpsql.estimators import (
     Likelihood,
     Status,
     absent_error,
-    block_maximum,
-    contrasts,
     hookimpl,
+    maximum_in_blocks,
     maximum_likelihood,
     renumbered,
+    sibling_contrasts,
     with_blocks,
 )
 
+TOGETHER = 1000  # groups, if the maximum has a closed form
+Steps: TypeAlias = NDArray[np.int64]
 MOST_BLOCKS = 256  # that halving starts from: finer differences drown in the noise of any channel
 
 
@@ -51,56 +53,76 @@ class Pool(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Pool the values of every group."""
-        return self.each(likelihood, self._pooled)
+        return self.each(likelihood, self._pooled, TOGETHER if likelihood.operator.exchangeable else 1)
 
-    def _pooled(self, one: Likelihood) -> Fit:
-        dyadic = one.layout and self.neighbours == "use" and not one.operator.isotropic
-        theta, steps = self._halves(one) if dyadic else self._small_values(one)
-        return Fit.plain(theta, Status.REGULARISED, np.array([steps]))
+    def _pooled(self, part: Likelihood) -> Fit:
+        dyadic = part.layout and self.neighbours == "use" and not part.operator.isotropic
+        theta, steps = self._halves(part) if dyadic else self._small_values(part)
+        return Fit.plain(theta, Status.REGULARISED, steps)
 
-    def _small_values(self, one: Likelihood) -> tuple[Floats, int]:
-        fitted = maximum_likelihood(one)
+    def _small_values(self, part: Likelihood) -> tuple[Floats, Steps]:
+        fitted = maximum_likelihood(part)
         theta, steps = fitted.theta, fitted.iterations
-        pool, total = np.zeros(theta.shape[1], dtype=np.bool_), int(steps[0])
+        pool, going = np.zeros(theta.shape, dtype=np.bool_), np.arange(len(theta))
         while True:
-            small = pool | (theta[0] < self.cut * self._deviations(one, theta, pool))
-            if (small == pool).all():
-                return theta, total
-            pool = small
-            theta, more = block_maximum(one, pool_blocks(pool))
-            total += more
+            rest = part.with_counts(part.counts[going])
+            small = pool[going] | (theta[going] < self.cut * self._deviations(rest, theta[going], pool[going]))
+            more = (small != pool[going]).any(axis=1)
+            if not more.any():
+                return theta, steps
+            going = going[more]
+            pool[going] = small[more]
+            rest = part.with_counts(part.counts[going])
+            theta[going], taken = maximum_in_blocks(rest, pool_blocks(pool[going]))
+            steps[going] += taken
 
-    def _deviations(self, one: Likelihood, theta: Floats, pool: NDArray[np.bool_]) -> Floats:
+    def _deviations(self, part: Likelihood, theta: Floats, pool: NDArray[np.bool_]) -> Floats:
         """Return the standard deviation of every value: that of an absent one or, without votes, that of the fit."""
-        if one.operator.votes:
-            return absent_error(one, theta)[0]
-        block = pool_blocks(pool)
-        part = with_blocks(one, block)
-        weights = np.bincount(block, weights=theta[0]).astype(np.float64)[None]
-        return part.operator.interval(part.shares, part.n, weights, 1.0)[0][0, block]
+        if part.operator.votes:
+            return absent_error(part, theta)
+        each = zip(theta, pool_blocks(pool), strict=True)
+        return np.stack([error_in_blocks(part.group(i), at, renumbered(block)) for i, (at, block) in enumerate(each)])
 
-    def _halves(self, one: Likelihood) -> tuple[Floats, int]:
-        total, levels = 0, halvings(one.layout)
+    def _halves(self, part: Likelihood) -> tuple[Floats, Steps]:
+        levels, steps = halvings(part.layout), np.zeros(len(part.counts), dtype=np.int64)
         while levels and len(np.unique(levels[-1])) > MOST_BLOCKS:
             levels.pop()
-        block = levels[-1]
+        block = np.broadcast_to(first_values(levels[-1]), (len(steps), part.operator.inputs))
         for halves, whole in zip(levels[:0:-1], levels[-2::-1], strict=True):
-            fitted = maximum_likelihood(with_blocks(one, block))
-            weights, steps = fitted.theta, fitted.iterations
-            total += int(steps[0])
-            pairs = sibling_pairs(block, halves, whole)
+            theta, taken = maximum_in_blocks(part, block)
+            steps += taken
+            siblings = np.unique(np.stack([first_values(whole), first_values(halves)]), axis=1)
+            pairs = np.stack([siblings[0], siblings[1]], axis=1)[siblings[0] != siblings[1]]
             if len(pairs):
-                alike = contrasts(one, block, weights, pairs) < self.cut
-                joined = np.arange(block.max() + 1)
-                joined[pairs[alike, 1]] = pairs[alike, 0]
-                block = renumbered(joined[block])
-        theta, steps_last = block_maximum(one, block)
-        return theta, total + steps_last
+                alike = sibling_contrasts(part, block, theta, pairs, first_values(halves)) < self.cut
+                block = with_joined_pairs(block, alike, pairs, first_values(whole))
+        theta, taken = maximum_in_blocks(part, block)
+        return theta, steps + taken
+
+
+def error_in_blocks(one: Likelihood, theta: Floats, block: Blocks) -> Floats:
+    """Return the standard error of the weight of each value's block."""
+    part, weights = with_blocks(one, block), np.bincount(block, weights=theta).astype(np.float64)[None]
+    return np.asarray(part.operator.interval(part.shares, part.n, weights, 1.0)[0][0, block])
 
 
 def pool_blocks(pool: NDArray[np.bool_]) -> Blocks:
-    """Return blocks of single values and the pool."""
-    return renumbered(np.where(pool, len(pool), np.arange(len(pool))))
+    """Return blocks of single values and the pool, each numbered by its first value, for every group."""
+    return np.where(pool, pool.argmax(axis=1)[:, None], np.arange(pool.shape[1]))
+
+
+def first_values(block: Blocks) -> Blocks:
+    """Return the first value of the block of each value."""
+    first, number = np.unique(block, return_index=True, return_inverse=True)[1:]
+    return first[number]
+
+
+def with_joined_pairs(block: Blocks, alike: NDArray[np.bool_], pairs: Blocks, whole: Blocks) -> Blocks:
+    """Return the blocks of each group with the pairs joined that are alike; pairs are (first half, second half) of a whole."""
+    pair = np.full(len(whole), -1)
+    pair[pairs[:, 0]] = np.arange(len(pairs))
+    pair = pair[whole]
+    return np.where((pair >= 0) & alike[:, pair], whole, block)
 
 
 def halvings(layout: tuple[int, ...]) -> list[Blocks]:
@@ -114,19 +136,6 @@ def halvings(layout: tuple[int, ...]) -> list[Blocks]:
         cells[axis] = places[axis] * pieces[axis] // max(lengths[axis], 1)
         levels.append(renumbered(np.ravel_multi_index(tuple(cells), tuple(p + 1 for p in pieces))))
     return levels
-
-
-def sibling_pairs(block: Blocks, halves: Blocks, whole: Blocks) -> Blocks:
-    """Return the pairs of blocks, shape (pairs, 2), that are the two halves of one block of the level above."""
-    first = np.unique(halves, return_index=True)[1]
-    exact = [
-        len(np.unique(block[halves == h])) == 1 and (halves[block == block[first[h]]] == h).all() for h in range(len(first))
-    ]
-    siblings: dict[int, list[int]] = {}
-    for h, at in enumerate(first):
-        if exact[h]:
-            siblings.setdefault(int(whole[at]), []).append(int(block[at]))
-    return np.array([pair for pair in siblings.values() if len(pair) == 2], dtype=np.int64).reshape(-1, 2)
 
 
 @hookimpl

@@ -20,6 +20,7 @@ from ldpsql.inference.operators.tree import Parents, Tree
 _MOST_CURVED = 4096  # values for which something may be computed for all pairs
 _CELLS = 1 << 24  # of functionals times values at a time
 _KEPT = 1 << 22  # values of all groups whose last agreement is kept
+_WORK = 1 << 21  # values times steps of a solve without a deadline
 _NO_REPORTS = 1e-6  # of a report: what a level without reports counts as
 
 
@@ -42,6 +43,7 @@ class LevelsOperator(StackOperator):
         super().__init__(parts, np.array([float(share) for share in channel.shares()]))
         self.bases = [part.base for part in parts]
         self.large = self.inputs > _MOST_CURVED
+        self.untimed = min(self.untimed, max(2, _WORK // self.inputs))
         self.lined = len(channel.shape) == 1
         self._lengths = [block[0] for block in channel.blocks]
         self._exact = [isinstance(response, KeepOrSpread) for response in channel.responses]
@@ -146,8 +148,10 @@ class LevelsOperator(StackOperator):
         """Return the unbiased consistent shares, with weights that do not depend on the shares themselves."""
         return self._solved(shares)[1].copy()
 
-    def beginning(self, shares: Floats) -> Floats:
-        """Return the consistent shares with negative ones removed, level by level."""
+    def beginning(self, shares: Floats) -> Floats | None:
+        """Return the consistent shares with negative ones removed, level by level, if there are many values."""
+        if not self.large:
+            return None
         tree = next(self._trees(shares[:1], np.ones(1), None))
         return tree.positive(self.invert(shares))
 

@@ -105,8 +105,8 @@ class Tree:
         for parents in self.parents[:-1]:
             levels.append(parents.summed(levels[-1]))
         above = np.ones((*leaves.shape[:-1], 1))
-        for parents, own in zip(reversed(self.parents), reversed(levels), strict=True):
-            own = np.maximum(own, 0.0)
+        for parents, signed in zip(reversed(self.parents), reversed(levels), strict=True):
+            own = np.maximum(signed, 0.0)
             sums = parents.summed(own)
             even = parents.spread(above / parents.sizes)
             scaled = own * parents.spread(above / np.where(sums > 0, sums, 1.0))

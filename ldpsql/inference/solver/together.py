@@ -30,7 +30,7 @@ class Ascent:
     status: tuple[Status, ...]
 
 
-def moved(part: Likelihood, theta: Floats, expected: Floats, _rows: Rows) -> Floats:
+def moved(part: Likelihood, theta: Floats, expected: Floats, _rows: Rows | None = None) -> Floats:
     """Return theta after one step of EM, scaled to sum to one in spite of rounding."""
     ahead = part.operator.adjoint(part.shares / expected)
     ahead *= theta
