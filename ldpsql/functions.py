@@ -27,7 +27,7 @@ from ldpsql.engine.functions import (
 )
 from ldpsql.engine.groups import counts_of, estimated, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
-from ldpsql.engine.sql_struct import as_struct
+from ldpsql.engine.sql_struct import as_struct, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
@@ -35,7 +35,9 @@ from ldpsql.estimates import distances
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
+from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
@@ -67,6 +69,7 @@ from ldpsql.registry.handles import (
     numbers,
     read_estimator,
     read_mechanism,
+    read_parts,
     without_inversion,
 )
 from ldpsql.registry.registry import Registry, registry
@@ -92,6 +95,7 @@ __all__ = [
     "TOPS",
     "Aggregate",
     "AnalyticAudit",
+    "Asked",
     "BadCounts",
     "CertifiedMechanism",
     "Counts",
@@ -113,6 +117,7 @@ __all__ = [
     "NotReleased",
     "Object",
     "OutsideDomain",
+    "PlannedTable",
     "Quantile",
     "Quantiles",
     "RangeShare",
@@ -170,12 +175,16 @@ __all__ = [
     "one_thread",
     "parts",
     "plain",
+    "plan_tables",
     "quoted",
     "random_order",
     "read_estimator",
     "read_mechanism",
+    "read_parts",
+    "recommend",
     "recorded_tables",
     "registry",
+    "reports_type",
     "scale_of",
     "shown_by_form",
     "sql_cells",
@@ -187,6 +196,7 @@ __all__ = [
     "text_literal",
     "tops",
     "type_of",
+    "values_type",
     "without_impossible",
     "without_inversion",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-IBU, INV, INV_N, INV_P = "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
+ROW = "row"  # the mechanism of several columns
+EMS, IBU, INV, INV_N, INV_P = "ems", "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
 AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
@@ -12,6 +13,8 @@ FIRST_LIST = "ldp._first"  # (list, other)
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
 NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next mechanism
+ROW_REPORTS = "__ldp_row_reports"  # (mechanisms by column): the type of a report of a row, as from_json reads it
+ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row
 OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the other
 OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends

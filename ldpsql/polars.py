@@ -8,7 +8,7 @@ two calls of ``perturb`` are two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from ldpsql.bulk import frames
-from ldpsql.bulk.batches import perturb_batches
+from ldpsql.bulk.batches import Columns, perturb_batches
 from ldpsql.bulk.orders import Order, check_order
 from ldpsql.bulk.shuffling import permutation
 from ldpsql.errors.boundary import withheld
@@ -34,12 +34,18 @@ class LdpFrame:
 
     @withheld
     def perturb(
-        self, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = (), order: Order = "random"
+        self,
+        columns: Columns | None = None,
+        *,
+        policy: str | None = None,
+        keep: Iterable[str] = (),
+        order: Order = "random",
     ) -> pl.DataFrame:
         """Return a new frame of one report for each value.
 
         Args:
-            columns: the mechanism of each column; its reports take its place and name.
+            columns: the mechanism of each column, or one of a row of them; the reports of a column take its place and name.
+            policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
             keep: columns whose values pass through. All others are left out.
             order: ``"random"`` puts the rows in a uniformly random order, with the randomness that the reports are drawn with.
                 ``"keep"`` keeps their order: choose it only if the position of a row reveals nothing about the values.
@@ -50,7 +56,7 @@ class LdpFrame:
 
         """
         check_order(order)
-        reports = pl.DataFrame(perturb_batches(self._frame, columns, keep=keep).read_all())
+        reports = pl.DataFrame(perturb_batches(self._frame, columns, policy=policy, keep=keep).read_all())
         return reports if order == "keep" else reports[np.asarray(permutation(len(reports)))]
 
 

@@ -20,7 +20,7 @@ CREATE OR REPLACE MACRO ldp._reports(m) AS (ldp._struct(m)).reports;
 
 -- The first list unless it is NULL, which selects the overload for VARCHAR; the two lists may have different types.
 CREATE OR REPLACE MACRO ldp._first
-    (list VARCHAR, other) AS CASE WHEN list IS NULL THEN other ELSE error('[LDP103] reports must be a list') END,
+    (list VARCHAR, other) AS CASE WHEN list IS NULL THEN other ELSE cast_to_type('[LDP103] reports must be a list', other) END,
     (list, other) AS list;
 CREATE OR REPLACE MACRO ldp._no_mechanism() AS
     error('[LDP104] the mechanism is NULL. Hint: does the subquery that returns it return a row?');

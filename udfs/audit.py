@@ -33,7 +33,7 @@ def _cells(mechanism: Mechanism) -> list[dict[str, Any]]:
         {
             "value": x + 1,
             "report": y + 1,
-            "report_text": audit.report_text(certified, y),
+            "report_text": certified.report_text(y),
             "exact": str(exact),
             "probability": float(exact),
         }

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
-from ldpsql.functions import MECHANISMS, Macros, Registry, Scalar, guarded, hookimpl, numbers, plain, read_mechanism
+from ldpsql.functions import (
+    MECHANISMS,
+    Macros,
+    Registry,
+    Scalar,
+    guarded,
+    hookimpl,
+    numbers,
+    plain,
+    read_mechanism,
+    read_parts,
+    reports_type,
+    values_type,
+)
+from ldpsql.mechanisms import Parts, Product
 
 
 @guarded
@@ -13,8 +29,29 @@ def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
     return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
 
 
+@guarded
+def row_values(columns: pa.ChunkedArray) -> pa.Array:
+    """Return the type of the rows of each struct of mechanisms, as from_json reads it."""
+    return _of_parts(columns, values_type)
+
+
+@guarded
+def row_reports(columns: pa.ChunkedArray) -> pa.Array:
+    """Return the type of the reports of each struct of mechanisms, as from_json reads it."""
+    return _of_parts(columns, reports_type)
+
+
+def _of_parts(columns: pa.ChunkedArray, kind: Callable[[Parts | Product], str]) -> pa.Array:
+    return pa.array([kind(read_parts(spec)) for spec in plain(columns)], pa.string())
+
+
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     """Offer one constructor for each mechanism, and the function that reads them."""
     text = "\n".join(known.constructors.values())
-    return [Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"), Macros(text)]
+    return [
+        Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"),
+        Scalar("__ldp_row_values", row_values, "VARCHAR"),
+        Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
+        Macros(text),
+    ]

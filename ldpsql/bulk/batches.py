@@ -11,19 +11,28 @@ import pyarrow as pa
 from ldpsql.bulk.kept import kept, kept_field
 from ldpsql.bulk.parquet import BATCH_ROWS
 from ldpsql.domains.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
+from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.names import ROW
 from ldpsql.registry.fingerprint import metadata
 from ldpsql.registry.registry import registry
 from ldpsql.reports import type_of
 
 _SPELLING = "check the spelling; the columns are not listed, since their names may be values"
+Columns: TypeAlias = Mapping[str, Mechanism | str] | Mechanism | str  # by column, or of a row
 Draw: TypeAlias = Callable[[CertifiedMechanism, pa.Array], pa.Array]
 
 
 @withheld
-def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
+def perturb_batches(
+    batches: Any,
+    columns: Columns | None = None,
+    *,
+    policy: str | None = None,
+    keep: Iterable[str] = (),
+) -> pa.RecordBatchReader:
     """Return a stream of record batches with some columns perturbed; each batch is drawn when it is read.
 
     Rows stay in the order of the stream. If that order depends on the values, shuffle the rows first, or use `perturb_copy`.
@@ -31,7 +40,9 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
     Args:
         batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame; or a pandas
             frame, whose NaN is NULL.
-        columns: the mechanism of each column; its reports replace the column under the same name.
+        columns: the mechanism of each column, or one of a row, such as ``row(city=krr(...), age=...)``, which is the same; the
+            reports replace each column under its name.
+        policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns whose values pass through. All others are left out. Dictionaries and views become plain columns, so that
             they hold only the values of their rows.
 
@@ -40,7 +51,11 @@ def perturb_batches(batches: Any, columns: Mapping[str, Mechanism | str], *, kee
         MissingValue, OutsideDomain, WrongType: while reading, if a value cannot be perturbed.
 
     """
-    projection = Projection.of(columns, keep)
+    from ldpsql.bulk.policies import chosen_columns  # noqa: PLC0415  # policies use charges, which use projections
+
+    chosen = chosen_columns(columns, keep, policy)
+    chosen.charge(None)
+    projection = Projection.of(chosen.mechanisms, chosen.keep)
     reader = stream(batches, projection.columns)
     schema = projection.schema(reader.schema)
     return pa.RecordBatchReader.from_batches(schema, _drawn(reader, projection, schema))
@@ -76,19 +91,21 @@ class Projection:
         self.keep = keep
 
     @classmethod
-    def of(cls, columns: Mapping[str, Mechanism | str], keep: Iterable[str]) -> Projection:
+    def of(cls, columns: Columns, keep: Iterable[str]) -> Projection:
         """Return the projection for the mechanism of each column, and for the columns to keep.
+
+        The mechanism of a row stands for those of its columns.
 
         Raises:
             InvalidParameter: if no column is to be perturbed, or a column is to be both perturbed and kept.
 
         """
-        kept = tuple(dict.fromkeys(keep))
-        if not columns:
+        kept, mechanisms = tuple(dict.fromkeys(keep)), by_column(columns)
+        if not mechanisms:
             raise InvalidParameter("there is no column to perturb", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
-        if set(kept) & set(columns):
+        if set(kept) & set(mechanisms):
             raise InvalidParameter("a column cannot be both perturbed and kept", "name it once")
-        return cls({name: certify(registry().mechanism(mechanism)) for name, mechanism in columns.items()}, kept)
+        return cls({name: certify(mechanism) for name, mechanism in mechanisms.items()}, kept)
 
     @property
     def columns(self) -> list[str]:
@@ -132,6 +149,47 @@ class Projection:
 
     def _drawn(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
         return mechanism.perturb(column)
+
+
+def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | None = None) -> dict[str, Mechanism]:
+    """Return the mechanism of each column; that of a row holds those of its columns.
+
+    Args:
+        columns: the mechanism of each column, or of a row.
+        read: returns the mechanism that a text writes or names; by default the registry does.
+
+    Raises:
+        InvalidParameter: if a single mechanism is not that of a row.
+
+    """
+    read = read or registry().mechanism
+    if isinstance(columns, Mapping):
+        return {name: read(mechanism) for name, mechanism in columns.items()}
+    parts = columns_of(read(columns))
+    if not parts:
+        raise InvalidParameter("a mechanism without the name of its column", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
+    return dict(parts)
+
+
+def drawn_apart(columns: Sequence[str], mechanism: Mechanism) -> dict[str, Mechanism]:
+    """Return the mechanism that drew each column of reports; several columns were drawn by those of a row, one by one.
+
+    Raises:
+        InvalidParameter: if several columns are not those of the mechanism.
+
+    """
+    if len(columns) == 1:
+        return {columns[0]: mechanism}
+    parts = dict(columns_of(mechanism))
+    if sorted(parts) != sorted(columns):
+        needed = f"the columns of the row are {', '.join(parts)}" if parts else f"{mechanism.name} has one column"
+        raise InvalidParameter("these are not the columns of the mechanism", needed)
+    return parts
+
+
+def row_of(columns: Mapping[str, Mechanism]) -> Mechanism:
+    """Return the mechanism of a row of these columns."""
+    return registry().mechanism({Mechanism.kind: ROW, "columns": columns})
 
 
 def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names: bool = True, hint: str = _SPELLING) -> None:

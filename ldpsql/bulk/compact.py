@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ldpsql.bulk.batches import Projection
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import guarded
 from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.reports import WordReports, type_of
+from ldpsql.reports import RowReports, WordReports, type_of
 
 _FEW = 4096  # most values of a dictionary, which is read with every batch
 
@@ -63,18 +62,18 @@ class CompactProjection(Projection):
 
     def _decoded(self, field: pa.Field, column: pa.Array) -> pa.Array:
         mechanism = self.mechanisms.get(field.name)
-        if mechanism is None or isinstance(mechanism.reports, WordReports):
+        if mechanism is None or isinstance(mechanism.reports, WordReports | RowReports):
             return column
         if not isinstance(mechanism.reports, Domain):
             return mechanism.shown(column.to_numpy().astype(np.int32))
         if pa.types.is_dictionary(field.type):
             return pa.DictionaryArray.from_arrays(column, mechanism.reports.values, safe=False)
-        return pc.take(mechanism.reports.values, column, boundscheck=False)
+        return mechanism.reports.taken(column)
 
 
 def _compact(mechanism: CertifiedMechanism) -> pa.DataType:
     """Return the type of compact reports: the smallest integer type that holds all positions if reports are numbered."""
-    if isinstance(mechanism.reports, WordReports):
+    if isinstance(mechanism.reports, WordReports | RowReports):
         return mechanism.reports.type
     size = len(mechanism.reports)
     return pa.uint8() if size <= 1 << 8 else pa.uint16() if size <= 1 << 16 else pa.int32()
@@ -83,6 +82,6 @@ def _compact(mechanism: CertifiedMechanism) -> pa.DataType:
 @guarded
 def _positions(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
     drawn, kind = mechanism.draw(column), _compact(mechanism)
-    if isinstance(mechanism.reports, WordReports):
+    if isinstance(mechanism.reports, WordReports | RowReports):
         return mechanism.reports.to_arrow(drawn)
     return pa.array(drawn.astype(kind.to_pandas_dtype()))

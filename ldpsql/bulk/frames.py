@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
@@ -13,11 +13,12 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.bulk.batches import drawn
+from ldpsql.bulk.batches import batches_of, drawn, drawn_apart, row_of, stream
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
 from ldpsql.bulk.sources import source_of
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
+from ldpsql.domains.columns import plain
 from ldpsql.engine.functions import arrow_fields
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
@@ -31,7 +32,7 @@ from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
-from ldpsql.registry.fingerprint import check
+from ldpsql.registry.fingerprint import Fingerprints, check
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
@@ -73,7 +74,10 @@ def perturb(column: Column, mechanism: Mechanism | str) -> Any:
 
 @overload
 def estimate(
-    reports: Frame | os.PathLike[str], column: str, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+    reports: Frame | os.PathLike[str],
+    column: str | Sequence[str],
+    mechanism: Mechanism | str | None = None,
+    estimator: Estimator | str = IBU,
 ) -> Estimate: ...
 @overload
 def estimate(
@@ -86,6 +90,8 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
         estimate(reports, mechanism, estimator="ibu")           a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
         estimate(frame, column, mechanism, estimator="ibu")     a Polars or pandas frame, an Arrow table or stream, a relation
         estimate(Path(...), column, mechanism, estimator="ibu") a Parquet, CSV, JSON or Arrow file, or a folder of Parquet files
+
+    For the mechanism of a row, ``column`` may also be the list of its columns.
 
     A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory. A table of DuckDB, an
     Arrow table, a stream, a file and counts may name the mechanism that drew their reports. Then ``mechanism`` may be left out.
@@ -117,23 +123,55 @@ def _is_mechanism(argument: Any) -> bool:
 
 def _of_frame(
     reports: Frame | str | os.PathLike[str],
-    column: str,
+    column: str | Sequence[str],
     mechanism: Mechanism | str | None = None,
     estimator: Estimator | str = IBU,
 ) -> Estimate:
+    columns = [column] if isinstance(column, str) else list(column)
     if isinstance(reports, str | os.PathLike):
-        return _of_reports(*_counted_file(os.fspath(reports), column, mechanism), estimator)
-    drawn_by = agreed(of_frame(reports, column), mechanism)
-    return _of_reports(_counted(reports, column), drawn_by, estimator)
+        return _of_reports(*_counted_file(os.fspath(reports), columns, mechanism), estimator)
+    drawn_by = _drawn_by(columns, mechanism, lambda name: of_frame(reports, name))
+    if len(columns) == 1:
+        return _of_reports(_counted(reports, columns[0]), drawn_by, estimator)
+    batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, columns)
+    return _of_reports(partial_counts(*_structs(batches, columns)), drawn_by, estimator)
 
 
-def _counted_file(path: str, column: str, mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism]:
+def _drawn_by(
+    columns: list[str], mechanism: Mechanism | str | None, recorded_by: Callable[[str], Fingerprints | None]
+) -> Mechanism:
+    """Return the mechanism that drew reports: of several columns that of their row, which is compared column by column."""
+    if len(columns) == 1:
+        return agreed(recorded_by(columns[0]), mechanism)
+    if mechanism is None:
+        return row_of({name: agreed(recorded_by(name), None) for name in columns})
+    made = registry().mechanism(mechanism)
+    for name, part in drawn_apart(columns, made).items():
+        agreed(recorded_by(name), part)
+    return made
+
+
+def _counted_file(path: str, columns: list[str], mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism]:
     """Return the counts of the reports in files, and the mechanism that drew them."""
     with duckdb.connect() as con:
         source = source_of(con, Path(path))
-        source.check([column])
-        drawn_by = agreed(of_source(con, path, column), mechanism)
-        return merge(partial_counts(part.read([column], [], [column]), column) for part in source.parts), drawn_by
+        source.check(columns)
+        drawn_by = _drawn_by(columns, mechanism, lambda name: of_source(con, path, name))
+        read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)
+        return merge(partial_counts(*one) for one in read), drawn_by
+
+
+def _structs(batches: pa.RecordBatchReader, columns: list[str]) -> tuple[pa.RecordBatchReader, str]:
+    """Return a stream in which several columns are one column of structs, and the name of the column."""
+    if len(columns) == 1:
+        return batches, columns[0]
+    nothing = _struct(batches.schema.empty_table(), columns)
+    structs = (pa.record_batch([_struct(batch, columns)], ["report"]) for batch in batches_of(batches))
+    return pa.RecordBatchReader.from_batches(pa.schema([("report", nothing.type)]), structs), "report"
+
+
+def _struct(batch: pa.RecordBatch | pa.Table, columns: list[str]) -> pa.Array:
+    return pa.StructArray.from_arrays([plain(batch.column(name)) for name in columns], columns)
 
 
 @one_thread

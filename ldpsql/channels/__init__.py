@@ -19,10 +19,11 @@ from ldpsql.channels.levels import Levels
 from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
+from ldpsql.channels.rows import Rows
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
 
-AnyChannel: TypeAlias = Channel | KeyValue | Prefixes  # of a listed value, of a set of pairs, or of a string
+AnyChannel: TypeAlias = Channel | KeyValue | Prefixes  # of a listed value or a row of them, of a set of pairs, or of a string
 
 __all__ = [
     "MARGIN",
@@ -49,6 +50,7 @@ __all__ = [
     "PlanarNoise",
     "Prefixes",
     "PrivateHash",
+    "Rows",
     "SetChannel",
     "Sets",
     "SignedBits",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from itertools import product
 from math import isqrt
@@ -89,3 +90,21 @@ def _powers(low: tuple[int, ...], p: int) -> list[int]:
         carry = at[-1]
         at = [(shifted - carry * c) % p for shifted, c in zip([0, *at[:-1]], low, strict=True)]
     return out
+
+
+def hash_symbols(ratio: Fraction, size: int, *, orthogonal: bool = True) -> int:
+    """Return the number of symbols that values are hashed to: near e^epsilon + 1, where the variance is least.
+
+    Args:
+        ratio: e^epsilon, or a bound below it.
+        size: how many values there are.
+        orthogonal: whether it must be a power of a prime, as for orthogonal arrays.
+
+    """
+    best = round(ratio) + 1
+    if 3 * best > size + 1:  # k-RR on all values has the smaller error, and needs no hash: best > (size - 2)/3 + 1
+        best = size
+    if not orthogonal:
+        return max(2, best)
+    near = [g for g in range(max(2, best - best // 2), 2 * best + 1) if prime_power(g)] if best < size else []
+    return min(near, key=lambda g: (abs(g - best), g)) if near else next(g for g in range(size, 2 * size) if prime_power(g))

@@ -11,10 +11,9 @@ from ldpsql.cli.options import (
     DatabaseOption,
     EstimatorOption,
     NamedArgument,
-    NamedOption,
     RecordedOption,
     SourceArgument,
-    column_of,
+    columns_named,
 )
 from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
 from ldpsql.names import IBU
@@ -23,7 +22,10 @@ from ldpsql.names import IBU
 def estimate(
     source: SourceArgument,
     named: NamedArgument = None,
-    column: NamedOption = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option("--column", "-c", help="The column that holds the reports; of a row(...), each of its columns."),
+    ] = None,
     mechanism: RecordedOption = None,
     estimator: EstimatorOption = IBU,
     by: ByOption = None,
@@ -37,20 +39,28 @@ def estimate(
 
     Example: ldpsql estimate reports.parquet city --by region
     """
+    from contextlib import ExitStack
+
+    from ldpsql.bulk.batches import drawn_apart
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.source import compared, drawn_by, estimating, estimating_top, opened
+    from ldpsql.engine.functions import struct_text
     from ldpsql.errors import NoReports
+    from ldpsql.quoting import quoted
     from ldpsql.registry.registry import registry
 
-    keys, method, report = by or [], registry().estimator(estimator), column_of(named, column)
+    keys, method, columns = by or [], registry().estimator(estimator), columns_named(named, column)
     with opened(database) as con:
-        table = sql_of(con, source, [report, *keys])
-        made = drawn_by(con, source, report, mechanism)
-        with compared(con, source, report, made):
+        table = sql_of(con, source, [*columns, *keys])
+        made = drawn_by(con, source, columns, mechanism)
+        with ExitStack() as comparisons:
+            for name, part in drawn_apart(columns, made).items():
+                comparisons.enter_context(compared(con, source, name, part))
+            reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
             if top is None:
-                query = estimating(con, table, report, keys, made, method)
+                query = estimating(con, table, reports, keys, made, method)
             else:
-                query = estimating_top(con, table, report, keys, made, method, top)
+                query = estimating_top(con, table, reports, keys, made, method, top)
             rows = list(rows_of(con.sql(query)))
     if not rows:
         raise NoReports(hint="is the column empty?")

@@ -65,11 +65,21 @@ def column_of(named: str | None, column: str | None) -> str:
         InvalidParameter: unless exactly one of them does.
 
     """
+    return columns_named(named, None if column is None else [column])[0]
+
+
+def columns_named(named: str | None, columns: list[str] | None) -> list[str]:
+    """Return the columns that the argument or the option names: several are those of a row.
+
+    Raises:
+        InvalidParameter: unless exactly one of them names any.
+
+    """
     from ldpsql.errors import InvalidParameter
 
-    if (named is None) == (column is None):
+    if (named is None) == (not columns):
         raise InvalidParameter("the column of the reports must be named once", "ldpsql estimate reports.parquet city")
-    return named or column or ""
+    return columns or [named or ""]
 
 
 def edges_of(bounds: str) -> list[str]:

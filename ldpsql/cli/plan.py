@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from ldpsql.estimates.planning import Expected
 
 
+ERRORS = {
+    "mean": "error: of the mean, in steps from one value to the next",
+    "distribution": "error: expected Wasserstein distance to the true distribution, in steps from one value to the next",
+    "ranges": "error: of the share of a random range",
+    "quantiles": "error: of the quartiles, in steps from one value to the next",
+}
 UNDETERMINED = "empty: such reports do not determine the shares of single values; use fewer bins or a larger epsilon"
 
 
@@ -26,8 +32,18 @@ def plan(
         list[str] | None,
         typer.Option("--mechanism", "-m", help="Compare this one: krr, or square_wave(1, 0, 100, bins=20); repeat it."),
     ] = None,
+    question: Annotated[
+        str | None,
+        typer.Option("--question", "-q", help="Recommend for numbers by question: mean, distribution, ranges or quantiles."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.", callback=in_a_folder)
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", "-c", help="A column with its number of values: education=16; repeat it.")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="The columns of a table you need: education,income; repeat it.")
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Also write a page: error against epsilon.", callback=in_a_folder)] = None,
     form: FormatOption = Format.TABLE,
@@ -38,8 +54,18 @@ def plan(
     and reports_needed the number of reports that makes std_error 0.01. mean_error is the expected standard error of the mean of
     numbers, in their unit.
 
+    With --column, compare ways to spend one epsilon on several columns: l1 is the expected sum of a table's absolute errors.
+
+    With --question the values are numbers, dates or times in order, and --values says how many: 101 for 0 to 100, 365 for the
+    days of a year. Mechanisms are compared by the error of that answer on two model distributions, one smooth and one in which
+    a third of all people have one value; the best one at each epsilon is recommended.
+
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
+    Example: ldpsql plan --reports 100000 --values 101 --question ranges
     """
+    if column:
+        plan_columns(reports, column, table or [], epsilon or [], form)
+        return
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates import planning
     from ldpsql.pages import page as pages
@@ -50,13 +76,19 @@ def plan(
     if page and page.suffix != ".html":
         raise InvalidParameter("--page writes a page, .html", "for a picture: --output")
     registered, texts = registry().mechanisms, mechanism or []
+    epsilons = epsilon or ["0.5", "1", "2", "4"]
+    if question:
+        if page or output:
+            raise InvalidParameter("pages and pictures show the error of shares", "leave out --question, --page or --output")
+        answer(question, reports, values, epsilons, texts, form)
+        return
     names = [text for text in texts if text in registered]
     compared = [registry().mechanism(text) for text in texts if text not in registered]
     if names or not compared:
         if values is None:
             raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")
         compared += planning.over_declared_values(registered, values, names)
-    expected = planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)
+    expected = planning.compare(epsilons, reports, compared)
     write_rows([asdict(one) for one in expected], form)
     if any(one.std_error is None for one in expected):
         typer.echo(UNDETERMINED, err=True)
@@ -64,6 +96,47 @@ def plan(
         if path:
             draw(path, expected, reports)
             typer.echo(f"Wrote {path}", err=True)
+
+
+def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: list[str], form: Format) -> None:
+    """Write the expected error of each table for each way to spend one epsilon on the columns."""
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.estimates.table_planning import plan_tables
+    from ldpsql.registry.registry import registry
+
+    sizes = {name: size for name, _, size in (text.rpartition("=") for text in columns)}
+    if len(epsilon) != 1 or len(sizes) < len(columns) or not all(size.isdecimal() for size in sizes.values()):
+        raise InvalidParameter(
+            "a plan of tables needs one epsilon, and each column once with its number of values",
+            "ldpsql plan -n 50000 --epsilon 2 --column education=16 --column income=2 --table education,income",
+        )
+    asked = [[name.strip() for name in text.split(",")] for text in tables]
+    numbers = {name: int(size) for name, size in sizes.items()}
+    rows = plan_tables(registry().mechanisms, numbers, reports, epsilon[0], asked)
+    write_rows([asdict(row) for row in rows], form)
+
+
+def answer(question: str, reports: int, values: int | None, epsilons: list[str], names: list[str], form: Format) -> None:
+    """Write how well mechanisms answer a question about numbers, the best first.
+
+    Raises:
+        InvalidParameter: if there is no number of values, or a mechanism has parameters.
+
+    """
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.estimates.questions import Asked, recommend
+    from ldpsql.names import EMS
+    from ldpsql.registry.registry import registry
+
+    if values is None:
+        raise InvalidParameter("a plan needs the size of the domain", "for example --values 101 for the numbers 0 to 100")
+    registered = registry().mechanisms
+    if unknown := [name for name in names if name not in registered]:
+        raise InvalidParameter(f"{len(unknown)} of --mechanism are not names of mechanisms", "with --question: -m square_wave")
+    classes = {name: registered[name] for name in names or registered}
+    rows = recommend(Asked(question, reports, values), epsilons, classes, registry().estimator(EMS))
+    write_rows([asdict(row) for row in rows], form)
+    typer.echo(ERRORS[question], err=True)
 
 
 def draw(path: Path, expected: list[Expected], reports: int) -> None:

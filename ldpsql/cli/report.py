@@ -67,7 +67,7 @@ def report(
     pages.check(output)
     reported = column_of(named, column)
     with opened(database) as con:
-        made = drawn_by(con, source, reported, mechanism)
+        made = drawn_by(con, source, [reported], mechanism)
         method = registry().estimator(of_symbols(estimator or default_estimator(made)))
         reports = _Reports(con, source, reported, by or [], method)
         if isinstance(made, KeyValueMechanism):
@@ -108,12 +108,13 @@ def _write_values(reports: _Reports, mechanism: Mechanism, output: Path, truth: 
     """Write the page of a distribution."""
     from ldpsql.cli.source import compared, estimating
     from ldpsql.pages import page as pages
+    from ldpsql.quoting import quoted
 
     with compared(reports.con, reports.source, reports.column, mechanism):
         estimates = pages.estimates(reports.counted(reports.source), mechanism, reports.estimator)
     true = pages.truths(reports.counted(truth), mechanism) if truth else {}
     table = reports.table(reports.source)
-    sql = estimating(reports.con, table, reports.column, reports.keys, mechanism, reports.estimator)
+    sql = estimating(reports.con, table, quoted(reports.column), reports.keys, mechanism, reports.estimator)
     pages.write(output, estimates, true, sql, pages.region_of(mechanism, edges_of(bounds)) if bounds else None)
 
 

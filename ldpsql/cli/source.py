@@ -36,19 +36,23 @@ def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mecha
         typer.echo(f"note: {UNMARKED}: {REMEDY}", err=True)
 
 
-def drawn_by(con: DuckDBPyConnection, source: str, column: str, text: str | None) -> Mechanism:
-    """Return the mechanism that an option names or writes out, or else the one that the reports record.
+def drawn_by(con: DuckDBPyConnection, source: str, columns: list[str], text: str | None) -> Mechanism:
+    """Return the mechanism that an option names or writes out, or else what the reports record: a row of several columns.
 
     Raises:
         MechanismUnrecorded: if neither names a mechanism.
         OtherMechanism: if the reports record several.
 
     """
+    from ldpsql.bulk.batches import row_of
     from ldpsql.bulk.fingerprints import of_source
     from ldpsql.registry.recorded import recorded
     from ldpsql.sql.named import mechanism_of
 
-    return recorded(of_source(con, source, column)) if text is None else mechanism_of(text, con)
+    if text is not None:
+        return mechanism_of(text, con)
+    each = {column: recorded(of_source(con, source, column)) for column in columns}
+    return row_of(each) if len(each) > 1 else each[columns[0]]
 
 
 @contextmanager
@@ -98,31 +102,31 @@ def existing(database: str) -> str:
 
 
 def estimating(
-    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
+    con: DuckDBPyConnection, table: str, reports: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:
-    """Return the query that estimates a column of reports, for each group if there are keys."""
+    """Return the query that estimates a column of reports, a SQL expression, for each group if there are keys."""
     from ldpsql.engine.functions import struct_text
     from ldpsql.quoting import quoted, text_literal
     from ldpsql.sql.named import sql_call
 
     made, method = sql_call(mechanism, con), text_literal(str(estimator))
     if not keys:
-        return f"FROM ldp.estimate({table}, {quoted(column)}, {made}, estimator := {method})"
+        return f"FROM ldp.estimate({table}, {reports}, {made}, estimator := {method})"
     groups = struct_text({key: quoted(key) for key in keys})
-    call = f"ldp.estimate_by({table}, {quoted(column)}, {groups}, {made}, estimator := {method})"
+    call = f"ldp.estimate_by({table}, {reports}, {groups}, {made}, estimator := {method})"
     # within a group the values keep the order of the domain
     numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
     return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
 
 
 def estimating_top(
-    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator, most: int
+    con: DuckDBPyConnection, table: str, reports: str, keys: list[str], mechanism: Mechanism, estimator: Estimator, most: int
 ) -> str:
-    """Return the query for the most frequent values of a column of reports, by group."""
-    from ldpsql.quoting import quoted, text_literal
+    """Return the query for the most frequent values of a column of reports, a SQL expression, by group."""
+    from ldpsql.quoting import text_literal
     from ldpsql.sql.named import sql_call
 
-    call = f"ldp.top({quoted(column)}, {sql_call(mechanism, con)}, {most}, estimator := {text_literal(str(estimator))})"
+    call = f"ldp.top({reports}, {sql_call(mechanism, con)}, {most}, estimator := {text_literal(str(estimator))})"
     return f"{_by_group(call, table, keys)}\nORDER BY ALL"  # the keys, then the rank
 
 

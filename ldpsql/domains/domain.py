@@ -144,6 +144,10 @@ class Domain:
         """Return the position of the value with this text, None if there is none."""
         return self.texts.index(text) if text in self.texts else None
 
+    def taken(self, positions: pa.Array) -> pa.Array:
+        """Return the values at these positions."""
+        return pc.take(self.values, positions, boundscheck=False)
+
     @withheld
     def locate(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Return the position of every value as int32, null if the value is NULL or not in the domain.

@@ -8,6 +8,7 @@ the fingerprint.
 from __future__ import annotations
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidSpec
 
 LONG = 4096  # values; a domain with fewer is a list in SQL
@@ -17,7 +18,7 @@ _PINNED: dict[str, Domain] = {}
 
 def is_long(value: object) -> bool:
     """Return whether a parameter is a domain with too many values for a list in SQL."""
-    return isinstance(value, Domain) and len(value) > LONG
+    return isinstance(value, Domain) and not isinstance(value, Product) and len(value) > LONG
 
 
 def pin(domain: Domain) -> str:

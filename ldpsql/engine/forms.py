@@ -9,17 +9,24 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.channels import Drawn
+from ldpsql.domains.product import Product
 from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
+from ldpsql.errors import InternalError
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.names import NO_MECHANISM, OF_KIND
-from ldpsql.reports import FORMS
+from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
 _NO_MECHANISM = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE {{}} END"
 _TYPED = _NO_MECHANISM.format(f"{OF_KIND}({{}}, reports[1])")  # only for the type: the list is not read
 _LISTED = _NO_MECHANISM.format("reports[{}]")
+_READ = _NO_MECHANISM.format(f'from_json({{}}, (reports)."{RowReports.mark}")')
+_READ_ROWS = (
+    "error('[LDP103] each call draws one column here. Hint: name the columns of the row, each with its own mechanism.')"
+    "::VARCHAR[]"
+)
 _TYPED_ROWS = _NO_MECHANISM.format("cast_to_type({}, [reports[1]])")
 _LISTED_ROWS = _NO_MECHANISM.format("list_select(reports, {})")
 
@@ -60,6 +67,8 @@ def drawn_by_form(
         overloads.extend((kind, body.format(call.format(f"{scalar}_{mark}"))) for kind in kinds)
 
     call = f"{{}}({', '.join(arguments)}{further})"
+    mark, read = RowReports.mark, _READ_ROWS if rows else _READ
+    add(mark, function(_row_texts, pa.string()), "VARCHAR", [f'STRUCT("{mark}" VARCHAR)'], read)
     for mark, form in FORMS.items():
         add(mark, function(CertifiedMechanism.shown, form.type), form.sql_type, [f"STRUCT({mark} INTEGER)"], "{}")
     for kind, arrow in KINDS.items():
@@ -81,6 +90,16 @@ def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
     return pa.array(drawn + np.int32(1))
 
 
+def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
+    """Return draws of rows as JSON."""
+    if isinstance(mechanism.reports, Product):
+        rows = mechanism.reports
+        return RowReports(rows.names, rows.parts).to_json(np.column_stack(rows.places(drawn)))
+    if not isinstance(mechanism.reports, RowReports):
+        raise InternalError("these are no reports of rows", "please report the mechanism")
+    return mechanism.reports.to_json(drawn)
+
+
 def counted_by_form() -> Macros:
     """Return ``ldp._counted(report, keep)``: the counts of a column of reports, as its form declares."""
     own = [form for form in FORMS.values() if form.counted != MarkedReports.counted]
@@ -91,6 +110,7 @@ def counted_by_form() -> Macros:
 def shown_by_form() -> Macros:
     """Return ``ldp._shown(cell, reports)``: the report of a cell of a channel, as text unless the reports are listed."""
     marked = [(("cell", f"reports STRUCT({mark} INTEGER)"), "cell.report_text") for mark in FORMS]
+    marked.append((("cell", f'reports STRUCT("{RowReports.mark}" VARCHAR)'), "cell.report_text"))
     return overloaded("_shown", [*marked, (("cell", "reports"), "reports[cell.report]")])
 
 

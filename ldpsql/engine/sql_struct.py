@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import is_long, pin
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidSpec
-from ldpsql.mechanisms.base import Mechanism
-from ldpsql.reports import Alphabet, MarkedReports
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.parts import Parts
+from ldpsql.reports import Alphabet, MarkedReports, RowReports
 
 _CONSTRUCTOR = "make the mechanism with its constructor, such as ldp.krr(1, ['a', 'b'])"
 _SQL_TYPES = {
@@ -46,6 +48,12 @@ def long_domains(mechanism: Mechanism) -> dict[str, Domain]:
     return {name: value for name, value in parameters.items() if is_long(value)}
 
 
+def columns_of(mechanism: Mechanism) -> Parts:
+    """Return the mechanisms of the columns of a row; none for any other mechanism."""
+    columns = getattr(mechanism, "columns", None)
+    return columns if isinstance(columns, Parts) else Parts()
+
+
 def as_struct(mechanism: Mechanism) -> tuple[str, str]:
     """Return the values and the type of a mechanism's STRUCT, both as from_json reads them.
 
@@ -53,6 +61,47 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
         InvalidSpec: if SQL has no type for the values of the domain.
 
     """
+    made = _of_row(mechanism) if columns_of(mechanism) else _of_values(mechanism)
+    values, types = ({name: part[i] for name, part in made.items()} for i in range(2))
+    return json.dumps(values), json.dumps(types)
+
+
+def _of_row(mechanism: Mechanism) -> dict[str, tuple[Any, Any]]:
+    """Return the values and the types of the fields of a row's mechanism; the domain is an empty list of its type."""
+    each = {part.column: [json.loads(text) for text in as_struct(part.mechanism)] for part in columns_of(mechanism)}
+    columns = ({name: pair[0] for name, pair in each.items()}, {name: pair[1] for name, pair in each.items()})
+    return {
+        mechanism.kind: (mechanism.name, "VARCHAR"),
+        "columns": columns,
+        "domain": ([], [json.loads(values_type(columns_of(mechanism)))]),
+        "reports": ({RowReports.mark: reports_type(columns_of(mechanism))}, {RowReports.mark: "VARCHAR"}),
+    }
+
+
+def values_type(parts: Parts | Product) -> str:
+    """Return the type of the rows of some columns, as from_json reads it."""
+    if isinstance(parts, Product):
+        return json.dumps({name: _sql_type(part.values.type) for name, part in zip(parts.names, parts.parts, strict=True)})
+    return json.dumps({part.column: _sql_type(certify(part.mechanism).values.listed.values.type) for part in parts})
+
+
+def reports_type(parts: Parts | Product) -> str:
+    """Return the type of the reports of some columns, as from_json reads it."""
+    if isinstance(parts, Product):  # reports are rows
+        return values_type(parts)
+    return json.dumps({part.column: _report_type(certify(part.mechanism).reports) for part in parts})
+
+
+def _report_type(alphabet: Alphabet) -> str:
+    if isinstance(alphabet, MarkedReports):
+        return alphabet.sql_type
+    if isinstance(alphabet, Domain):
+        return _sql_type(alphabet.values.type)
+    raise InvalidSpec("SQL has no type for these reports in a row", _CONSTRUCTOR)
+
+
+def _of_values(mechanism: Mechanism) -> dict[str, tuple[Any, Any]]:
+    """Return the values and the types of the fields of any other mechanism."""
     long = long_domains(mechanism)
     plain = mechanism.given(without=long).items()
     made = {
@@ -64,12 +113,13 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
     }
     if long:
         made["pinned"] = {name: pin(domain) for name, domain in long.items()}, dict.fromkeys(long, "VARCHAR")
-    values, types = ({name: part[i] for name, part in made.items()} for i in range(2))
-    return json.dumps(values), json.dumps(types)
+    return made
 
 
 def _listed(domain: Domain, *, pinned: bool) -> tuple[Any, Any]:
     """Return the values of a domain; if domains of the mechanism are pinned, a long one as an empty list of its type."""
+    if isinstance(domain, Product):
+        return [], [json.loads(values_type(domain))]
     return _empty(domain) if pinned and is_long(domain) else _column(domain.values)
 
 
@@ -79,6 +129,9 @@ def _empty(domain: Domain) -> tuple[Any, Any]:
 
 def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
     """Return the value and the type of a parameter; anything but a domain is passed as text, as a constructor does."""
+    if isinstance(own, Product):
+        each = {name: _column(part.values) for name, part in zip(own.names, own.parts, strict=True)}
+        return {name: pair[0] for name, pair in each.items()}, {name: pair[1] for name, pair in each.items()}
     if isinstance(own, Domain):
         return _column(own.values)
     if isinstance(plain, list | tuple):
@@ -89,10 +142,14 @@ def _parameter(own: Any, plain: Any) -> tuple[Any, Any]:
 
 def _reports(alphabet: Alphabet, *, pinned: bool) -> tuple[Any, Any]:
     """Return the value and the type of the field ``reports``: a list, or a mark if there are too many reports for one."""
+    if isinstance(alphabet, Product):
+        return {RowReports.mark: reports_type(alphabet)}, {RowReports.mark: "VARCHAR"}
     if isinstance(alphabet, Domain):
         return _listed(alphabet, pinned=pinned)
     if isinstance(alphabet, MarkedReports):
         return {alphabet.mark: 1}, {alphabet.mark: "INTEGER"}
+    if isinstance(alphabet, RowReports):
+        raise InvalidSpec("SQL has no list of these reports", _CONSTRUCTOR)
     return _column(alphabet.distinct())
 
 

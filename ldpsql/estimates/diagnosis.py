@@ -51,5 +51,5 @@ def unknown_shares(remedy: str, unknown: int, values: int) -> str:
 def large_map(remedy: str, *, stopped: bool) -> str:
     """Return the remedy of a status for a map whose errors are not computed; ``stopped`` if no steps were left."""
     if stopped:
-        remedy = "the maximum for a map of this size is far: use stop := 'held_out' or best, or give a deadline for more steps"
-    return f"{remedy}; errors are not computed for a map of this size, and are infinite"
+        remedy = "the maximum for so many cells is far: use stop := 'held_out' or best, or give a deadline for more steps"
+    return f"{remedy}; errors are not computed for so many cells, and are infinite"

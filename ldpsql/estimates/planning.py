@@ -23,6 +23,7 @@ from ldpsql.mechanisms.base import (
     CategoricalMechanism,
     CertifiedMechanism,
     CertifiedPairs,
+    CertifiedRow,
     CertifiedStrings,
     CertifiedValues,
     Mechanism,
@@ -65,7 +66,7 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
         raise InvalidParameter("a plan needs at least one report", "for example 100000")
     certified = certify(mechanism)
     one = _single(certified)  # of a single report: errors fall with the root of their number
-    epsilon, mean = float(certified.certificate.claim.epsilon), _mean_error(mechanism, reports)
+    epsilon, mean = float(certified.certificate.claim.epsilon), mean_error(mechanism, reports)
     root_mean_square = float(np.sqrt(np.mean(one**2)))
     if not root_mean_square < np.sqrt(reports):  # an error above 1 says nothing about a share
         return Expected(mechanism.name, epsilon, None, None, None, mean)
@@ -73,13 +74,18 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
         mechanism=mechanism.name,
         epsilon=epsilon,
         std_error=root_mean_square / np.sqrt(reports),
-        total_variation=_total_variation(one, reports) if isinstance(certified, CertifiedValues) else None,
+        total_variation=_total_variation(one, reports) if isinstance(certified, CertifiedValues | CertifiedRow) else None,
         reports_needed=int(np.ceil((root_mean_square / 0.01) ** 2)),
         mean_error=mean,
     )
 
 
-def _mean_error(mechanism: Mechanism, reports: int) -> float | None:
+def share_error(certified: CertifiedMechanism, reports: int) -> float:
+    """Return the root mean square over the values of a share's standard error."""
+    return float(np.sqrt(np.mean(_single(certified) ** 2) / reports))
+
+
+def mean_error(mechanism: Mechanism, reports: int) -> float | None:
     """Return the standard error of the mean of numbers, under the uniform distribution."""
     if not isinstance(mechanism, NumberMechanism):
         return None
@@ -111,6 +117,16 @@ def _(certified: CertifiedPairs) -> np.ndarray:
 @_single.register
 def _(certified: CertifiedStrings) -> np.ndarray:
     return np.array([_prefix_error(certified.channel)])
+
+
+@_single.register
+def _(certified: CertifiedRow) -> np.ndarray:
+    """Return the standard error of every cell, under the uniform distribution: variances of the inverse are products."""
+    second = np.ones(1)
+    for part in certified.parts:
+        single, size = _single(part), len(part.values)
+        second = (second[:, None] * (single**2 + 1 / size**2)).ravel()
+    return np.sqrt(np.maximum(second - 1 / len(second) ** 2, 0.0))
 
 
 @_single.register

@@ -16,18 +16,15 @@ from ldpsql.domains.strings import Strings
 from ldpsql.errors import ImpossibleReport, NoReports
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import Floats, Operator, collapsed, observed, operator, packed
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.inference.operators import Floats, Operator, collapsed, observed, packed
+from ldpsql.inference.rows import certified_operator, row_likelihoods, row_possible
+from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
 from ldpsql.reports import NumberedReports, SetReports, WordReports, impossible
 
 
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; it is kept as long as the channel is."""
-    return certify(mechanism).derived(_operator)
-
-
-def _operator(certified: CertifiedMechanism) -> Operator:
-    return operator(certified.response)
+    return certify(mechanism).derived(certified_operator)
 
 
 class Described(Protocol):
@@ -73,10 +70,10 @@ def counted_likelihood(counts: Counts, mechanism: Mechanism) -> Likelihood:
         NoReports, ImpossibleReport: if there is no report, or one that cannot occur.
 
     """
-    if not len(counts.reports):
+    of_group = next(likelihoods(mechanism, counts), None) if len(counts.reports) else None
+    if of_group is None:
         raise NoReports()
-    _, likelihood = next(likelihoods(mechanism, counts))
-    return likelihood
+    return of_group[1]
 
 
 def likelihoods(source: Mechanism | ReportSource, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
@@ -91,7 +88,10 @@ def likelihoods(source: Mechanism | ReportSource, counts: Counts) -> Iterator[tu
     """
     if not isinstance(source, Mechanism):
         return source.likelihoods(counts)
-    if isinstance(certify(source).reports, Domain | NumberedReports):
+    certified = certify(source)
+    if isinstance(certified, CertifiedRow):
+        return row_likelihoods(certified, counts)
+    if isinstance(certified.reports, Domain | NumberedReports):
         return _listed_likelihood(source, counts)
     return _observed_likelihoods(source, counts)
 
@@ -145,6 +145,8 @@ def possible(source: Mechanism | ReportSource, reports: pa.Array) -> NDArray[np.
     if not isinstance(source, Mechanism):
         return source.possible(reports)
     certified = certify(source)
+    if isinstance(certified, CertifiedRow):
+        return row_possible(certified, reports)
     if isinstance(certified.reports, Domain):
         positions = certified.reports.locate(reports)
         chance = operator_of(source).reachable()

@@ -6,13 +6,14 @@ All methods take groups along the first axis, so one call serves a GROUP BY.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators import Floats, Operator
+from ldpsql.inference.operators import Floats, Operator, stacked
 
 
 @dataclass(frozen=True)
@@ -84,3 +85,20 @@ class Likelihood:
     def with_operator(self, operator: Operator) -> Likelihood:
         """Return the likelihood of the same counts under another channel, whose values have no order."""
         return Likelihood(operator, self.counts)
+
+
+def joined(parts: Sequence[Likelihood]) -> Likelihood:
+    """Return the likelihood of one group's reports under several channels, from those of each channel."""
+    kept = [part for part in parts if part.counts.any()] or parts[:1]
+    if len(kept) == 1:
+        return kept[0]
+    totals = np.array([level.n[0] for level in kept])
+    stack = stacked([level.operator for level in kept], totals / totals.sum())
+    layouts = {level.layout for level in kept}
+    named = [level.named for level in kept if level.named is not None]
+    return Likelihood(
+        stack,
+        np.concatenate([level.counts for level in kept], axis=1),
+        layouts.pop() if len(layouts) == 1 else (),
+        np.concatenate(named) if len(named) == len(kept) else None,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +15,8 @@ from ldpsql.domains.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
 from ldpsql.inference.counting import likelihoods, operator_of, possible
 from ldpsql.inference.counts import Counts
-from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import ExtendedOperator, Operator, ProductOperator, SupportOperator, packed, stacked
+from ldpsql.inference.likelihood import Likelihood, joined
+from ldpsql.inference.operators import ExtendedOperator, Operator, ProductOperator, SupportOperator, packed
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_values
 from ldpsql.reports import NumberedReports, WordReports, impossible
 
@@ -172,23 +172,6 @@ def _elements(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.
     offsets = lists.offsets.to_numpy().astype(np.int64)
     reports = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
     return reports, offsets[:-1] - offsets[0], np.diff(offsets)
-
-
-def joined(levels: Sequence[Likelihood]) -> Likelihood:
-    """Return the likelihood of one group's reports under several channels, from those of each channel."""
-    kept = [level for level in levels if level.counts.any()] or levels[:1]
-    if len(kept) == 1:
-        return kept[0]
-    totals = np.array([level.n[0] for level in kept])
-    stack = stacked([level.operator for level in kept], totals / totals.sum())
-    layouts = {level.layout for level in kept}
-    named = [level.named for level in kept if level.named is not None]
-    return Likelihood(
-        stack,
-        np.concatenate([level.counts for level in kept], axis=1),
-        layouts.pop() if len(layouts) == 1 else (),
-        np.concatenate(named) if len(named) == len(kept) else None,
-    )
 
 
 def _check(pairs: pa.Array) -> None:

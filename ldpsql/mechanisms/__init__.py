@@ -29,11 +29,12 @@ from ldpsql.channels import (
     reduced,
 )
 from ldpsql.channels.exact import exp_below, log_ratio
-from ldpsql.channels.galois import prime_power
+from ldpsql.channels.galois import hash_symbols, prime_power
 from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
+from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import MAX_VALUES, Whole
 from ldpsql.domains.sql_numbers import after
 from ldpsql.domains.strings import UTF8, Strings
@@ -53,6 +54,8 @@ from ldpsql.mechanisms.families import (
 from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.means import piece_readings, pieces, rounding_readings, roundings
 from ldpsql.mechanisms.ordered import OrderedMechanism
+from ldpsql.mechanisms.parts import Parts
+from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.mechanisms.trees import best_tree, counts_of_levels, node_reports, response_to
 from ldpsql.privacy.certificate import Certificate
@@ -91,6 +94,7 @@ __all__ = [
     "IndependentBits",
     "IntervalMechanism",
     "InvalidParameter",
+    "JointMechanism",
     "KeepOrSpread",
     "KeepOrWindow",
     "KeyLaw",
@@ -106,14 +110,17 @@ __all__ = [
     "OrderedMechanism",
     "OrthogonalHash",
     "PairReports",
+    "Parts",
     "PrefixReports",
     "Prefixes",
     "PriorField",
     "PriorMechanism",
     "PrivateHash",
+    "Product",
     "PureLdp",
     "RangeMechanism",
     "RateDistortion",
+    "RowMechanism",
     "SetReports",
     "ShareField",
     "SignMechanism",
@@ -135,6 +142,7 @@ __all__ = [
     "exp_below",
     "floor_mixing",
     "from_doubles",
+    "hash_symbols",
     "highest_log_ratios",
     "hookimpl",
     "is_prime",

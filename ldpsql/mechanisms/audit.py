@@ -90,13 +90,8 @@ def analytic(mechanism: Mechanism) -> AnalyticAudit:
         exact_delta=str(proof.delta),
         value=certified.text(proof.value),
         other=certified.text(proof.other),
-        report=report_text(certified, proof.report),
+        report=certified.report_text(proof.report),
     )
-
-
-def report_text(certified: CertifiedMechanism, report: int) -> str:
-    """Return a report, given by its number, as text."""
-    return certified.reports.texts[report] if isinstance(certified.reports, Domain) else certified.reports.text(report)
 
 
 def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 0.999999) -> EmpiricalAudit:
@@ -126,7 +121,7 @@ def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 
         draws=draws,
         value=certified.text(proof.value),
         other=certified.text(proof.other),
-        event=certified.event.format(report=report_text(certified, proof.report)),
+        event=certified.event.format(report=certified.report_text(proof.report)),
         hits_value=hits[0],
         hits_other=hits[1],
         passed=bound <= float(proof.claim.epsilon) and _follows(certified, draws, 1 - confidence),

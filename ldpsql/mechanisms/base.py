@@ -33,18 +33,21 @@ from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
 from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedPairs, CertifiedStrings, CertifiedValues
+from ldpsql.mechanisms.certified_row import CertifiedRow, certified_row
 from ldpsql.mechanisms.identity import Key, Same, refuse_overrides, stored
 from ldpsql.mechanisms.owned import own_alphabet, own_layout, own_values
+from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.spec import EpsilonField, Spec
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp
 from ldpsql.privacy.owned import own_claim, own_epsilon, own_fraction
-from ldpsql.reports import Alphabet, PrefixReports, SetReports, WordReports
+from ldpsql.reports import Alphabet, PrefixReports, RowReports, SetReports, WordReports
 
 __all__ = [
     "CategoricalMechanism",
     "CertifiedMechanism",
     "CertifiedPairs",
+    "CertifiedRow",
     "CertifiedStrings",
     "CertifiedValues",
     "Mechanism",
@@ -53,6 +56,7 @@ __all__ = [
 ]
 
 _PROTECTS_LITTLE = 8
+_SINGLE = "give each column a mechanism over single values, such as ldp.krr or ldp.square_wave"
 
 
 def _rule(rule: object) -> str:
@@ -167,6 +171,9 @@ def _key(same: Same) -> Key:
 def _certified(key: Key) -> CertifiedMechanism:
     """Ask the mechanism for each part once, and certify copies of the parts: nobody else holds a reference to them."""
     mechanism: Mechanism = key.thing
+    columns = stored(mechanism).get("columns")
+    if type(columns) is Parts:  # the core draws and checks each column by itself, so no code of the mechanism runs
+        return certified_row(mechanism, columns, [certify_values(part, _SINGLE) for part in columns.mechanisms])
     limits = _limits(mechanism)  # before any code of the mechanism runs
     claim, channel, values, reports, layout = _parts(mechanism)
     _check_limits(mechanism, claim, limits)
@@ -239,6 +246,8 @@ def _belongs(reports: Alphabet, channel: Channel) -> bool:
         return isinstance(channel, SetChannel) and reports.size == channel.inputs
     if isinstance(reports, WordReports):
         return isinstance(channel, SetChannel)
+    if isinstance(reports, RowReports):
+        return False
     return isinstance(channel, TableChannel | OrthogonalHash | KeepOrWindow | Levels) and channel.outputs == len(reports)
 
 

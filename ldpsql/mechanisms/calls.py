@@ -10,6 +10,7 @@ from tokenize import TokenError, generate_tokens, untokenize
 from typing import Any
 
 from ldpsql.errors import InvalidSpec
+from ldpsql.mechanisms.parts import Nested
 from ldpsql.mechanisms.spec import Spec
 from ldpsql.privacy.claims import Epsilon
 
@@ -32,11 +33,21 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
             return node.id, [], {}
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise InvalidSpec("a spec must be written like a call", example)
-        arguments = [ast.literal_eval(a) for a in node.args]
-        keywords = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
+        arguments = [_value(a) for a in node.args]
+        keywords = {keyword.arg or "": _value(keyword.value) for keyword in node.keywords}
     except (SyntaxError, TokenError, ValueError, TypeError, MemoryError, RecursionError):
         raise InvalidSpec("this text cannot be read as a spec", example) from None
     return node.func.id, arguments, keywords
+
+
+def _value(node: ast.expr) -> Any:
+    """Return a literal, or the text of a call or a name, which is a spec of its own; also those in a struct by their names."""
+    if isinstance(node, ast.Call | ast.Name):
+        return Nested(ast.unparse(node))
+    if isinstance(node, ast.Dict) and any(isinstance(part, ast.Call | ast.Name) for part in (*node.keys, *node.values)):
+        names = (key.id if isinstance(key, ast.Name) else ast.literal_eval(key or node) for key in node.keys)
+        return {name: _value(value) for name, value in zip(names, node.values, strict=True)}
+    return ast.literal_eval(node)
 
 
 _SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
@@ -58,10 +69,12 @@ def bind(cls: type[Spec], arguments: list[Any], keywords: Mapping[str, Any]) -> 
         InvalidSpec: if there are more values than parameters, or two for one parameter.
 
     """
-    names = [p.name for p in cls.parameters()]
+    names, keywords = [p.name for p in cls.parameters()], cls.arranged(keywords)
     if len(arguments) > len(names) or set(names[: len(arguments)]) & set(keywords):
         raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
     values = {**dict(zip(names, arguments, strict=False)), **keywords}
+    if any(isinstance(value, Nested) for value in values.values()):
+        raise InvalidSpec(f"a value of {cls.name} is neither a number nor text, a list or a boolean", cls.signature())
     spec = cls(**{key: value for key, value in values.items() if value is not None})
     if values.get("epsilon") is not None and getattr(spec, "epsilon", None) != Epsilon.parse(values["epsilon"]):
         raise InvalidSpec(f"{cls.name} changes the epsilon that it is given", "declare epsilon: EpsilonField in its class")

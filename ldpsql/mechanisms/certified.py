@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Prefixes
@@ -111,10 +110,14 @@ class CertifiedMechanism(ABC):
         """Draw one report for each value."""
         return self.shown(self.draw(column))
 
+    def report_text(self, report: int) -> str:
+        """Return a report, given by its number, as text."""
+        return self.reports.texts[report] if isinstance(self.reports, Domain) else self.reports.text(report)
+
     def shown(self, drawn: Drawn) -> pa.Array:
         """Return drawn positions or words as a column of reports."""
         if isinstance(self.reports, Domain):
-            return pc.take(self.reports.values, pa.array(drawn), boundscheck=False)
+            return self.reports.taken(pa.array(drawn))
         return self.reports.to_arrow(drawn)
 
 

@@ -11,7 +11,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import PluginError
+from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.spec import Spec
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.privacy.owned import of_core
@@ -90,6 +92,10 @@ def _leaf(value: Any, spec: Spec) -> Any:
         return value.value.numerator, value.value.denominator
     if type(value) is tuple and _plain(value):
         return value
+    if type(value) is Product:
+        return Product, value
+    if type(value) is Parts:
+        return tuple((part.column, _parts(part.mechanism)) for part in value)
     return (type(value).__name__, value) if type(value) in _PLAIN else Same(spec)
 
 

@@ -7,7 +7,7 @@ STRUCT; the same checks apply to all four.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -21,7 +21,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter, UnknownName
+from ldpsql.mechanisms.parts import Parts
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.quoting import text_literal
 
@@ -93,8 +95,8 @@ class Parameter:
 
     @property
     def is_list(self) -> bool:
-        """Whether SQL passes the parameter as a list; SQL passes all others as text."""
-        return self.type == "list"
+        """Whether SQL passes the parameter as a list, or a struct; SQL passes all others as text."""
+        return self.type in ("list", "struct")
 
 
 class Spec(BaseModel):
@@ -178,10 +180,17 @@ class Spec(BaseModel):
         return {self.kind: self.name, **self.given()}
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
+        own = {key: getattr(self, key) for key in self.given()}
+        texts = [str(own[key]) if isinstance(own[key], Parts) else f"{key}={value!r}" for key, value in self.given().items()]
+        return f"{self.name}({', '.join(texts)})"
+
+    @classmethod
+    def arranged(cls, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Return named values of a call as parameters."""
+        return dict(keywords)
 
 
-_TYPE_NAMES: dict[Any, str] = {Fraction: "number"}
+_TYPE_NAMES: dict[Any, str] = {Fraction: "number", Parts: "struct", Product: "struct"}
 
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:

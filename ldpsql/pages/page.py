@@ -18,7 +18,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_values
+from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify, certify_values
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.key_value import key_value_page
@@ -183,6 +183,10 @@ def save(path: Path, chart: object) -> None:
 
 def _mechanism_of(one: Estimate) -> CertifiedValues:
     """Return the mechanism of an estimate; a page is about a single mechanism."""
+    if isinstance(one.of.source, CertifiedRow):
+        raise InvalidParameter(
+            f"a report shows the reports of one column, and these are of {CertifiedRow.over}", CertifiedRow.remedy
+        )
     if not isinstance(one.of.source, CertifiedValues):
         raise InvalidParameter("a report shows the reports of one mechanism", "estimate mixed reports in SQL, by ldp.ibu_mixed")
     return one.of.source

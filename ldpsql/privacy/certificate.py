@@ -6,10 +6,11 @@ whole numbers decide about the others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import singledispatch
-from math import inf
+from math import inf, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -70,6 +71,19 @@ def certificate(channel: Channel, claim: Claim) -> Certificate:
     if not channel.draws_its_weights():
         raise NotPrivate("the tables that the channel is drawn from do not give back its weights", "leave them to the core")
     return _checked(own_claim(claim), channel)
+
+
+def of_rows(claim: PureLdp | ApproximateLdp, parts: Sequence[Certificate]) -> Certificate:
+    """Return the certificate of independent reports of several columns from those of the columns.
+
+    The probability of several reports is the product of theirs. So if the ratio of each column is at most e^epsilon_j, that of
+    all of them is at most e^(sum of epsilon_j), and deltas add up (Dwork, Rothblum, Vadhan, "Boosting and differential
+    privacy", FOCS 2010, theorem III.1). Values 0 and 1 are the rows of the values that the parts name.
+    """
+    ratios = [part.ratio for part in parts if part.ratio is not None]
+    ratio = prod(ratios, start=Fraction(1)) if len(ratios) == len(parts) else None
+    epsilon = float(claim.epsilon) if isinstance(claim, ApproximateLdp) or ratio is None else log_ratio(ratio)
+    return Certificate(claim, ratio, 0, 1, 0, epsilon, sum((part.delta for part in parts), start=Fraction(0)))
 
 
 @singledispatch

@@ -18,8 +18,7 @@ from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimates.uncertainty import suspicious
 from ldpsql.estimators.iteration import IterativeEstimator
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.mixed import joined
+from ldpsql.inference.likelihood import Likelihood, joined
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
 from ldpsql.inference.solver.mle import em_step

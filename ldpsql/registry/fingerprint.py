@@ -22,8 +22,10 @@ import pyarrow.compute as pc
 
 from ldpsql.channels import KeepOrSpread
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.parts import Parts
 from ldpsql.registry.registry import registry
 
 KEY = "ldpsql.mechanism."
@@ -49,8 +51,12 @@ def _fingerprint(certified: CertifiedMechanism) -> str:
 
 def _text(mechanism: Mechanism, most: int) -> str | None:
     """Return a mechanism as text, None if that has more characters; a long domain is not written."""
-    parameters = (getattr(mechanism, name) for name in type(mechanism).model_fields)
-    if any(isinstance(value, Domain) and len(value) > most for value in parameters):
+    parameters = [getattr(mechanism, name) for name in type(mechanism).model_fields]
+    columns = [part.mechanism for value in parameters if isinstance(value, Parts) for part in value]
+    domains = [value for value in parameters if isinstance(value, Domain)]
+    sizes = [sum(value.shape) if isinstance(value, Product) else len(value) for value in domains]
+    long = max(sizes, default=0) > most
+    if long or any(_text(part, most) is None for part in columns):
         return None
     text = str(mechanism)
     return text if len(text) <= most else None
@@ -84,6 +90,12 @@ def _digits(certified: CertifiedMechanism) -> str:
 
 def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
     """Yield a parameter as JSON; a domain in parts, since a long one takes ten times its memory in Python's strings."""
+    if isinstance(value, Product):
+        yield json.dumps({name: part.digits for name, part in zip(value.names, value.parts, strict=True)})
+        return
+    if isinstance(value, Parts):
+        yield json.dumps({part.column: _digits(certify(part.mechanism)) for part in value}, sort_keys=True)
+        return
     if not isinstance(value, Domain):
         yield json.dumps(value, sort_keys=True, default=str)
         return

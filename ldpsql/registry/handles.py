@@ -16,6 +16,7 @@ import pyarrow as pa
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
+from ldpsql.domains.product import Product, of_columns
 from ldpsql.engine.functions import names_withheld
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimates.functionals import Functional
@@ -24,12 +25,14 @@ from ldpsql.inference.counting import operator_of
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.identity import Key
+from ldpsql.mechanisms.parts import Parts, parts_of
 from ldpsql.mechanisms.region import Region
 from ldpsql.names import IBU, INV
 from ldpsql.registry.registry import registry
 from ldpsql.strings.hitters import HeavyHitters
 
 H = TypeVar("H", bound=Hashable)
+_COLUMNS = "columns"  # the parameter with the mechanisms of a row; elsewhere it is a number
 _UNDER_ONE = re.compile(r"\.[0-9]+", re.ASCII)
 
 
@@ -96,7 +99,8 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
             return registry().mechanism(spec.as_py())
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
         raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
-    fields: dict[str, Any] = {name: _plain_value(spec[name]) for name in spec.type.names}
+    read = {_COLUMNS: _columns}
+    fields: dict[str, Any] = {name: read.get(name, _plain_value)(spec[name]) for name in spec.type.names}
     for name, fingerprint in (fields.pop("pinned", None) or {}).items():
         if not len(fields[name]):  # a list may have replaced it, as with struct_update
             fields[name] = pinned(fingerprint)
@@ -116,6 +120,30 @@ def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
     """
     with names_withheld():
         return registry().estimator(spec)
+
+
+def read_parts(columns: pa.Scalar) -> Parts | Product:
+    """Read the mechanisms of the columns of a row from a STRUCT of them, or their domains from a STRUCT of lists.
+
+    Raises:
+        InvalidSpec, UnknownName, InvalidParameter: if they cannot be read, or cannot be the columns of a row.
+
+    """
+    read = _columns(columns)
+    lists = isinstance(read, dict) and any(isinstance(value, pa.Array) for value in read.values())
+    return of_columns(read) if lists else parts_of(read)
+
+
+def _columns(value: pa.Scalar) -> Any:
+    """Return a struct of mechanisms with each of them read, anything else as a plain value."""
+    if not isinstance(value, pa.StructScalar) or not value.is_valid:
+        return _plain_value(value)
+    return {name: _column(value[name]) for name in value.type.names}
+
+
+def _column(value: pa.Scalar) -> Any:
+    """Return the mechanism of a column, or the list of its values."""
+    return _plain_value(value) if isinstance(value, pa.ListScalar) else read_mechanism(value)
 
 
 def _plain_value(value: pa.Scalar) -> Any:

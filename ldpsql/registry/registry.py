@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -22,11 +23,13 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.calls import bind, read_call
 from ldpsql.mechanisms.identity import refuse_overrides
+from ldpsql.mechanisms.parts import Nested, read_by
 from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
 from ldpsql.registry.references import resolved, tables_of
+from ldpsql.registry.shares import planned
 
 __all__ = ["Plugin", "Registry", "registry"]
 
@@ -71,6 +74,7 @@ class Registry:
             else:
                 loaded.plugins.append(plugin)
         loaded._name(chosen.mechanisms)
+        loaded._name_columns(chosen)
         return loaded
 
     def _name(self, mechanisms: Mapping[str, Any]) -> None:
@@ -79,6 +83,14 @@ class Registry:
         if not all(name.isidentifier() for name in mechanisms):  # another might stand for a mechanism that somebody writes out
             raise BadSettings("a mechanism in ldpsql.toml needs a name of letters, digits and _", "for example city")
         self.named = mechanisms
+
+    def _name_columns(self, chosen: settings.Settings) -> None:
+        """Name the mechanisms of the policies of tables: ``people_city`` is that of the column city in ``[tables.people]``."""
+        without = {kind for kind, mechanism in self.mechanisms.items() if "epsilon" not in mechanism.model_fields}
+        for table, policy in chosen.tables.items():
+            with suppress(LdpError):  # raised when the policy is used
+                specs = {f"{table}_{column}": spec for column, spec in planned(policy, chosen.mechanisms, without).items()}
+                self.named = {**{name: spec for name, spec in specs.items() if name.isidentifier()}, **self.named}
 
     def add_module(self, module: str, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
@@ -242,8 +254,16 @@ class Registry:
                 parameters = [p.name for p in self.mechanisms[name].parameters()]
                 given = {"mechanism": name, **dict(zip(parameters, arguments, strict=False)), **named}
         if isinstance(given, Mapping):
-            return {name: resolved(value, con) for name, value in given.items()}
+            return {name: self._resolved_part(value, con) for name, value in given.items()}
         return given
+
+    def _resolved_part(self, value: Any, con: DuckDBPyConnection | None) -> Any:
+        """Return a parameter with domains in place of references to columns, also in the mechanisms of columns of a row."""
+        if isinstance(value, Nested):
+            return self.mechanism(str(value), con)
+        if isinstance(value, Mapping) and any(isinstance(part, Nested) for part in value.values()):
+            return {name: self._resolved_part(part, con) for name, part in value.items()}
+        return resolved(value, con)
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
         """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.
@@ -274,3 +294,6 @@ def _read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, 
 def registry() -> Registry:
     """Return the registry of this process, loaded at first use."""
     return Registry.load()
+
+
+read_by(lambda spec: registry().mechanism(spec))

@@ -19,6 +19,7 @@ from ldpsql.reports.hashed import HashReports, ListedHashReports
 from ldpsql.reports.nodes import NodeReports
 from ldpsql.reports.pairs import BinReports, PairReports, SignReports
 from ldpsql.reports.prefixes import PrefixReports
+from ldpsql.reports.rows import RowReports
 from ldpsql.reports.sets import SetReports, octets, of_octets
 from ldpsql.reports.symbols import SymbolReports
 
@@ -33,6 +34,7 @@ __all__ = [
     "NumberedReports",
     "PairReports",
     "PrefixReports",
+    "RowReports",
     "SetReports",
     "SignReports",
     "SymbolReports",
@@ -43,7 +45,7 @@ __all__ = [
     "type_of",
 ]
 
-Alphabet: TypeAlias = Domain | WordReports | NumberedReports
+Alphabet: TypeAlias = Domain | WordReports | NumberedReports | RowReports
 
 
 def type_of(alphabet: Alphabet) -> pa.DataType:

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ldpsql.bulk.batches import Projection
+from ldpsql.bulk.batches import Columns, Projection
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
 from ldpsql.bulk.orders import Order, check_order
+from ldpsql.bulk.policies import chosen_columns
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimators.base import Estimator
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, Mechanism, certify
 from ldpsql.names import IBU
 from ldpsql.registry.fingerprint import KEY, fingerprint, of_text
 from ldpsql.registry.registry import registry
@@ -41,9 +42,10 @@ _PREFIXED = pa.struct([("level", pa.int16()), ("seed", pa.int64()), ("y", pa.int
 
 def perturb(
     frame: DataFrame,
-    columns: Mapping[str, Mechanism | str],
-    into: str,
+    columns: Columns | None = None,
+    into: str = "",
     *,
+    policy: str | None = None,
     keep: Iterable[str] = (),
     replace: bool = False,
     order: Order = "random",
@@ -52,8 +54,9 @@ def perturb(
 
     Args:
         frame: any frame; only the columns that are named are read.
-        columns: the mechanism of each column; its reports take its place and name.
-        into: the folder to write; Spark publishes a task's files only if the whole job succeeds.
+        columns: the mechanism of each column, or one of a row of them; the reports of a column take its place and name.
+        into: the folder to write, which must be named; Spark publishes a task's files only if the whole job succeeds.
+        policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns that go out as they are. All others stay here.
         replace: overwrite the folder.
         order: ``"random"`` puts the rows of the whole frame in a uniformly random order, over all files. The reports are drawn
@@ -69,7 +72,11 @@ def perturb(
     check_order(order)
     session = frame.sparkSession
     _refuse_speculation(session)
-    projection = Projection.of(columns, keep)
+    if not into:
+        raise InvalidParameter("the folder to write is missing", "into='reports.parquet'")
+    chosen = chosen_columns(columns, keep, policy)
+    chosen.charge(None)
+    projection = Projection.of(chosen.mechanisms, chosen.keep)
     selected = frame.select(*projection.among(frame.columns))
     key = None if order == "keep" else _unlike(selected.columns)
     drawn, destination = _drawn(selected, projection, key), Destination(session, into)
@@ -198,6 +205,8 @@ def _type(certified: CertifiedMechanism) -> pa.DataType:
         return _HASHED
     if isinstance(certified.reports, PrefixReports):
         return _PREFIXED
+    if isinstance(certified, CertifiedRow):
+        return pa.struct([(name, _type(part)) for name, part in zip(certified.values.names, certified.parts, strict=True)])
     kind = type_of(certified.reports)
     if pa.types.is_nested(kind) or pa.types.is_unsigned_integer(kind):
         raise SparkRefused(

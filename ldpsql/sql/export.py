@@ -16,6 +16,7 @@ import numpy as np
 from ldpsql import __version__
 from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import Floats
@@ -53,6 +54,8 @@ def macros(mechanism: Mechanism, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidParameter("the macros need a name of lowercase letters, digits and _", "for example city")
     certified = certify_values(mechanism, "key-value estimates have no pure SQL form: use ldp.key_value")
+    if isinstance(certified.values, Product):
+        raise InvalidParameter("tables of several columns have no pure SQL form", "use ldp.crosstab")
     helpers = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
     head = (
         f"-- {mechanism.name}, {certified.certificate.claim}; by ldpsql {__version__}. This estimates; nothing here perturbs.\n"

@@ -9,8 +9,9 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.domains.domain import Domain
-from ldpsql.engine.functions import MARK, Macros
-from ldpsql.engine.sql_struct import as_struct, long_domains
+from ldpsql.domains.product import Product
+from ldpsql.engine.functions import MARK, Macros, struct_text
+from ldpsql.engine.sql_struct import as_struct, columns_of, long_domains
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, SourceRefused
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import MECHANISM_HANDLE
@@ -97,6 +98,9 @@ def _declared(cursor: DuckDBPyConnection, name: str) -> Mechanism | None:
 
 def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
     """Return SQL for a mechanism: its constructor, ``ldp.krr("epsilon" := '1', ...)``, or JSON if its domain is long."""
+    if parts := columns_of(mechanism):
+        columns = {part.column: sql_call(part.mechanism, con) for part in parts}
+        return f"ldp.{quoted(mechanism.name)}({struct_text(columns)})"
     if long_domains(mechanism):
         values, types = map(text_literal, as_struct(mechanism))
         return f"from_json({values}, {types})"
@@ -107,6 +111,8 @@ def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
 
 
 def _literal(value: Any, con: DuckDBPyConnection) -> str:
+    if isinstance(value, Product):
+        return struct_text({name: _literal(part, con) for name, part in zip(value.names, value.parts, strict=True)})
     if isinstance(value, Domain):
         return list_literal(value.values, con)
     if isinstance(value, list | tuple):

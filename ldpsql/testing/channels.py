@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, AnyChannel, KeyValue, Levels, Prefixes, SetChannel, Sets, TableChannel
+from ldpsql.channels import TOTAL, AnyChannel, KeyValue, Levels, Prefixes, Rows, SetChannel, Sets, TableChannel
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, levels_follow, plausible, prefixes_follow, reports_of
@@ -19,6 +20,8 @@ _CELLS = 1 << 24  # supports that are unpacked at a time
 
 def check_rows(channel: AnyChannel) -> None:
     """Check that every row of weights sums to 2**64, and that alias tables give the weights back."""
+    for part in channel.parts if isinstance(channel, Rows) else ():
+        check_rows(part)
     if not isinstance(channel, TableChannel):
         return
     weights = channel.weights().tolist()
@@ -35,6 +38,11 @@ def check_sampler(channel: AnyChannel, draws: int) -> None:
     if isinstance(channel, Levels):
         assert levels_follow(channel, draws, FALSE_ALARM), "draws for a value do not follow the channel"
         return
+    if isinstance(channel, Rows):
+        for part in channel.parts:
+            check_sampler(part, draws)
+        _check_independence(channel, draws)
+        return
     if isinstance(channel, Prefixes):
         assert prefixes_follow(channel, draws, FALSE_ALARM), "draws for a string do not follow the channel"
         return
@@ -43,6 +51,22 @@ def check_sampler(channel: AnyChannel, draws: int) -> None:
             _check_reports(channel, int(value), draws)
         elif isinstance(channel, SetChannel):
             _check_supports(channel, int(value), draws)
+
+
+def _check_independence(channel: Rows, draws: int) -> None:
+    """Check for each pair of columns that their reports of one row agree with none beyond chance, by a likelihood-ratio test.
+
+    A report counts as large or small, whichever words it has.
+    """
+    halves = channel.draw(np.zeros((draws, len(channel.parts)), dtype=np.int32))[:, : len(channel.parts)]
+    sides = [column > np.median(column) for column in halves.T]
+    for i, j in combinations(range(len(sides)), 2):
+        counts = np.bincount(2 * sides[i] + sides[j], minlength=4).reshape(2, 2)
+        expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / draws
+        seen = counts > 0
+        statistic = 2 * np.sum(counts[seen] * np.log(counts[seen] / expected[seen]))
+        log_p = log_fit_p_value(np.array([statistic]), 4)[0]
+        assert log_p > np.log(FALSE_ALARM), f"reports of the columns {i} and {j} are not independent (ln p < {log_p:.0f})"
 
 
 def _check_reports(channel: TableChannel, value: int, draws: int) -> None:

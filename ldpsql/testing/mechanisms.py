@@ -12,14 +12,25 @@ import pyarrow as pa
 
 from ldpsql.bulk.frames import heavy_hitters, key_value
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InternalError, NotPrivate
 from ldpsql.estimates.estimate import estimate_column
-from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, CertifiedValues, Mechanism, certify
+from ldpsql.inference.counting import possible
+from ldpsql.mechanisms.base import (
+    CertifiedMechanism,
+    CertifiedPairs,
+    CertifiedRow,
+    CertifiedStrings,
+    CertifiedValues,
+    Mechanism,
+    certify,
+)
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.registry import registry
 from ldpsql.sql.attach import connect
+from ldpsql.sql.named import sql_call
 from ldpsql.testing.channels import check_rows, check_sampler
 
 
@@ -76,6 +87,9 @@ def _check_sql(certified: CertifiedMechanism) -> None:
 @_check_sql.register
 def _(certified: CertifiedValues) -> None:
     """Check that SQL perturbs every value into the alphabet, and estimates the same as Python for every value."""
+    if isinstance(certified.values, Product):
+        _check_rows(certified, certified.values)
+        return
     mechanism, values = certified.mechanism, certified.values.values
     arguments = {**mechanism.given(), **({"domain": values.to_pylist()} if "domain" in type(mechanism).model_fields else {})}
     people = pa.table({"x": values.take(pa.array(np.arange(max(4000, len(values))) % len(values)))})
@@ -140,6 +154,31 @@ def _(certified: CertifiedStrings) -> None:
         query = "SELECT unnest(ldp.heavy_hitters(r, getvariable('m'), certain := false), recursive := true) FROM reports"
         rows = con.execute(query).fetchall()
     assert rows == heavy_hitters(drawn, mechanism, certain=False).rows(), "SQL and Python do not find the same"
+
+
+@_check_sql.register
+def _(certified: CertifiedRow) -> None:
+    """Check that SQL perturbs every row into the alphabet, and estimates the same table as Python."""
+    _check_rows(certified, certified.values)
+
+
+def _check_rows(certified: CertifiedMechanism, table: Product) -> None:
+    """Check a mechanism over the rows of a table."""
+    mechanism, values = certified.mechanism, table.values
+    people = pa.table({"x": values.take(pa.array(np.arange(max(4000, len(values))) % len(values)))})
+    with connect() as con:
+        con.register("people", people)
+        con.execute(f"CREATE MACRO mechanism() AS {sql_call(mechanism, con)}")
+        con.execute("CREATE TABLE reports AS SELECT ldp.perturb(x, mechanism()) AS r FROM people")
+        drawn = con.sql("SELECT r FROM reports").to_arrow_table()["r"].combine_chunks()
+        assert len(drawn) == len(people), "SQL did not draw one report for each row"
+        assert not drawn.null_count, "SQL drew NULL"
+        assert possible(mechanism, drawn).all(), "SQL drew a report outside the alphabet"
+        query = "SELECT unnest(ldp.ibu(r, mechanism(), stop := 3, misfit := 'allow')) AS row FROM reports"
+        rows = [row for (row,) in con.execute(query).fetchall()]
+    assert [row["value"] for row in rows] == values.to_pylist(), "ldp.ibu does not return one row for each cell"
+    expected = estimate_column(drawn, mechanism, registry().estimator("ibu(stop=3, misfit='allow')")).estimate
+    assert np.allclose([row["estimate"] for row in rows], expected, atol=1e-9), "SQL and Python do not estimate the same"
 
 
 def _check_monotone(mechanism: Mechanism) -> None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from ldpsql.errors import UsageError
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 
 # Arguments for parameters with usual names: three mechanisms to try if the plugin's author names none.
 _TRIALS: tuple[dict[str, object], ...] = (
@@ -40,6 +41,19 @@ _TRIALS: tuple[dict[str, object], ...] = (
         "rows": 5,
     },
 )
+_ROWS: tuple[dict[str, str], ...] = (
+    {"city": "krr(1, ['Lima', 'Oslo', 'Rome'])", "adult": "krr(0.5, [false, true])"},
+    {"age": "square_wave(1, 0, 100, bins=4)", "a b": "olh(2, [1, 2, 3])"},
+    {
+        "x": "krr(1, ['it''s', '{\\\\}'])",
+        "y": "oue(1, ['a', 'b', 'c'])",
+        "z": "matrix([1, 2], [['0.7', '0.3'], ['0.3', '0.7']])",
+    },
+)
+_TABLES: tuple[tuple[str, dict[str, list[object]]], ...] = (
+    ("1", {"city": ["Lima", "Oslo", "Rome"], "adult": [False, True]}),
+    ("2", {"x": ["it's", "{\\\\}"], "a b": [1, 2, 3], "z": [0.5, 1.5]}),
+)
 _ALWAYS: dict[str, object] = {"delta": "0.001", "beta": "1", "bins": 16}
 
 
@@ -48,6 +62,10 @@ def examples(mechanism: type[Mechanism]) -> list[Mechanism]:
 
     A class may refuse some of them: one for two values refuses six.
     """
+    if issubclass(mechanism, JointMechanism):
+        return [mechanism(epsilon=epsilon, columns=columns) for epsilon, columns in _TABLES]
+    if issubclass(mechanism, RowMechanism):
+        return [mechanism(columns=columns) for columns in _ROWS]
     needed = {p.name for p in mechanism.parameters() if p.required}
     mechanisms: list[Mechanism] = []
     for trial in ({**_ALWAYS, **trial} for trial in _TRIALS):

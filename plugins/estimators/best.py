@@ -145,6 +145,8 @@ def candidates(part: Likelihood) -> tuple[str, ...]:
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         shrunk = EXACT if truthful(part) else SHRUNK
         return shrunk + (SMOOTHED if part.layout and not part.operator.isotropic else ())
+    if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long
+        return STOPPED[1:]
     if not part.operator.complete:
         return ("ibu", "uniform", *POOLED)
     return SMOOTHED if part.layout else STOPPED + POOLED

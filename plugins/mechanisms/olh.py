@@ -18,8 +18,8 @@ from ldpsql.mechanisms import (
     Mechanism,
     OrthogonalHash,
     PrivateHash,
+    hash_symbols,
     hookimpl,
-    prime_power,
 )
 
 
@@ -41,13 +41,7 @@ class Olh(CategoricalMechanism):
 
     def symbols(self) -> int:
         """Return g: near e^epsilon + 1; a power of a prime for orthogonal seeds."""
-        best, size = round(self.epsilon.exp_below()) + 1, len(self.domain)
-        if 3 * best > size + 1:  # k-RR on all values has the smaller error, and needs no hash: best > (size - 2)/3 + 1
-            best = size
-        if self.seeds == "private":
-            return max(2, best)
-        near = [g for g in range(max(2, best - best // 2), 2 * best + 1) if prime_power(g)] if best < size else []
-        return min(near, key=lambda g: (abs(g - best), g)) if near else next(g for g in range(size, 2 * size) if prime_power(g))
+        return hash_symbols(self.epsilon.exp_below(), len(self.domain), orthogonal=self.seeds == "orthogonal")
 
     def alphabet(self) -> HashReports | ListedHashReports:
         """Return seeds and symbols."""

@@ -6,6 +6,8 @@ from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
+from ldpsql.inference.operators.khatri_rao import KhatriRaoOperator, Observed
+from ldpsql.inference.operators.kronecker import MOST_REPORTS, KroneckerOperator, Unreported
 from ldpsql.inference.operators.levels import LevelsOperator
 from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
@@ -21,6 +23,7 @@ from ldpsql.inference.operators.stack import StackOperator
 from ldpsql.inference.operators.supports import SupportOperator, observed
 
 __all__ = [
+    "MOST_REPORTS",
     "CharacterOperator",
     "DenseOperator",
     "ExtendedOperator",
@@ -28,11 +31,14 @@ __all__ = [
     "GeometricOperator",
     "KeepOrSpreadOperator",
     "KeepOrWindowOperator",
+    "KhatriRaoOperator",
+    "KroneckerOperator",
     "LevelsOperator",
     "ListedOperator",
     "MergedOperator",
     "MergedSupportOperator",
     "MixedKeepOrSpreadOperator",
+    "Observed",
     "Operator",
     "PairOperator",
     "PlaneOperator",
@@ -42,6 +48,7 @@ __all__ = [
     "SquareGeometricOperator",
     "StackOperator",
     "SupportOperator",
+    "Unreported",
     "collapsed",
     "merged",
     "observed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ldpsql.errors import IllConditioned
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.solver.objective import Point
 
@@ -45,6 +46,9 @@ class ProjectedStep:
 
 
 def inverted(point: Point) -> Point:
-    """Return the distribution nearest to the inversion of the reports, or the point if one of them has probability 0 there."""
-    start = point.at(simplex_projection(point.operator.invert(point.shares[None]))[0])
+    """Return the distribution nearest to the inversion of the reports; the point if it is none, or rules a report out."""
+    try:
+        start = point.at(simplex_projection(point.operator.invert(point.shares[None]))[0])
+    except IllConditioned:
+        return point
     return start if np.isfinite(start.phi) else point

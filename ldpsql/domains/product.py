@@ -1,0 +1,217 @@
+"""The rows that take one value from each of several domains; they are numbered, and listed only if somebody asks for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import blake2b
+from math import prod
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BeforeValidator, PlainSerializer
+
+from ldpsql.channels import Codes
+from ldpsql.domains.columns import shown_type
+from ldpsql.domains.domain import MOST_LISTED, Domain
+from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.errors.boundary import withheld
+
+_MOST = 1 << 62
+_REPLACE = "declare the value, or replace it before: a whole row is perturbed here, and rules for values need ldp.row"
+
+
+class Product(Domain):
+    """The cells of a table: all rows of one value of each column, in the order of the columns, the last one fastest.
+
+    >>> table = Product(("city", "adult"), (Domain.of(["Lima", "Oslo"]), Domain.of([False, True])))
+    >>> table.codes(pa.array([{"city": "Oslo", "adult": False}])).tolist(), table.texts[2]
+    ([2], "{'city': 'Oslo', 'adult': 'false'}")
+    """
+
+    def __init__(self, names: tuple[str, ...], parts: tuple[Domain, ...]) -> None:
+        self.names, self.parts, self.rounding = names, parts, 0.0
+
+    @property
+    def cells(self) -> int:
+        """Number of rows, however many they are."""
+        return prod(map(len, self.parts))
+
+    def __len__(self) -> int:
+        return min(self.cells, _MOST)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Product) and self.names == other.names and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.names, self.parts))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of each column."""
+        return tuple(map(len, self.parts))
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the rows."""
+        return pa.struct([(name, part.values.type) for name, part in zip(self.names, self.parts, strict=True)])
+
+    def _check_listed(self) -> None:
+        if self.cells > MOST_LISTED:
+            raise InvalidParameter(
+                f"a table of {self.cells:,} cells is too large: at most {MOST_LISTED:,}",
+                "estimate fewer columns together: name them in a row mechanism of their own",
+            )
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, ...]:
+        """The position of the value of each column in every row."""
+        self._check_listed()
+        return self.places(np.arange(len(self)))
+
+    def places(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the position of the value of each column in some rows, given by their numbers."""
+        return np.unravel_index(rows, self.shape)
+
+    @cached_property
+    def values(self) -> pa.Array:  # listed when they are first needed
+        """All rows, as structs."""
+        self._check_listed()
+        return self.taken(pa.array(np.arange(len(self))))
+
+    def taken(self, positions: pa.Array) -> pa.Array:
+        """Return the rows at these positions, as structs."""
+        at = self.places(np.asarray(positions))
+        columns = [part.values.take(pa.array(own)) for part, own in zip(self.parts, at, strict=True)]
+        return pa.StructArray.from_arrays(columns, list(self.names))
+
+    @cached_property
+    def written(self) -> pa.Array:
+        """All rows as SQL writes structs, with every value as text."""
+        columns = [
+            pc.binary_join_element_wise(pa.scalar(f"{_quoted(name)}: "), _escaped(part.written), "").take(pa.array(at))
+            for name, part, at in zip(self.names, self.parts, self._places, strict=True)
+        ]
+        inside = pc.binary_join_element_wise(*columns, ", ")
+        return pc.binary_join_element_wise(pa.scalar("{"), inside, pa.scalar("}"), "")
+
+    @cached_property
+    def digits(self) -> str:
+        """The fingerprint of the table: a digest of the names and the domains of its columns."""
+        digest = blake2b(digest_size=16)
+        for name, part in zip(self.names, self.parts, strict=True):
+            digest.update(f"{len(name)} {name} {part.digits}".encode())
+        return digest.hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the domain of each column by its name."""
+        return {name: part.to_json() for name, part in zip(self.names, self.parts, strict=True)}
+
+    @property
+    def rising(self) -> bool:
+        """Rows have no order."""
+        return False
+
+    def fields(self, column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+        """Return the column of each name in a column of structs.
+
+        Raises:
+            WrongType: if it does not hold structs with exactly these names.
+
+        """
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if pa.types.is_null(whole.type):
+            return [pa.nulls(len(whole), part.values.type) for part in self.parts]
+        names = [field.name.casefold() for field in whole.type] if pa.types.is_struct(whole.type) else []
+        if sorted(names) != sorted(name.casefold() for name in self.names):
+            raise WrongType(
+                f"the column has type {shown_type(whole.type)}, and the mechanism perturbs structs of {', '.join(self.names)}",
+                "write {" + ", ".join(f"{name}: {name}" for name in self.names) + "}",
+            )
+        parts = dict(zip(names, whole.flatten(), strict=True))
+        return [parts[name.casefold()] for name in self.names]
+
+    def locate(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Return the position of every row, null if a value is NULL or not in its domain."""
+        self._check_listed()
+        at = [part.locate(field) for part, field in zip(self.parts, self.fields(column), strict=True)]
+        valid = np.logical_and.reduce([one.is_valid().to_numpy(zero_copy_only=False) for one in at])
+        places = [one.fill_null(0).to_numpy(zero_copy_only=False) for one in at]
+        return pa.array(np.ravel_multi_index(places, self.shape).astype(np.int32), mask=~valid)
+
+    @withheld
+    def codes(
+        self,
+        column: pa.Array | pa.ChunkedArray,
+        *,
+        null_code: int | None = None,  # noqa: ARG002  # rules belong to columns
+        outside_code: int | None = None,  # noqa: ARG002
+    ) -> Codes:
+        """Return the position of every row.
+
+        Raises:
+            MissingValue, OutsideDomain: for a NULL or a value outside the domain in a column, which the error names.
+
+        """
+        at = []
+        for name, part, field in zip(self.names, self.parts, self.fields(column), strict=True):
+            try:
+                at.append(part.codes(field))
+            except (MissingValue, OutsideDomain) as error:
+                raise type(error)(error.message, _REPLACE).of_column(name) from None
+        return np.ravel_multi_index(at, self.shape).astype(np.int32)
+
+
+def of_columns(columns: object) -> Product:
+    """Return the table of domains by the names of their columns.
+
+    Raises:
+        InvalidParameter: if it is no mapping, there are fewer than two columns, two names differ in case only, or the table
+            has too many cells.
+        InvalidDomain: if a column has no domain.
+
+    """
+    if isinstance(columns, Product):
+        return columns
+    if not isinstance(columns, Mapping):
+        raise InvalidParameter(
+            "the columns must be lists of values by the names of the columns", "write {city: ['a', 'b'], ...}"
+        )
+    names = tuple(columns)
+    check_names(names)
+    product = Product(names, tuple(Domain.of(part) for part in columns.values()))
+    product._check_listed()  # positions must fit into 32 bits
+    return product
+
+
+def check_names(names: tuple[str, ...]) -> None:
+    """Check the names of the columns of a row.
+
+    Raises:
+        InvalidParameter: if there are fewer than two, one is empty, or two differ in case only, which SQL takes for one.
+
+    """
+    if len(names) < 2 or not all(type(name) is str and name for name in names):
+        raise InvalidParameter("a row needs at least two columns, each with a name", "write {city: ..., age: ...}")
+    if len({name.casefold() for name in names}) < len(names):
+        raise InvalidParameter("two columns of a row have names that differ in case only", "SQL takes them for one: rename one")
+
+
+ProductField = Annotated[Product, BeforeValidator(of_columns), PlainSerializer(Product.to_json)]
+
+
+def _quoted(name: str) -> str:
+    return str(_escaped(pa.array([name]))[0])
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    """Return texts in quotation marks, as DuckDB reads them inside a struct in text."""
+    doubled = pc.replace_substring(texts, pattern="\\", replacement="\\\\")
+    marked = pc.replace_substring(doubled, pattern="'", replacement="\\'")
+    return pc.binary_join_element_wise(pa.scalar("'"), marked, pa.scalar("'"), "")

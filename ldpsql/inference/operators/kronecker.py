@@ -1,0 +1,230 @@
+"""Reports of several columns: the channel is the product of the columns' channels, and is applied one column at a time.
+
+As a matrix it is a Kronecker product, which is never built. With K_j values and M_j reports of column j, the probabilities of
+all reports take about sum_j K_j M_j times the number of cells / K_j multiplications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels import Rows
+from ldpsql.errors import NotApplicable
+from ldpsql.inference.deadline import check
+from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Floats, Operator, digest, operator
+
+MOST_PAIRS = 1500  # cells up to which something may be computed for all pairs of them
+MOST_REPORTS = 1 << 24
+_BLOCK = 1 << 22  # numbers of a table at a time
+
+
+class KroneckerOperator(Operator):
+    """All reports of several columns, those of the last column fastest, as the values are.
+
+    With more than `MOST_PAIRS` cells nothing is computed for each pair of them: errors are then those of the inversion, whose
+    variance is a product of the columns' as well, and infinite if the channel has no useful inverse.
+    """
+
+    inverse = None
+
+    def __init__(self, parts: Sequence[Operator]) -> None:
+        self.parts = tuple(parts)
+        self.shape = tuple(part.inputs for part in parts)
+        self.reports = tuple(part.outputs for part in parts)
+        self.inputs, self.outputs = prod(self.shape), prod(self.reports)
+        if self.outputs > MOST_REPORTS or self.inputs > MOST_REPORTS:
+            raise NotApplicable(
+                f"the table of {self.inputs:,} cells and {self.outputs:,} reports is too large: at most {MOST_REPORTS:,}",
+                "estimate fewer columns together: name them in a row mechanism of their own",
+            )
+        self.injective = all(part.injective for part in parts)
+        many = self.inputs > MOST_PAIRS
+        self.large = many and not self.condition <= MAX_CONDITION  # no errors without an inverse
+        self.isotropic = self.even = many and not self.large
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest of the columns' operators."""
+        return digest(b"kronecker", *(part.key for part in self.parts))
+
+    def _each(self, cells: Floats, shape: tuple[int, ...], maps: Sequence[object]) -> Floats:
+        """Apply a map to each column of tables, which are the last axis of ``cells``."""
+        groups = cells.shape[:-1]
+        table = cells.reshape(*groups, *shape)
+        for axis, own in enumerate(maps, start=len(groups)):
+            table = np.moveaxis(own(np.moveaxis(table, axis, -1)), -1, axis)  # type: ignore[operator]
+        return np.asarray(table.reshape(*groups, -1))
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(reports) under theta."""
+        return self._each(theta, self.shape, [part.forward for part in self.parts])
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        return self._each(w, self.reports, [part.adjoint for part in self.parts])
+
+    def _by(self, cells: Floats, tables: Sequence[Floats]) -> Floats:
+        """Multiply each column of tables of reports by its matrix, shape (reports, anything)."""
+        return self._each(cells, self.reports, [lambda v, own=own: v @ own for own in tables])
+
+    def reachable(self) -> NDArray[np.bool_]:
+        """Return which reports some row gives with a chance above zero."""
+        out = np.ones(1, dtype=np.bool_)
+        for part in self.parts:
+            out = (out[:, None] & part.reachable()).ravel()
+        return out
+
+    def matrix(self) -> Floats:
+        """Return P(reports | values)."""
+        return self.rows(slice(None))
+
+    def rows(self, among: NDArray[np.int64] | slice) -> Floats:
+        """Return P(reports | values) of some cells."""
+        return self._gathered(np.arange(self.inputs)[among], self.shape, [part.matrix() for part in self.parts])
+
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(reports | values) of some reports, shape (inputs, reports)."""
+        return self._gathered(positions, self.reports, [part.matrix().T for part in self.parts]).T
+
+    @staticmethod
+    def _gathered(cells: NDArray[np.int64], shape: tuple[int, ...], tables: Sequence[Floats]) -> Floats:
+        """Return rows of the Kronecker product of tables."""
+        out = np.ones((len(cells), 1))
+        for place, table in zip(np.unravel_index(cells, shape), tables, strict=True):
+            out = (out[:, :, None] * table[place][:, None, :]).reshape(len(cells), -1)
+        return out
+
+    def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return sum_z w_z a_z a_z' over the cells ``among``: of few cells from the products of pairs in each column."""
+        if self.inputs <= MOST_PAIRS:
+            return self._curvature(w)[among][:, among]
+        cells = np.arange(self.inputs)[among]
+        out, step = np.zeros((len(cells), len(cells))), max(1, _BLOCK // len(cells))
+        seen = np.flatnonzero(w)
+        for start in range(0, len(seen), step):
+            check()
+            here = seen[start : start + step]
+            block = self._columns_of(here, cells) * np.sqrt(w[here])
+            out += block @ block.T
+        return out
+
+    def _columns_of(self, reports: NDArray[np.int64], cells: NDArray[np.int64]) -> Floats:
+        """Return P(report | value) of some reports and cells, shape (cells, reports)."""
+        out = np.ones((len(cells), len(reports)))
+        places = zip(self.parts, np.unravel_index(cells, self.shape), np.unravel_index(reports, self.reports), strict=True)
+        for part, value, report in places:
+            out *= part.matrix()[np.ix_(value, report)]
+        return out
+
+    def _curvature(self, w: Floats) -> Floats:
+        """Return the curvature of all cells."""
+        table = w.reshape(self.reports)
+        for axis, part in enumerate(self.parts):  # each axis of reports becomes one of pairs of values
+            a = part.matrix()
+            pairs = (a[:, None] * a).reshape(-1, part.outputs)
+            table = np.moveaxis(np.tensordot(pairs, table, axes=(1, axis)), 0, axis)
+        count = len(self.shape)
+        split = table.reshape([size for part in self.parts for size in (part.inputs, part.inputs)])
+        order = [2 * j for j in range(count)] + [2 * j + 1 for j in range(count)]
+        return np.asarray(split.transpose(order).reshape(self.inputs, self.inputs))
+
+    @cached_property
+    def condition(self) -> float:
+        """The product of the columns' condition numbers."""
+        return float(prod(part.condition for part in self.parts))
+
+    @cached_property
+    def _inverses(self) -> list[Floats]:
+        """The inverse of each column's channel, shape (reports, values)."""
+        return [np.asarray(np.linalg.pinv(part.matrix()), dtype=np.float64) for part in self.parts]
+
+    @cached_property
+    def influence(self) -> float:
+        """By how much an inverted share moves at most, times n, when one of n reports is replaced."""
+        high, low = extremes([(own.max(axis=0), own.min(axis=0)) for own in self._inverses])
+        return float((high - low).max())
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return the unbiased inverse of shares.
+
+        Raises:
+            IllConditioned: if the channel has no inverse, or one that drowns the estimate in noise.
+
+        """
+        self.check_condition()
+        v = self._by(shares, self._inverses)
+        return v / v.sum(axis=-1, keepdims=True)
+
+    def scatter(self, theta: Floats) -> Floats:
+        """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
+        second = self._by(self.forward(theta), [own**2 for own in self._inverses])
+        return np.maximum(second - theta**2, 0.0)
+
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
+        centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
+        return error, centre - z * error, centre + z * error
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return those around the debiased estimate; of more cells than have a curvature, those of the inversion."""
+        within = self.inverted_interval if self.isotropic else super().interval
+        return within(shares, n, theta, z)
+
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return those of the debiased estimate; of more cells than have a curvature, those of the inversion."""
+        if not self.isotropic:
+            return super().functionals(shares, n, theta, c)
+        pulled = np.moveaxis(
+            self._each(np.moveaxis(c, -1, -2), self.shape, [lambda v, own=own: v @ own.T for own in self._inverses]), -1, -2
+        )
+        p = self.forward(theta)[..., None, :]
+        mean = (p @ pulled)[..., 0, :]
+        variance = (p @ pulled**2)[..., 0, :] - mean**2
+        return (shares[..., None, :] @ pulled)[..., 0, :], np.maximum(variance, 0.0) / n[:, None]
+
+
+class Unreported(Operator):
+    """A column of which nothing was reported: one report, which every value gives."""
+
+    outputs = 1
+    condition = np.inf
+    influence = np.inf
+
+    def __init__(self, inputs: int) -> None:
+        self.inputs = inputs
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest of the number of values."""
+        return digest(b"unreported", np.array([self.inputs]))
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return 1."""
+        return np.asarray(theta.sum(axis=-1, keepdims=True))
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return the weight of the one report."""
+        return np.repeat(w, self.inputs, axis=-1)
+
+    def matrix(self) -> Floats:
+        """Return a column of ones."""
+        return np.ones((self.inputs, 1))
+
+
+def extremes(each: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Return the largest and the smallest product of numbers, one of each column, from those of the columns."""
+    high, low = np.ones(1), np.ones(1)
+    for own in each:  # of a product, the extremes are products of extremes
+        ends = np.stack([bound[:, None] * end for bound in (high, low) for end in own])
+        high, low = ends.max(axis=0).ravel(), ends.min(axis=0).ravel()
+    return high, low
+
+
+@operator.register
+def _(channel: Rows) -> Operator:
+    return KroneckerOperator([operator(part) for part in channel.parts])

@@ -1,0 +1,113 @@
+"""Reports of several columns: one report of each, in a struct."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ldpsql.channels import Drawn
+from ldpsql.domains.domain import Domain
+from ldpsql.reports.base import FormedReports, NumberedReports, impossible
+from ldpsql.reports.hashed import HashReports
+from ldpsql.reports.sets import SetReports
+
+Part = Any  # Alphabet, which is defined in terms of this class
+
+
+@dataclass(frozen=True)
+class RowReports(FormedReports):
+    """One report of each column: STRUCT(NAME ..., ...) in SQL; NULL stands for a column that was not reported."""
+
+    names: tuple[str, ...]
+    parts: tuple[Part, ...]
+    mark: ClassVar[str] = "columns"  # of the constructor's ``reports`` field in SQL, which holds their type as text
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of a column of such reports."""
+        return pa.struct([(name, _type(part)) for name, part in zip(self.names, self.parts, strict=True)])
+
+    def split(self, drawn: Drawn) -> Iterator[Drawn]:
+        """Yield the draws of each column, as its own channel draws them."""
+        start = 0
+        for part in self.parts:
+            width = _width(part)
+            own = drawn[:, start : start + width]
+            start += width
+            yield own[:, 0].astype(np.int32) if isinstance(part, Domain | NumberedReports) else np.ascontiguousarray(own)
+
+    def _columns(self, drawn: Drawn) -> list[pa.Array]:
+        return [_shown(part, own) for part, own in zip(self.parts, self.split(drawn), strict=True)]
+
+    def to_arrow(self, drawn: Drawn) -> pa.Array:
+        """Return draws of the channel as a column of structs."""
+        return pa.StructArray.from_arrays(self._columns(drawn), fields=list(self.type))
+
+    def to_json(self, drawn: Drawn) -> pa.Array:
+        """Return draws of the channel as JSON, which SQL reads in the type of these reports."""
+        columns = [
+            pc.binary_join_element_wise(pa.scalar(f"{json.dumps(name)}:"), _json(part, own), "")
+            for name, part, own in zip(self.names, self.parts, self.split(drawn), strict=True)
+        ]
+        return pc.binary_join_element_wise(pa.scalar("{"), pc.binary_join_element_wise(*columns, ","), pa.scalar("}"), "")
+
+    def fields(self, column: pa.Array) -> list[pa.Array]:
+        """Return the reports of each column; NULL in all of them for a row that is NULL.
+
+        Raises:
+            ImpossibleReport: unless these are structs with exactly these names.
+
+        """
+        names = [field.name.casefold() for field in column.type] if pa.types.is_struct(column.type) else []
+        if sorted(names) != sorted(name.casefold() for name in self.names):
+            raise impossible()
+        parts = dict(zip(names, column.flatten(), strict=True))
+        return [parts[name.casefold()] for name in self.names]
+
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Return in which rows each column has the form of a report, or is NULL."""
+        fits = np.ones(len(column), dtype=np.bool_)
+        for part, field in zip(self.parts, self.fields(column), strict=True):
+            there = field.is_valid().to_numpy(zero_copy_only=False)
+            fits[there] &= _possible(part, field.drop_null())
+        return fits
+
+    def text(self, report: int) -> str:
+        """Return the number: a row of reports has no other name."""
+        return str(report)
+
+
+def _type(part: Part) -> pa.DataType:
+    return part.values.type if isinstance(part, Domain) else part.type
+
+
+def _width(part: Part) -> int:
+    if isinstance(part, SetReports):
+        return part.words
+    return 2 if isinstance(part, HashReports) else 1
+
+
+def _shown(part: Part, drawn: Drawn) -> pa.Array:
+    return part.values.take(pa.array(drawn)) if isinstance(part, Domain) else part.to_arrow(drawn)
+
+
+def _possible(part: Part, column: pa.Array) -> NDArray[np.bool_]:
+    if isinstance(part, Domain):
+        return np.asarray(part.locate(column).is_valid().to_numpy(zero_copy_only=False))
+    return np.asarray(part.possible(column))
+
+
+def _json(part: Part, drawn: Drawn) -> pa.Array:
+    """Return the reports of one column as JSON; those that are values as text, which SQL casts."""
+    if isinstance(part, Domain):
+        seen, at = np.unique(drawn, return_inverse=True)
+        texts = part.written.take(pa.array(seen)).to_pylist()
+        return pa.array([json.dumps(text) for text in texts], pa.string()).take(pa.array(at))
+    return pa.array([json.dumps(report) for report in part.to_arrow(drawn).to_pylist()], pa.string())

@@ -1,0 +1,37 @@
+"""Tables of several columns: the joint estimate in long form, and plans for them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+import pyarrow as pa
+
+from ldpsql.functions import Macros, PlannedTable, Scalar, guarded, hookimpl, plain, plan_tables, registry
+from ldpsql.mechanisms import InvalidParameter
+
+_NUMBERS = {"cells": "BIGINT", "std_error": "DOUBLE", "l1": "DOUBLE", "best": "BOOLEAN"}
+_ROW = ", ".join(f'"{field.name}" {_NUMBERS.get(field.name, "VARCHAR")}' for field in fields(PlannedTable))
+
+
+@guarded
+def planned(columns: pa.ChunkedArray, reports: pa.ChunkedArray, epsilons: pa.ChunkedArray, tables: pa.ChunkedArray) -> pa.Array:
+    """Return for each plan what each way to spend an epsilon makes of each table."""
+    rows = zip(*(plain(column).to_pylist() for column in (columns, reports, epsilons, tables)), strict=True)
+    return pa.array([[asdict(table) for table in _planned(*row)] for row in rows])
+
+
+def _planned(columns: Any, reports: Any, epsilon: str, tables: list[list[str]] | None) -> list[PlannedTable]:
+    whole = isinstance(columns, dict) and all(type(size) is int for size in columns.values()) and type(reports) is int
+    if not whole:
+        raise InvalidParameter(
+            "a plan needs the number of values of each column, and the number of reports",
+            "ldp.plan({education: 16, income: 2}, 50000, 2, tables := [['education', 'income']])",
+        )
+    return plan_tables(registry().mechanisms, columns, reports, epsilon, tables or [])
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.crosstab`` and ``ldp.plan``."""
+    return [Scalar("__ldp_plan_tables", planned, f"STRUCT({_ROW})[]"), Macros.beside(__file__)]
