@@ -37,9 +37,9 @@ MEMORY = 1_536  # mebibytes
 SETS = ("olh(2, DOMAIN, seeds='private')", "oue(2, DOMAIN)", "rappor(2, DOMAIN)", "subset_selection(2, DOMAIN)")
 
 
-def olh(epsilon: float, size: int) -> Mechanism:
+def olh(epsilon: float, size: int, **options: object) -> Mechanism:
     """Return OLH over the first whole numbers."""
-    return registry().mechanism({"mechanism": "olh", "epsilon": epsilon, "domain": range(size)})
+    return registry().mechanism({"mechanism": "olh", "epsilon": epsilon, "domain": range(size), **options})
 
 
 def drawn(mechanism: Mechanism, values: np.ndarray) -> Floats:
@@ -127,6 +127,16 @@ def huge() -> Figure:
     return at_most(f"OLH K={HUGE:,}, n=10,000, epsilon 5: shares of all values", process_time() - start, 4.0, "s CPU")
 
 
+def padded() -> Iterator[Figure]:
+    """Yield what inversion takes if the transform is far longer than the domain, with the default symbols and with others."""
+    for symbols in (None, 64, 317):
+        mechanism = olh(5, 100_000, symbols=symbols)
+        counts = drawn(mechanism, places(100_000, 30_000))
+        operator_of(mechanism)
+        seconds, _ = clocked(partial(estimated, mechanism, counts, "inv"))
+        yield Figure(f"OLH K=100,000, n=30,000, epsilon 5, symbols {symbols or 'by default'}: inv", seconds, "s CPU")
+
+
 def sets(quick: bool) -> Iterator[Figure]:
     """Yield what the certified maximum takes if nearly all reports differ."""
     people = 10_000 if quick else 100_000
@@ -150,6 +160,6 @@ def of_sets(text: str, size: int, people: int, estimator: str) -> Iterator[Figur
 
 def figures(quick: bool) -> list[Figure]:
     """Return seconds, errors and memory."""
-    out = [*by_transform(), *against_published(30 if quick else 300), huge()]
+    out = [*by_transform(), *against_published(30 if quick else 300), huge(), *padded()]
     out.append(at_most("OLH K=1,048,576, n=2,000,000: ibu, peak memory", peak_mebibytes(_PEAK)[0], MEMORY, "MiB"))
     return [*out, *sets(quick)]

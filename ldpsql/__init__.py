@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
     from ldpsql.mechanisms.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
     from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
+    from ldpsql.mechanisms.shuffled import Shuffled, shuffled
     from ldpsql.pages.demo import flights_file
     from ldpsql.privacy.certificate import Certificate
     from ldpsql.privacy.claims import Epsilon
@@ -66,6 +67,7 @@ _HOMES = {
     "ledger.permanent": ["Key"],
     "inference.likelihood": ["Likelihood"],
     "mechanisms.base": ["CategoricalMechanism", "Mechanism", "certify"],
+    "mechanisms.shuffled": ["Shuffled", "shuffled"],
     "mechanisms.key_value": ["KeyValueMechanism", "SignMechanism"],
     "privacy.claims": ["Epsilon"],
     "pages.demo": ["flights_file"],
@@ -104,6 +106,7 @@ __all__ = [
     "Policy",
     "RangeMechanism",
     "SetReports",
+    "Shuffled",
     "SignMechanism",
     "Status",
     "Supports",
@@ -126,6 +129,7 @@ __all__ = [
     "perturb_copy",
     "perturb_table",
     "release",
+    "shuffled",
 ]
 
 

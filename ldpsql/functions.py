@@ -13,6 +13,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
+from ldpsql.domains.written import check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import (
@@ -50,6 +51,7 @@ from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.region import Region
+from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
@@ -127,6 +129,7 @@ __all__ = [
     "Repeated",
     "Scalar",
     "SetDiagnosis",
+    "Shuffled",
     "Spec",
     "Step",
     "Summary",
@@ -144,6 +147,7 @@ __all__ = [
     "changing",
     "check_files",
     "check_ordered",
+    "check_written",
     "checked_count",
     "compare_comments",
     "counted_by_form",
@@ -187,6 +191,7 @@ __all__ = [
     "reports_type",
     "scale_of",
     "shown_by_form",
+    "shuffled",
     "sql_cells",
     "sql_literal",
     "step",

@@ -19,6 +19,7 @@ from tests.commands import run
 
 SIZE = 5_000  # more than a list in SQL may have
 DECLARE = "SELECT ldp.declare('item', ldp.krr(8, list(item ORDER BY item))) FROM items"
+AGAIN = DECLARE.replace("))) FROM", ")), replace := true) FROM")
 TYPES = {
     "VARCHAR": "'it''s ' || i",
     "SMALLINT": "i", "INTEGER": "i", "BIGINT": "i", "UINTEGER": "i", "HUGEINT": "i",
@@ -77,7 +78,7 @@ def test_what_becomes_of_the_table_later_changes_nothing_until_it_is_declared_ag
     con.execute("DELETE FROM items WHERE item < 'item 3'")
     assert one(con, "SELECT fingerprint FROM ldp.declarations()") == first
     assert len(mechanism_of("item", con).values().listed) == SIZE
-    assert one(con, DECLARE) != first
+    assert one(con, AGAIN) != first
     con.execute("DROP TABLE items")
     assert one(con, "SELECT len(ldp.inv('item 3', ldp.declared('item')))") == len(mechanism_of("item", con).values().listed)
 
@@ -86,8 +87,33 @@ def test_a_prepared_statement_keeps_the_mechanism_that_it_was_prepared_with(con:
     con.execute(DECLARE)
     con.execute("PREPARE q AS SELECT len(ldp.inv(y, ldp.declared('item'))) FROM (SELECT 'item 3' AS y)")
     con.execute("DELETE FROM items WHERE item = 'item 1'")
-    con.execute(DECLARE)
+    con.execute(AGAIN)
     assert one(con, "EXECUTE q") == SIZE
+
+
+def test_a_declared_name_keeps_its_mechanism_unless_it_is_to_be_replaced(con: DuckDBPyConnection) -> None:
+    first = one(con, DECLARE)
+    assert one(con, DECLARE) == first  # the same mechanism
+    con.execute("INSERT INTO items VALUES ('item new')")
+    for instead in ("false", "NULL"):
+        with pytest.raises(duckdb.Error, match=r"LDP103.*another version.*replace := true"):
+            con.execute(AGAIN.replace("true", instead))
+    with pytest.raises(duckdb.Error, match="LDP103"):
+        con.execute("SELECT ldp.declare('ITEM', ldp.krr(7, ['a', 'b']))")
+    assert one(con, "SELECT fingerprint FROM ldp.declarations()") == first
+    assert one(con, AGAIN) == one(con, "SELECT fingerprint FROM ldp.declarations()") != first
+
+
+@pytest.mark.parametrize("long", [1, pinned.LONG])
+def test_whole_numbers_above_2_to_63_are_declared(long: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned, "LONG", long)
+    con = ldpsql.connect()
+    con.execute("SELECT ldp.declare('u', ldp.krr(32, [18446744073709551615, 3, 9223372036854775808]::UBIGINT[]))")
+    con.execute("CREATE TABLE r AS SELECT ldp.perturb(18446744073709551615::UBIGINT, ldp.declared('u')) AS y FROM range(9)")
+    assert con.sql("SELECT DISTINCT y, typeof(y) FROM r").fetchall() == [(2**64 - 1, "UBIGINT")]
+    assert one(con, "SELECT ldp.inv(y, ldp.declared('u'))[1].value FROM r") == 2**64 - 1
+    mechanism = mechanism_of("u", con)
+    assert registry().mechanism(mechanism.to_json()) == mechanism
 
 
 def test_reports_of_another_version_of_the_domain_are_refused(con: DuckDBPyConnection) -> None:
@@ -95,7 +121,7 @@ def test_reports_of_another_version_of_the_domain_are_refused(con: DuckDBPyConne
     ldpsql.perturb_table(con, "items", "reports", {"item": "item"})
     assert one(con, "SELECT ldp.drawn_by('reports', 'item', ldp.declared('item'))") is True
     con.execute("INSERT INTO items VALUES ('item new')")
-    con.execute(DECLARE)
+    con.execute(AGAIN)
     with pytest.raises(duckdb.Error, match=r"LDP408.*another version of its domain"):
         con.execute("SELECT ldp.drawn_by('reports', 'item', ldp.declared('item'))")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 from math import exp
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -38,6 +39,7 @@ from ldpsql.registry.registry import registry
 from ldpsql.strings.hitters import strings_of
 from ldpsql.strings.supports import by_level, supporters
 from ldpsql.testing import check_mechanism
+from tests.commands import run
 from tests.seeds import generator
 
 LETTERS = "pem(4, max_bytes=6, characters='abcdefghijklmnopqrstuvwxyz')"
@@ -476,3 +478,15 @@ def test_equal_reports_count_as_often_as_they_occur() -> None:
     counts = ldpsql.partial_counts(pa.table({"r": twice}), "r")
     assert len(counts.reports) < len(twice)
     assert ldpsql.heavy_hitters(counts, LETTERS).equals(ldpsql.heavy_hitters(twice, LETTERS))
+
+
+def test_the_command_line_finds_strings_by_group(tmp_path: Path) -> None:
+    people, reports = tmp_path / "people.csv", tmp_path / "reports.parquet"
+    people.write_text("word,region\n" + "apple,north\npear,south\n" * 300, "utf-8")
+    run("perturb", str(people), str(reports), "--column", "word", "--keep", "region", "-m", LETTERS.replace("pem(4", "pem(20"))
+    table = run("heavy-hitters", str(reports), "word", "--by", "region", "--top", "1", "--format", "csv").stdout
+    rows = [line.split(",")[:2] for line in table.splitlines()]
+    assert rows == [["region", "value"], ["north", "apple"], ["south", "pear"]]
+    refused = run("heavy-hitters", str(reports), "word", "--mechanism", "krr(1, ['a', 'b'])")
+    assert refused.returncode == 2
+    assert "LDP103" in refused.stderr

@@ -23,6 +23,7 @@ from ldpsql.inference.outcome import Status
 from ldpsql.inference.solver.mle import maximum_likelihood, solve
 from ldpsql.inference.solver.remembered import _SOLVED
 from ldpsql.mechanisms import base, certify
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from plugins.mechanisms.olh import Olh
 
@@ -213,6 +214,25 @@ def test_sums_by_characters_are_those_over_the_sets(symbols: int) -> None:
     assert by_characters.forward(theta) == pytest.approx(listed.forward(theta), rel=1e-9)
     assert by_characters.adjoint(w) == pytest.approx(listed.adjoint(w), rel=1e-9)
     assert by_characters.forward(theta[0]) == pytest.approx(by_characters.forward(theta)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("seeds", ["orthogonal", "private"])
+def test_symbols_that_are_given_are_used_and_the_default_keeps_its_meaning(seeds: str) -> None:
+    plain, same, other = (Olh(epsilon=5, domain=range(2_500), seeds=seeds, symbols=g) for g in (None, 149, 64))
+    assert Olh(epsilon=5, domain=range(2_500), seeds=seeds) == plain
+    assert "symbols" not in plain.to_json()
+    channel = certify(other).channel
+    assert isinstance(channel, HashChannel)
+    assert channel.response.size == 64
+    assert certify(plain).channel == certify(same).channel
+    assert len({fingerprint(plain).split()[0], fingerprint(other).split()[0]}) == 2
+
+
+def test_symbols_that_no_field_has_are_refused_with_the_nearest() -> None:
+    with pytest.raises(InvalidParameter, match="the nearest are 5 and 7") as refusal:
+        certify(Olh(epsilon=1, domain=range(100), symbols=6))
+    assert refusal.value.code == "LDP103"
+    assert certify(Olh(epsilon=1, domain=range(100), symbols=6, seeds="private")).epsilon <= 1
 
 
 @pytest.mark.parametrize("seeds", ["orthogonal", "private"])

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import chain, product
 from pathlib import Path
 
+import duckdb
 import pytest
+
+import ldpsql
+from ldpsql.domains import written
+from ldpsql.errors import InvalidParameter
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = [
@@ -101,3 +107,57 @@ for spec in (
 """
     done = in_process(script)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
+
+
+LONG = ["range(10000000000)", "generate_series(1, 3 * 10000000000, 3)", "[x * 2 for x in range(10000000000)]"]
+
+
+@pytest.mark.parametrize("function", ["inv(r, {m})", "top(r, {m}, 5)", "perturb(1, {m})", "describe({m})"])
+@pytest.mark.parametrize("constructor", ["krr(1, {})", "olh(1, {})", "pckv_ue(1, {})"])
+def test_a_long_list_in_a_query_is_refused_before_it_is_made(constructor: str, function: str) -> None:
+    con = ldpsql.connect()
+    for made in LONG:
+        call = function.format(m=f"ldp.{constructor.format(made)}")
+        with pytest.raises(duckdb.Error, match=r"\[LDP103\].*10,000,000,000"):
+            con.execute(f"SELECT ldp.{call} FROM (SELECT 1 AS r)")
+
+
+def test_a_long_list_in_a_prepared_statement_is_refused_before_it_is_made() -> None:
+    con = ldpsql.connect()
+    con.execute("PREPARE p AS SELECT ldp.perturb(1, ldp.krr(1, range($1)))")
+    with pytest.raises(duckdb.Error, match=r"\[LDP103\].*10,000,000,000"):
+        con.execute("EXECUTE p(10000000000)")
+    assert con.execute("EXECUTE p(3)").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("made", "length"),
+    [
+        ("range(10000000000, 10000000003)", 3),
+        ("generate_series(0, 40000000000, 4000000000)", 11),
+        ("range(9, 0, -3)", 3),
+        ("generate_series(9, 0, -3)", 4),
+        ("['range(10000000000)', 'it''s']", 2),
+        ('["range(10000000000)", 2]', 2),
+        ("(SELECT [1, 2])", 2),
+        ("list(i)", 1),
+        ("[i, i + 1]", 2),
+        ("unnest([[1, 2]])", 2),
+    ],
+)
+def test_lists_of_any_other_form_remain_domains(made: str, length: int) -> None:
+    source = '(SELECT 1 AS i, 1 AS "range(10000000000)")'
+    assert ldpsql.connect().sql(f"SELECT len((ldp.krr(1, {made})).domain) FROM {source}").fetchall() == [(length,)]
+
+
+@pytest.mark.parametrize("name", ["range", "generate_series"])
+def test_lengths_read_from_sql_are_those_of_duckdb(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    con = duckdb.connect()
+    monkeypatch.setattr(written, "MOST_LISTED", -1)  # every list is too long, and the message has its length
+    for numbers in chain.from_iterable(product((-3, 0, 2, 7), repeat=n) for n in (1, 2, 3)):
+        call = f"{name}({', '.join(map(str, numbers))})"
+        if numbers[2:] == (0,):
+            continue
+        ((text, length),) = con.execute(f"SELECT alias(CASE WHEN false THEN {call} END), len({call})").fetchall()
+        with pytest.raises(InvalidParameter, match=rf"a list of {length}\."):
+            written.check_written(text)

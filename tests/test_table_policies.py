@@ -115,13 +115,13 @@ def test_a_policy_stands_for_columns_and_keep_in_every_way_to_perturb(tmp_path: 
         assert claims == [("0.5-LDP", "1-LDP")]
         for arguments in ({}, {"columns": {"city": "city"}, "policy": "people"}, {"policy": "people", "keep": ["secret"]}):
             with pytest.raises(InvalidParameter, match="either columns"):
-                ldpsql.perturb_table(con, FRAME, "other", **arguments)  # type: ignore[arg-type]
+                ldpsql.perturb_table(con, FRAME, "other", **arguments)
         with pytest.raises(UnknownName, match="policy of a table"):
             ldpsql.perturb_table(con, FRAME, "other", policy="peple")
         ldpsql.perturb_copy(con, FRAME, tmp_path / "a.parquet", policy="people")
     assert pl.read_parquet(tmp_path / "a.parquet").columns == columns
     assert ldpsql.perturb_batches(FRAME, policy="people").read_all().column_names == columns
-    assert FRAME.ldp.perturb(policy="people").columns == columns
+    assert FRAME.ldp.perturb(policy="people").columns == columns  # type: ignore[attr-defined]
 
 
 def test_the_command_line_takes_the_name_of_a_policy_after_table(tmp_path: Path) -> None:

@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import MECHANISMS, Macros, Scalar, audit, guarded, hookimpl, plain, shown_by_form, struct_type
+from ldpsql.functions import (
+    MECHANISMS,
+    Macros,
+    Scalar,
+    Shuffled,
+    audit,
+    guarded,
+    hookimpl,
+    plain,
+    shown_by_form,
+    shuffled,
+    struct_type,
+)
 from ldpsql.mechanisms import InvalidParameter, Mechanism, certify
 
 _CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHAR, probability DOUBLE)[]"
@@ -64,6 +76,19 @@ def rate_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray, betas: pa
     return pa.array(_over(bounds, handles, priors))
 
 
+@guarded
+def shuffling(handles: pa.ChunkedArray, reports: pa.ChunkedArray, deltas: pa.ChunkedArray) -> pa.Array:
+    """Return the central privacy of the shuffled reports of each mechanism."""
+    rows = zip(*(plain(column).to_pylist() for column in (handles, reports, deltas)), strict=True)
+    return pa.array([_central(*row) for row in rows])
+
+
+def _central(handle: int, reports: int | None, delta: float | None) -> dict[str, Any] | None:
+    if reports is None or delta is None:
+        return None
+    return asdict(shuffled(MECHANISMS.thing(handle), reports=reports, delta=delta))
+
+
 def _over(measure: Callable[[Mechanism, np.ndarray], Any], handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> list[Any]:
     rows = zip(plain(handles).to_pylist(), plain(priors), strict=True)
     return [measure(MECHANISMS.thing(handle), _numbers(prior)) for handle, prior in rows]
@@ -78,13 +103,14 @@ def _numbers(prior: pa.Scalar) -> np.ndarray:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.channel``, ``ldp.audit``, ``ldp.mutual_information``, ``ldp.average_distortion``, ``ldp.rate_distortion``."""
+    """Offer ``ldp.channel``, ``ldp.audit``, ``ldp.shuffled``, and the information and the distortion of reports."""
     return [
         Scalar("__ldp_audit", analytic, struct_type(audit.AnalyticAudit)),
         Scalar("__ldp_channel", channel, _CELL),
         Scalar("__ldp_mutual_information", mutual_information, "DOUBLE"),
         Scalar("__ldp_average_distortion", average_distortion, "DOUBLE"),
         Scalar("__ldp_rate_distortion", rate_distortion, struct_type(audit.RateDistortion)),
+        Scalar("__ldp_shuffled", shuffling, struct_type(Shuffled)),
         shown_by_form(),
         Macros.beside(__file__),
     ]

@@ -11,8 +11,12 @@ CREATE OR REPLACE MACRO ldp.average_distortion(m, prior) AS __ldp_average_distor
 CREATE OR REPLACE MACRO ldp.rate_distortion(m, prior, beta) AS
     __ldp_rate_distortion(__ldp_mechanism(m), prior, try_cast(beta AS DOUBLE));
 
+CREATE OR REPLACE MACRO ldp.shuffled(m, reports, delta) AS
+    __ldp_shuffled(__ldp_mechanism(m), reports::BIGINT, delta::DOUBLE);
+
 COMMENT ON MACRO TABLE ldp.audit IS 'exact realised privacy: ratio, slack, and the pair and report that attain it';
 COMMENT ON MACRO TABLE ldp.channel IS 'the probability of every report given every value, exact and rounded';
 COMMENT ON MACRO ldp.mutual_information IS 'information of a report about the value under a prior, in nats';
 COMMENT ON MACRO ldp.average_distortion IS 'mean distance from the value to the report under a prior';
 COMMENT ON MACRO ldp.rate_distortion IS 'mutual information, average distortion, and the least information that the distortion allows';
+COMMENT ON MACRO ldp.shuffled IS 'the central epsilon of shuffled reports without ids, for a delta, with a lower bound';

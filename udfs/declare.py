@@ -24,12 +24,15 @@ _ROW = 'STRUCT("name" VARCHAR, mechanism VARCHAR, "values" BIGINT, realised_epsi
 
 
 @guarded
-def declare(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, catalogs: pa.ChunkedArray) -> pa.Array:
+def declare(
+    names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, replace: pa.ChunkedArray, catalogs: pa.ChunkedArray
+) -> pa.Array:
     """Store each mechanism under its name, and return its fingerprint."""
     out = []
-    for name, spec, catalog in zip(plain(names).to_pylist(), plain(mechanisms), plain(catalogs).to_pylist(), strict=True):
+    others = zip(*(plain(column).to_pylist() for column in (names, replace, catalogs)), strict=True)
+    for (name, instead, catalog), spec in zip(others, plain(mechanisms), strict=True):
         mechanism = read_mechanism(spec)
-        DECLARATIONS.declare(catalog, name, mechanism)
+        DECLARATIONS.declare(catalog, name, mechanism, replace=instead is True)
         out.append(fingerprint(mechanism).split()[0])
     return pa.array(out, pa.string())
 

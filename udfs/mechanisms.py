@@ -11,6 +11,7 @@ from ldpsql.functions import (
     Macros,
     Registry,
     Scalar,
+    check_written,
     guarded,
     hookimpl,
     numbers,
@@ -45,6 +46,15 @@ def _of_parts(columns: pa.ChunkedArray, kind: Callable[[Parts | Product], str]) 
     return pa.array([kind(read_parts(spec)) for spec in plain(columns)], pa.string())
 
 
+@guarded
+def written(expressions: pa.ChunkedArray) -> pa.Array:
+    """Return a pattern that matches anything, if none of the lists that the SQL computes is too long for a domain."""
+    texts = plain(expressions).to_pylist()
+    for text in texts:
+        check_written(text or "")
+    return pa.array([".*"] * len(texts), pa.string())
+
+
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     """Offer one constructor for each mechanism, and the function that reads them."""
@@ -53,5 +63,6 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"),
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
+        Scalar("__ldp_written", written, "VARCHAR"),
         Macros(text),
     ]

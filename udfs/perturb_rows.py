@@ -56,13 +56,20 @@ def _drawn(values: pa.Array, order: pa.Array, handle: int, to_column: ToColumn) 
         return to_column(mechanism, mechanism.draw(values))
     parts = [values.slice(start, _PART) for start in range(0, len(values), _PART)]
     drawn = np.concatenate(at_once(mechanism.draw, parts))
-    return to_column(mechanism, _placed(drawn, np.asarray(order) - 1))
+    return to_column(mechanism, _placed(drawn, np.asarray(order)))
 
 
 def _placed(drawn: Drawn, places: NDArray[np.int32]) -> Drawn:
-    """Return draws in an order; positions below 256 are moved as bytes, more of which fit into the processor's cache."""
+    """Return draws in an order, counted from 1; positions below 256 are read as bytes, more of which fit into the cache."""
     few = drawn.ndim == 1 and drawn.max() < _BYTES
-    return (drawn.astype(np.uint8) if few else drawn).take(places, axis=0).astype(drawn.dtype, copy=False)
+    source, out = drawn.astype(np.uint8) if few else drawn, np.empty_like(drawn)
+
+    def place(start: int) -> None:
+        part = slice(start, start + _PART)
+        out[part] = source.take(places[part] - np.int64(1), axis=0)
+
+    at_once(place, range(0, len(out), _PART))
+    return out
 
 
 def _lists(column: pa.ChunkedArray) -> list[pa.Array | None]:
@@ -102,7 +109,7 @@ def order_of(counts: pa.ChunkedArray, kept: pa.ChunkedArray, wanted: pa.ChunkedA
     if not plain(kept).equals(plain(wanted)):
         hint = "keep := ['region'] names columns of the table, each once, and none that is perturbed"
         raise InvalidParameter("a column to be kept does not exist, or is perturbed too", hint)
-    return _as_lists([pa.array((random_order(count) + 1).astype(np.int32)) for count in plain(counts).to_pylist()], pa.int32())
+    return _as_lists([pa.array(random_order(count) + np.int32(1)) for count in plain(counts).to_pylist()], pa.int32())
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.

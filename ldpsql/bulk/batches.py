@@ -165,7 +165,12 @@ def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | N
     read = read or registry().mechanism
     if isinstance(columns, Mapping):
         return {name: read(mechanism) for name, mechanism in columns.items()}
-    parts = columns_of(read(columns))
+    row = read(columns)
+    parts = columns_of(row)
+    if getattr(row, "single", False):
+        raise InvalidParameter(
+            f"{row.name} draws one column of each row, so it needs the row in one column", "perturb a column of structs"
+        )
     if not parts:
         raise InvalidParameter("a mechanism without the name of its column", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
     return dict(parts)

@@ -57,17 +57,18 @@ def permutation(count: int, words: Words = random_words) -> pa.Array:
     return _untied(before[0], same, words) if len(same) else before[0]
 
 
-def random_order(count: int, words: Words = random_words) -> NDArray[np.int64]:
+def random_order(count: int, words: Words = random_words) -> NDArray[np.int32]:
     """Return the numbers 0 .. count - 1 in a uniformly random order: random buckets, then a random order of each bucket."""
     buckets = buckets_for(count)
     if buckets == 1:
-        return np.asarray(permutation(count, words)).astype(np.int64)
+        return np.asarray(permutation(count, words)).astype(np.int32)
     chosen = words(-(-count // 8)).view(np.uint8)[:count] & np.uint8(buckets - 1)
-    order = np.asarray(pc.array_sort_indices(pa.array(chosen))).astype(np.int64)
+    members = np.asarray(pc.array_sort_indices(pa.array(chosen)))
+    order = np.empty(count, dtype=np.int32)
 
     def shuffle(bucket: tuple[int, int]) -> None:
         begin, end = bucket
-        order[begin:end] = order[begin:end].take(np.asarray(permutation(end - begin, words)))
+        order[begin:end] = members[begin:end].take(np.asarray(permutation(end - begin, words)).view(np.int64))
 
     at_once(shuffle, list(pairwise([0, *sizes(chosen)[:buckets].cumsum().tolist()])))
     return order

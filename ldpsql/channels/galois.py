@@ -47,7 +47,11 @@ class Field:
         """
         factors = prime_power(q)
         if factors is None:
-            raise InvalidParameter("the number of elements of a finite field must be a power of a prime")
+            near = sorted((n for n in range(max(2, q // 2), 2 * q + 3) if prime_power(n)), key=lambda n: abs(n - q))[:2]
+            raise InvalidParameter(
+                "the number of elements of a finite field must be a power of a prime",
+                f"the nearest are {near[0]} and {near[1]}",
+            )
         p, k = factors
         if k == 1:
             return Field(p, k, np.empty(0, np.int32), np.empty(0, np.int32))

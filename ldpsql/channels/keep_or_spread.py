@@ -121,10 +121,11 @@ class KeepOrSpread(TableChannel, PairResponse):
 
     def _draw(self, values: Codes, words: Words, short: ShortWords | None) -> Codes:
         moved = self._steps(words(len(values))) if short is None else short.draw(len(values), words)
-        moved += values.astype(moved.dtype)
+        moved += values.view(np.uint32).astype(moved.dtype, copy=False)
         moved += moved.dtype.type(1)
         # From size on, start again at 0; below size the difference wraps to a large number, so the minimum is `moved` itself.
-        return np.minimum(moved, moved - moved.dtype.type(self.size)).astype(np.int32)
+        moved = np.minimum(moved, moved - moved.dtype.type(self.size))
+        return moved.astype(np.uint32, copy=False).view(np.int32)
 
     def _steps(self, word: Weights) -> Short:
         steps = word // np.uint64(self.spread)

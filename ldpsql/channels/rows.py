@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.channels.base import Channel, Codes, Drawn, Witness
 from ldpsql.channels.randomness import Words, random_words
@@ -45,6 +46,32 @@ class Rows(Channel):
     def draw(self, values: Codes, words: Words = random_words) -> Drawn:
         """Draw a report of each column for each row."""
         return together([part.draw(np.ascontiguousarray(values[:, j]), words) for j, part in enumerate(self.parts)])
+
+
+@dataclass(frozen=True)
+class OneOfRows(Rows):
+    """One column of each row, drawn at random whatever the values are, and a report of it; the other columns are not reported.
+
+    Drawn reports have the number of the column in front of the words of all columns, which are 0 for those not reported.
+    """
+
+    def widest(self) -> Witness | None:
+        """Return the largest of the columns' largest ratios: the chance of the column is the same for all rows."""
+        each = [part.widest() for part in self.parts]
+        ratios = [one.ratio for one in each if one is not None]
+        return Witness(max(ratios), 0, 1, 0) if len(ratios) == len(each) else None
+
+    def draw(self, values: Codes, words: Words = random_words) -> Drawn:
+        """Draw the column of each row, then the report of its value."""
+        column = words(len(values)) % np.uint64(len(self.parts))
+        return together([column, *(self._drawn(j, values, column == j, words) for j in range(len(self.parts)))])
+
+    def _drawn(self, j: int, values: Codes, chosen: NDArray[np.bool_], words: Words) -> Drawn:
+        """Draw the reports of one column in the rows that report it."""
+        own = self.parts[j].draw(values[chosen, j], words)
+        out = np.zeros((len(values), *own.shape[1:]), dtype=np.uint64)
+        out[chosen] = own
+        return out
 
 
 def together(drawn: Sequence[Drawn]) -> Drawn:

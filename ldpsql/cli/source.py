@@ -130,6 +130,18 @@ def estimating_top(
     return f"{_by_group(call, table, keys)}\nORDER BY ALL"  # the keys, then the rank
 
 
+def finding(
+    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, most: int, *, certain: bool
+) -> str:
+    """Return the query for the most frequent strings behind a column of reports, by group."""
+    from ldpsql.quoting import quoted
+    from ldpsql.sql.named import sql_call
+
+    call = f"ldp.heavy_hitters({quoted(column)}, {sql_call(mechanism, con)}, {most}, certain := {certain})"
+    order = ", ".join([*map(quoted, keys), "estimate DESC"])
+    return f"SELECT * FROM (\n{_by_group(call, table, keys)}\n)\nORDER BY {order}"
+
+
 def estimating_keys(
     con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:

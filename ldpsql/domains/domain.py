@@ -26,6 +26,8 @@ from ldpsql.names import FIRST_LIST
 from ldpsql.quoting import quoted
 
 MOST_LISTED = 1 << 24
+_IMPLIED = (pa.string(), pa.int64(), pa.float64(), pa.bool_())  # the types of plain lists
+_PART = 1 << 16  # values at a time
 _INTEGERS = tuple(np.dtype(f"{sign}{size}") for sign in "iu" for size in (1, 2, 4, 8))
 _HASHED = 1_000  # about how many values of a domain its hash reads
 
@@ -78,8 +80,7 @@ class Domain:
             raise InvalidDomain("a domain must not hold NaN", "declare finite numbers only")
         if pa.types.is_floating(values.type):
             values = pc.add(values, 0.0)  # -0.0 equals 0.0
-        ordered = values.take(pc.sort_indices(values))  # in half the time and a third of the memory of pc.unique
-        if pc.any(pc.equal(ordered[1:], ordered[:-1])).as_py():
+        if _repeats(values):
             raise InvalidDomain("a domain must not hold a value twice", "list every value once")
         return cls(values)
 
@@ -126,9 +127,7 @@ class Domain:
 
     def to_json(self) -> list[Any] | dict[str, Any]:
         """Return a plain list if it implies the type, else the type and the values as strings."""
-        plain_list = self.values.to_pylist()
-        literal = family(self.values.type) in ("text", "number", "boolean") and not pa.types.is_decimal(self.values.type)
-        return list(plain_list) if literal and pa.array(plain_list).type == self.values.type else self._typed()
+        return list(self.values.to_pylist()) if self.values.type in _IMPLIED else self._typed()
 
     def _typed(self) -> dict[str, Any]:
         return {"type": str(self.values.type), "values": self.texts}
@@ -271,6 +270,13 @@ def _to_arrow(source: object) -> pa.Array:
     except (WrongType, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
         pass
     raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")
+
+
+def _repeats(values: pa.Array) -> bool:
+    """Return whether a value occurs twice, in half the time and less than a third of the memory of pc.unique."""
+    order = pc.sort_indices(values)
+    parts = (values.take(order[start : start + _PART + 1]) for start in range(0, len(order), _PART))
+    return any(pc.any(pc.equal(part[1:], part[:-1])).as_py() for part in parts)
 
 
 DomainField = Annotated[Domain, BeforeValidator(Domain.of), PlainSerializer(Domain.to_json)]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Codes, Weights
 from ldpsql.domains.words import most_words, words_of
+from ldpsql.errors import InternalError
 
 _SPREAD, _GATHER, _PLACE = (np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0xD6E8FEB86659FD93))
 _HALF = np.uint64(32)
@@ -67,7 +68,7 @@ class Index:
         """Return the position of each value of a column of the same type, -1 if it is not listed; NULL may get any."""
         words = words_of(column, self.words.shape[1])
         if words is None:
-            return np.full(len(column), -1, dtype=np.int32)
+            raise InternalError("values were looked up in an index of another type", "please report the type of the column")
         hashes = _hashes(words)
         positions = self.slots.take(_slots(hashes, self.displacements.take(_buckets(hashes, self.displacements)), self.slots))
         same = self._whole.take(positions).view(np.uint64).reshape(words.shape) == words

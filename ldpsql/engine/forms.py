@@ -67,13 +67,13 @@ def drawn_by_form(
         overloads.extend((kind, body.format(call.format(f"{scalar}_{mark}"))) for kind in kinds)
 
     call = f"{{}}({', '.join(arguments)}{further})"
-    mark, read = RowReports.mark, _READ_ROWS if rows else _READ
-    add(mark, function(_row_texts, pa.string()), "VARCHAR", [f'STRUCT("{mark}" VARCHAR)'], read)
     for mark, form in FORMS.items():
         add(mark, function(CertifiedMechanism.shown, form.type), form.sql_type, [f"STRUCT({mark} INTEGER)"], "{}")
     for kind, arrow in KINDS.items():
         like = (kind, *AS_TEXT) if kind == "VARCHAR" else (kind,)
         add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, [f"{sql}[]" for sql in like], typed)
+    read, own = _READ_ROWS if rows else _READ, RowReports.mark
+    add(own, function(_row_texts, pa.string()), "VARCHAR", [f'STRUCT("{own}" VARCHAR)'], read)
     # Without the first branch of these bodies, a mechanism that is NULL (a subquery without a row) would give NULL reports.
     overloads += [('"NULL"', f"{NO_MECHANISM}()"), ("", listed.format(call.format(scalar)))]
     return [*scalars, overloaded(macro, [((*arguments, "reports", f"kind {kind}"), body) for kind, body in overloads])]

@@ -22,6 +22,7 @@ from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms.base import (
     CategoricalMechanism,
     CertifiedMechanism,
+    CertifiedOne,
     CertifiedPairs,
     CertifiedRow,
     CertifiedStrings,
@@ -117,6 +118,12 @@ def _(certified: CertifiedPairs) -> np.ndarray:
 @_single.register
 def _(certified: CertifiedStrings) -> np.ndarray:
     return np.array([_prefix_error(certified.channel)])
+
+
+@_single.register
+def _(certified: CertifiedOne) -> np.ndarray:
+    """Return infinite errors: reports of one column say nothing about cells."""
+    return np.full(len(certified.parts), inf)
 
 
 @_single.register

@@ -15,7 +15,7 @@ from ldpsql.channels import KeepOrSpread, SetChannel
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
 from ldpsql.estimates.planning import expected_error
 from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
-from ldpsql.mechanisms.rows import JointMechanism
+from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.names import ROW
 from ldpsql.privacy.claims import Epsilon
 
@@ -26,10 +26,11 @@ _DECIMALS = 10**12
 class PlannedTable:
     """What one way makes of one table.
 
-    ``way`` is 'split' if each column has a mechanism of its own and an equal part of epsilon, 'joint' if one mechanism draws
-    whole rows, 'tables' if a mechanism draws the rows of each table with an equal part. ``mechanism`` is how it is written,
-    without the values. ``l1`` is the expected sum of the absolute errors of the cells; it and ``std_error`` are None if the
-    reports do not determine the table. ``best`` marks the way with the smallest sum of ``l1`` over all tables.
+    ``way`` is 'split' if each column has a mechanism of its own and an equal part of epsilon, 'one' if each row reports one
+    column, drawn at random, with all of epsilon, 'joint' if one mechanism draws whole rows, 'tables' if a mechanism draws the
+    rows of each table with an equal part. ``mechanism`` is how it is written, without the values. ``l1`` is the expected sum
+    of the absolute errors of the cells; it and ``std_error`` are None if the reports do not determine the table. ``best`` marks
+    the way with the smallest sum of ``l1`` over all tables.
     """
 
     way: str
@@ -88,7 +89,8 @@ def plan_tables(
     for name in (name for table in asked for name in table if name not in columns):
         raise UnknownName("column", name, columns)
     question = _Question(columns, reports, Epsilon.parse(epsilon), asked)
-    ways = [list(way) for way in (_split(question, classes), *_joint(question, classes), _apart(question, classes))]
+    each = (_split(question, classes), _one(question, classes), *_joint(question, classes), _apart(question, classes))
+    ways = [list(way) for way in each]
     ordered = sorted((way for way in ways if way), key=_total)
     return [replace(table, best=place == 0) for place, way in enumerate(ordered) for table in way]
 
@@ -108,9 +110,23 @@ def _split(question: _Question, classes: Mapping[str, type[Mechanism]]) -> Itera
     written = ", ".join(f"{name}={mechanism.name}({epsilon}, ...)" for name, mechanism in parts.items())
     for table in question.tables:
         own = {name: parts[name] for name in table}
-        mechanism = classes[ROW](columns=own) if len(own) > 1 else next(iter(own.values()))
+        mechanism = classes[ROW].model_validate({"columns": own}) if len(own) > 1 else next(iter(own.values()))
         error = expected_error(mechanism, question.reports).std_error
         yield _table("split", f"{ROW}({written})", table, prod(question.sizes(table).values()), error)
+
+
+def _one(question: _Question, classes: Mapping[str, type[Mechanism]]) -> Iterator[PlannedTable]:
+    """Yield what reports of one column a person make of the tables: nothing of tables of several columns."""
+    simple = [kind for kind in classes.values() if issubclass(kind, CategoricalMechanism)]
+    singles = [name for name, kind in classes.items() if issubclass(kind, RowMechanism) and kind.single]
+    reports = question.reports // len(question.columns)
+    for table in question.tables if singles and reports else ():
+        cells, own = prod(question.sizes(table).values()), None
+        if len(table) == 1:
+            own = _best(simple, question.epsilon, {"domain": range(cells)})
+        error = None if own is None else expected_error(own, reports).std_error
+        written = f"{singles[0]}({', '.join(question.columns)}: ...), each with epsilon {question.epsilon}"
+        yield _table("one", written, table, cells, error)
 
 
 def _joint(question: _Question, classes: Mapping[str, type[Mechanism]]) -> Iterator[list[PlannedTable]]:

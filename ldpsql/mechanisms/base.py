@@ -33,7 +33,7 @@ from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
 from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedPairs, CertifiedStrings, CertifiedValues
-from ldpsql.mechanisms.certified_row import CertifiedRow, certified_row
+from ldpsql.mechanisms.certified_row import CertifiedOne, CertifiedRow, certified_row
 from ldpsql.mechanisms.identity import Key, Same, refuse_overrides, stored
 from ldpsql.mechanisms.owned import own_alphabet, own_layout, own_values
 from ldpsql.mechanisms.parts import Parts
@@ -46,6 +46,7 @@ from ldpsql.reports import Alphabet, PrefixReports, RowReports, SetReports, Word
 __all__ = [
     "CategoricalMechanism",
     "CertifiedMechanism",
+    "CertifiedOne",
     "CertifiedPairs",
     "CertifiedRow",
     "CertifiedStrings",
@@ -173,7 +174,8 @@ def _certified(key: Key) -> CertifiedMechanism:
     mechanism: Mechanism = key.thing
     columns = stored(mechanism).get("columns")
     if type(columns) is Parts:  # the core draws and checks each column by itself, so no code of the mechanism runs
-        return certified_row(mechanism, columns, [certify_values(part, _SINGLE) for part in columns.mechanisms])
+        single = bool(getattr(type(mechanism), "single", False))
+        return certified_row(mechanism, columns, [certify_values(part, _SINGLE) for part in columns.mechanisms], single=single)
     limits = _limits(mechanism)  # before any code of the mechanism runs
     claim, channel, values, reports, layout = _parts(mechanism)
     _check_limits(mechanism, claim, limits)

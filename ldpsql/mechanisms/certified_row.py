@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Codes, Drawn, Rows
+from ldpsql.channels import Codes, Drawn, OneOfRows, Rows
 from ldpsql.channels.randomness import Words
-from ldpsql.channels.rows import together
 from ldpsql.domains.product import Product
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter
 from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedValues
 from ldpsql.mechanisms.parts import Parts
-from ldpsql.privacy.certificate import of_rows
+from ldpsql.privacy.certificate import of_one, of_rows
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp
 from ldpsql.reports import RowReports
 
@@ -66,7 +65,8 @@ class CertifiedRow(CertifiedMechanism):
 
     def draw_value(self, place: int, count: int) -> Drawn:
         """Draw reports of one of the two rows of the certificate."""
-        return together([part.draw_value(_place(part, place), count) for part in self.parts])
+        row = np.array([_place(part, place) for part in self.parts], dtype=np.int32)
+        return self.channel.draw(np.tile(row, (count, 1)))
 
     def happened(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return for which reports the events of all columns happen."""
@@ -91,22 +91,62 @@ class CertifiedRow(CertifiedMechanism):
         return self.channel.draw(self.codes(column), words)
 
 
+@dataclass(frozen=True, eq=False)
+class CertifiedOne(CertifiedRow):
+    """A mechanism that reports one column of a row; its certificate is that of the column with the largest ratio."""
+
+    remedy = "estimate each column with its own mechanism: rows that do not report it are NULL there, and left out"
+
+    @property
+    def _tight(self) -> int:
+        return max(range(len(self.parts)), key=lambda j: self.parts[j].epsilon)
+
+    @property
+    def event(self) -> str:
+        """That the column with the largest ratio is reported, and its event."""
+        part = self.parts[self._tight]
+        event = part.event.format(report=part.report_text(part.certificate.report))
+        return f"of {self.values.names[self._tight]}: {event}".replace("{", "{{").replace("}", "}}")
+
+    def happened(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return for which reports the event happens."""
+        own = list(self.reports.split(drawn))[self._tight]
+        return (drawn[:, 0] == self._tight) & self.parts[self._tight].happened(own)
+
+
 def _place(part: CertifiedValues, place: int) -> int:
     return part.certificate.other if place else part.certificate.value
 
 
-def certified_row(mechanism: Mechanism, columns: Parts, parts: Sequence[CertifiedValues]) -> CertifiedRow:
-    """Return the certified row of certified columns: its epsilon is the sum of theirs.
+def certified_row(mechanism: Mechanism, columns: Parts, parts: Sequence[CertifiedValues], *, single: bool) -> CertifiedRow:
+    """Return the certified row of certified columns: its epsilon is the sum of theirs, or the largest if one is reported.
 
     Raises:
         InvalidParameter: if the epsilons do not add up, or to more than an epsilon can be.
 
     """
-    channel = Rows(tuple(part.channel for part in parts))
+    channels, claims = tuple(part.channel for part in parts), [part.certificate.claim for part in parts]
     values = Product(columns.columns, tuple(part.values for part in parts))
-    reports = RowReports(columns.columns, tuple(part.reports for part in parts))
-    proof = of_rows(sum_of(part.certificate.claim for part in parts), [part.certificate for part in parts])
-    return CertifiedRow(mechanism, channel, proof, values, reports, (), tuple(parts))
+    reports = RowReports(columns.columns, tuple(part.reports for part in parts), single)
+    proofs = [part.certificate for part in parts]
+    if single:
+        proof = of_one(largest_of(claims), proofs)
+        return CertifiedOne(mechanism, OneOfRows(channels), proof, values, reports, (), tuple(parts))
+    return CertifiedRow(mechanism, Rows(channels), of_rows(sum_of(claims), proofs), values, reports, (), tuple(parts))
+
+
+def largest_of(claims: Sequence[Claim]) -> PureLdp | ApproximateLdp:
+    """Return the claim of a row that reports one of columns with these claims: the largest epsilon, and the largest delta.
+
+    Raises:
+        InvalidParameter: if a claim is about distances.
+
+    """
+    for claim in claims:
+        sum_of([claim])
+    epsilon = max(claim.epsilon for claim in claims)
+    delta = max(claim.delta if isinstance(claim, ApproximateLdp) else Fraction(0) for claim in claims)
+    return ApproximateLdp(epsilon, delta) if delta else PureLdp(epsilon)
 
 
 def sum_of(claims: Iterable[Claim]) -> PureLdp | ApproximateLdp:

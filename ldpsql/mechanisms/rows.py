@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ldpsql.channels import Rows
+from ldpsql.channels import OneOfRows, Rows
 from ldpsql.domains.product import Product, ProductField
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.mechanisms.certified import CertifiedValues
-from ldpsql.mechanisms.certified_row import sum_of
+from ldpsql.mechanisms.certified_row import largest_of, sum_of
 from ldpsql.mechanisms.parts import Nested, PartsField
 from ldpsql.mechanisms.spec import EpsilonField
 from ldpsql.names import ROW_REPORTS, ROW_VALUES
@@ -25,6 +25,7 @@ class RowMechanism(Mechanism):
     # The list is empty: only its type matters. The subscript keeps CREATE MACRO from binding what does not exist yet.
     sql_domain = f"""from_json('[]', '[' || {ROW_VALUES}(["columns"][1]) || ']')"""
     sql_reports = f"""{{'{RowReports.mark}': {ROW_REPORTS}(["columns"][1])}}"""
+    single: ClassVar[bool] = False  # whether each row reports one column, drawn at random
     columns: PartsField = Field(description="the mechanism of each column, by its name")
     nulls: ClassVar[None] = None  # type: ignore[misc]  # the mechanisms of the columns have these rules
     outside: ClassVar[None] = None  # type: ignore[misc]
@@ -40,15 +41,16 @@ class RowMechanism(Mechanism):
 
     def alphabet(self) -> RowReports:
         """Return the rows of one report of each column."""
-        return RowReports(self.columns.columns, tuple(part.reports for part in self.parts))
+        return RowReports(self.columns.columns, tuple(part.reports for part in self.parts), self.single)
 
     def claim(self) -> PureLdp | ApproximateLdp:
-        """Return the sum of the columns' epsilons, and of their deltas."""
-        return sum_of(part.certificate.claim for part in self.parts)
+        """Return the sum of the columns' epsilons, and of their deltas; the largest if one column is reported."""
+        claims = [part.certificate.claim for part in self.parts]
+        return largest_of(claims) if self.single else sum_of(claims)
 
     def channel(self) -> Rows:
         """Return the channels of the columns, side by side."""
-        return Rows(tuple(part.channel for part in self.parts))
+        return (OneOfRows if self.single else Rows)(tuple(part.channel for part in self.parts))
 
     @classmethod
     def arranged(cls, keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,6 +86,16 @@ def of_rows(claim: PureLdp | ApproximateLdp, parts: Sequence[Certificate]) -> Ce
     return Certificate(claim, ratio, 0, 1, 0, epsilon, sum((part.delta for part in parts), start=Fraction(0)))
 
 
+def of_one(claim: PureLdp | ApproximateLdp, parts: Sequence[Certificate]) -> Certificate:
+    """Return the certificate of a report of one column, drawn whatever the values are, from those of the columns.
+
+    The chance of the column cancels in every ratio. Values 0 and 1 are the rows of the values that the parts name.
+    """
+    tight = max(parts, key=lambda part: part.epsilon)
+    ratio = None if any(part.ratio is None for part in parts) else max(part.ratio for part in parts if part.ratio is not None)
+    return Certificate(claim, ratio, 0, 1, 0, tight.epsilon, max(part.delta for part in parts))
+
+
 @singledispatch
 def _checked(claim: Claim, channel: Channel) -> Certificate:  # noqa: ARG001  # what is registered below reads the arguments
     """Return the certificate of a channel for a claim of one kind."""

@@ -14,6 +14,7 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.errors import PluginError
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import Parameter, sql_literal
+from ldpsql.names import WRITTEN
 from ldpsql.quoting import quoted
 
 _HARMLESS = ("CONSTANT", "CASE", "CAST", "OPERATOR", "COMPARISON", "CONJUNCTION", "BETWEEN", "TYPE")
@@ -34,8 +35,18 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
         check_sql(name, [p.name for p in parameters], [*own.values()], [*defaults.values()])
         own = {key: f"({text}\n)" for key, text in own.items()}  # as it was read, with a comment at its end or without
     arguments = [f"{quoted(p.name)} := {defaults[p.name]}" if p.name in defaults else quoted(p.name) for p in parameters]
-    fields = {"mechanism": f"'{name}'"} | {p.name: _expression(p) for p in parameters} | own
+    fields = {"mechanism": _named(name, parameters)} | {p.name: _expression(p) for p in parameters} | own
     return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(arguments)}) AS {struct_text(fields)};"
+
+
+def _named(name: str, parameters: list[Parameter]) -> str:
+    """Return the SQL of a mechanism's name, which first refuses lists that are too long by the SQL of them.
+
+    The optimizer would compute a constant list before any function of ours sees it. regexp_extract reads a constant pattern
+    when a statement is bound, and alias() returns the SQL of its argument, which is not computed in a branch that is not taken.
+    """
+    lists = [f"alias(CASE WHEN false THEN {quoted(p.name)} END)" for p in parameters if p.is_list]
+    return f"system.main.regexp_extract('{name}', {WRITTEN}({' || '.join(lists)}))" if lists else f"'{name}'"
 
 
 def _expression(parameter: Parameter) -> str:

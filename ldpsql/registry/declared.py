@@ -27,11 +27,17 @@ class Declarations:
         self._mechanisms: dict[int, dict[str, Mechanism]] = {}
         self._lock = Lock()
 
-    def declare(self, catalog: int, name: str, mechanism: Mechanism) -> None:
-        """Certify a mechanism and store it under a name, in place of an earlier one.
+    def declare(self, catalog: int, name: str, mechanism: Mechanism, *, replace: bool = False) -> None:
+        """Certify a mechanism and store it under a name.
+
+        Args:
+            catalog: the number of the catalog.
+            name: the name, of letters, digits and _.
+            mechanism: the mechanism.
+            replace: whether it takes the place of another mechanism of that name.
 
         Raises:
-            InvalidParameter: if the name is not a plain one.
+            InvalidParameter: if the name is not a plain one, or that of another mechanism.
             NotPrivate, InvalidParameter, PluginError: if the mechanism cannot be certified.
 
         """
@@ -39,7 +45,13 @@ class Declarations:
             raise InvalidParameter("a declared mechanism needs a name of letters, digits and _", "for example item")
         certify(mechanism)
         with self._lock:
-            self._mechanisms.setdefault(catalog, {})[name.casefold()] = mechanism
+            names = self._mechanisms.setdefault(catalog, {})
+            if not replace and names.get(name.casefold(), mechanism) != mechanism:
+                raise InvalidParameter(
+                    "another mechanism, or another version of its domain, is declared under this name",
+                    "choose another name, such as item_2, or replace := true",
+                )
+            names[name.casefold()] = mechanism
 
     def declared(self, catalog: int, name: str) -> Mechanism:
         """Return the mechanism of a name.

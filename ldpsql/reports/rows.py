@@ -23,10 +23,14 @@ Part = Any  # Alphabet, which is defined in terms of this class
 
 @dataclass(frozen=True)
 class RowReports(FormedReports):
-    """One report of each column: STRUCT(NAME ..., ...) in SQL; NULL stands for a column that was not reported."""
+    """One report of each column: STRUCT(NAME ..., ...) in SQL; NULL stands for a column that was not reported.
+
+    If ``single``, each row reports one column, and draws have its number in front.
+    """
 
     names: tuple[str, ...]
     parts: tuple[Part, ...]
+    single: bool = False
     mark: ClassVar[str] = "columns"  # of the constructor's ``reports`` field in SQL, which holds their type as text
 
     @property
@@ -36,25 +40,30 @@ class RowReports(FormedReports):
 
     def split(self, drawn: Drawn) -> Iterator[Drawn]:
         """Yield the draws of each column, as its own channel draws them."""
-        start = 0
+        start = int(self.single)
         for part in self.parts:
             width = _width(part)
             own = drawn[:, start : start + width]
             start += width
             yield own[:, 0].astype(np.int32) if isinstance(part, Domain | NumberedReports) else np.ascontiguousarray(own)
 
-    def _columns(self, drawn: Drawn) -> list[pa.Array]:
-        return [_shown(part, own) for part, own in zip(self.parts, self.split(drawn), strict=True)]
+    def _reported(self, j: int, drawn: Drawn, column: pa.Array, otherwise: pa.Scalar) -> pa.Array:
+        """Return a column with another value in the rows that do not report it."""
+        return pc.if_else(pa.array(drawn[:, 0] == j), column, otherwise) if self.single else column
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
         """Return draws of the channel as a column of structs."""
-        return pa.StructArray.from_arrays(self._columns(drawn), fields=list(self.type))
+        each = (_shown(part, own) for part, own in zip(self.parts, self.split(drawn), strict=True))
+        columns = [self._reported(j, drawn, own, pa.scalar(None, own.type)) for j, own in enumerate(each)]
+        return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
     def to_json(self, drawn: Drawn) -> pa.Array:
         """Return draws of the channel as JSON, which SQL reads in the type of these reports."""
+        each = (_json(part, own) for part, own in zip(self.parts, self.split(drawn), strict=True))
+        texts = [self._reported(j, drawn, own, pa.scalar("null")) for j, own in enumerate(each)]
         columns = [
-            pc.binary_join_element_wise(pa.scalar(f"{json.dumps(name)}:"), _json(part, own), "")
-            for name, part, own in zip(self.names, self.parts, self.split(drawn), strict=True)
+            pc.binary_join_element_wise(pa.scalar(f"{json.dumps(name)}:"), text, "")
+            for name, text in zip(self.names, texts, strict=True)
         ]
         return pc.binary_join_element_wise(pa.scalar("{"), pc.binary_join_element_wise(*columns, ","), pa.scalar("}"), "")
 
@@ -73,11 +82,12 @@ class RowReports(FormedReports):
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
         """Return in which rows each column has the form of a report, or is NULL."""
-        fits = np.ones(len(column), dtype=np.bool_)
+        fits, reported = np.ones(len(column), dtype=np.bool_), np.zeros(len(column), dtype=np.int64)
         for part, field in zip(self.parts, self.fields(column), strict=True):
             there = field.is_valid().to_numpy(zero_copy_only=False)
             fits[there] &= _possible(part, field.drop_null())
-        return fits
+            reported += there
+        return fits & (reported <= 1) if self.single else fits
 
     def text(self, report: int) -> str:
         """Return the number: a row of reports has no other name."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, AnyChannel, KeyValue, Levels, Prefixes, Rows, SetChannel, Sets, TableChannel
+from ldpsql.channels import TOTAL, AnyChannel, KeyValue, Levels, OneOfRows, Prefixes, Rows, SetChannel, Sets, TableChannel
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, levels_follow, plausible, prefixes_follow, reports_of
@@ -41,7 +41,11 @@ def check_sampler(channel: AnyChannel, draws: int) -> None:
     if isinstance(channel, Rows):
         for part in channel.parts:
             check_sampler(part, draws)
-        _check_independence(channel, draws)
+        if isinstance(channel, OneOfRows):
+            columns = channel.draw(np.zeros((draws, len(channel.parts)), dtype=np.int32))[:, 0].astype(np.int64)
+            _check_frequencies(np.bincount(columns), np.full(len(channel.parts), 1 / len(channel.parts)), "the columns")
+        else:
+            _check_independence(channel, draws)
         return
     if isinstance(channel, Prefixes):
         assert prefixes_follow(channel, draws, FALSE_ALARM), "draws for a string do not follow the channel"

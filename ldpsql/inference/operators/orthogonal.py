@@ -1,8 +1,8 @@
 """The likelihood of hashes under orthogonal arrays over many values, by characters of a finite field.
 
 A hash is an inner product <a, x> over the field of g elements. The sum of theta over the values that hash to y under a is the
-mean over all c of chi(-c y) T(c a), where T(b) = sum_x theta_x chi(<b, x>) and chi is a character of addition. As chi(<b, x>)
-is a product over the m coordinates, T takes m g^(m+1) steps, whereas look-ups in the sets take g^m inputs/8.
+mean over all c of chi(-c y) T(c a), where T(b) = sum_x theta_x chi(<b, x>) and chi is a character of addition. T is one fast
+transform of g^m numbers, whereas look-ups in the sets take g^m inputs/8.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from ldpsql.channels import TOTAL, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
 from ldpsql.channels.hashed import splitmix
 from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.inference.operators.characters import Spectrum, Sums, positions
 from ldpsql.inference.operators.octets import Octets, packed
 from ldpsql.inference.operators.supports import CELLS, SetOperator
-
-Characters = NDArray[np.float64] | NDArray[np.complex128]
 
 
 class ListedOperator(SetOperator):
@@ -45,32 +44,33 @@ class CharacterOperator(ListedOperator):
     def __init__(self, channel: OrthogonalHash) -> None:
         super().__init__(channel)
         self._size, self._coordinates = channel.response.size, channel.dimension
-        self._characters = characters(self._size)
-        self._points = self._places(channel.points)
+        self._points = positions(channel.points, self._size)
         half, times = one_of_each_sign(self._size)
-        self._multiples = self._places(Field.of(self._size).multiply(half[:, None], channel.functions[:, None]))
-        self._cos, self._sin = (part[half] * times[:, None] for part in (self._characters.real, self._characters.imag))
+        self._spectrum = Spectrum.at(self._size, Field.of(self._size).multiply(half[1:, None], channel.functions[:, None]))
+        table = characters(self._size)[half[1:]] * times[1:, None]
+        self._cos, self._sin = table.real, (table.imag if np.iscomplexobj(table) else None)
 
     def _inside(self, theta: Floats) -> Floats:
         """Return the share that the members of every set hold together."""
         spread = np.zeros((*theta.shape[:-1], self._size**self._coordinates))
         spread[..., self._points] = theta
-        at_multiples = self._transformed(spread)[..., self._multiples]
+        at_multiples = self._spectrum.sums(spread)
         sums = at_multiples.real @ self._cos
-        if np.iscomplexobj(at_multiples):
+        if self._sin is not None:
             sums += at_multiples.imag @ self._sin
+        sums += theta.sum(axis=-1)[..., None, None]
         return np.asarray(sums.reshape(*theta.shape[:-1], self.outputs) / self._size)
 
     def supported(self, w: Floats) -> Floats:
         """Return for each value the weight of the reports that support it."""
         each = w.reshape(*w.shape[:-1], -1, self._size)
-        by_function: Characters = each @ self._cos.T
-        if np.iscomplexobj(self._characters):
+        by_function: Sums = each @ self._cos.T
+        if self._sin is not None:
             by_function = by_function - 1j * (each @ self._sin.T)
-        spread = np.zeros((*w.shape[:-1], self._size**self._coordinates), dtype=by_function.dtype)
-        spread[..., self._multiples[:, 1:]] = by_function[..., 1:]  # every vector but 0, up to its sign, is one of these
-        spread[..., 0] = by_function[..., 0].sum(axis=-1)
-        return np.asarray(self._transformed(spread)[..., self._points].real / self._size)
+        # Every vector but 0, up to its sign, is one of the multiples.
+        out = self._spectrum.mixed(by_function)[..., self._points]
+        out += w.sum(axis=-1, keepdims=True)
+        return np.asarray(out / self._size)
 
     def _unpacked(
         self, among: NDArray[np.int64] | slice = slice(None), chosen: NDArray[np.int64] | None = None
@@ -94,18 +94,6 @@ class CharacterOperator(ListedOperator):
         roots = np.sqrt(w[chosen] * (w.sum() / w[chosen].sum())).astype(np.float32)
         return self._lifted(float(w.sum()), self._pairs(roots, among, chosen))
 
-    def _transformed(self, cells: Characters) -> Characters:
-        """Return sum_x cells_x chi(<b, x>) for every vector b."""
-        shape = cells.shape
-        for _ in range(self._coordinates):  # the last coordinate is transformed and moved to the front
-            turned = cells.reshape(*shape[:-1], -1, self._size) @ self._characters
-            cells = turned.swapaxes(-1, -2)
-        return cells.reshape(shape)
-
-    def _places(self, vectors: Elements) -> NDArray[np.int64]:
-        """Return the positions of vectors, shape (..., coordinates), in the list of all."""
-        return np.asarray(vectors @ self._size ** np.arange(self._coordinates - 1, -1, -1, dtype=np.int64))
-
 
 def one_of_each_sign(q: int) -> tuple[Elements, Floats]:
     """Return 0 and one of x and -x for all elements x of the field of q elements, and how many of the two there are.
@@ -121,7 +109,7 @@ def one_of_each_sign(q: int) -> tuple[Elements, Floats]:
     return half, np.where(negative[half] == half, 1.0, 2.0)
 
 
-def characters(q: int) -> Characters:
+def characters(q: int) -> Sums:
     """Return chi(b x) of all elements b and x of the field of q elements: real if q is even.
 
     >>> characters(2).tolist()

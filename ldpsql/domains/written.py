@@ -1,0 +1,41 @@
+"""Lists that a query computes, such as ``range(100000000)``, are refused by their SQL, before they fill the memory."""
+
+from __future__ import annotations
+
+import re
+
+from ldpsql.domains.domain import MOST_LISTED
+from ldpsql.errors import InvalidParameter
+
+_NEITHER = re.compile(r"'(?:[^']|'')*'|CAST\(| AS \w+\)")  # strings and casts
+_CALL = re.compile(r'(?:"range"|(?<!["\w])(?:range|(generate_series)))\(([-+\de., ]+)\)')
+_NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e\+?\d{1,2})?")
+
+
+def check_written(text: str) -> None:
+    """Refuse an expression that makes a list of more values than a domain may have.
+
+    Only calls of ``range`` and ``generate_series`` with plain numbers are read, in the form in which DuckDB writes a bound
+    expression: it has already computed sums and products of constants.
+
+    Raises:
+        InvalidParameter: if one of the lists is too long.
+
+    >>> check_written('"range"(CAST(1 AS BIGINT), CAST(5 AS BIGINT))')
+    """
+    longest = max(
+        (_length(numbers, with_end=bool(series)) for series, numbers in _CALL.findall(_NEITHER.sub("", text))), default=0
+    )
+    if longest > MOST_LISTED:
+        raise InvalidParameter(
+            f"a domain may list at most {MOST_LISTED:,} values, and the query would make a list of {longest:,}",
+            "group values, for example by a prefix, or divide numbers by a step",
+        )
+
+
+def _length(arguments: str, *, with_end: bool) -> int:
+    """Return the length of the list that a call makes; 0 if DuckDB refuses the call."""
+    numbers = [int(float(number)) for number in _NUMBER.findall(arguments)]
+    start, end, step = {1: (0, *numbers, 1), 2: (*numbers, 1), 3: tuple(numbers)}.get(len(numbers), (0, 0, 1))
+    end += (1 if step > 0 else -1) * with_end
+    return max(0, -((start - end) // step)) if step else 0  # not len(range(..)), which refuses lengths above 2^63

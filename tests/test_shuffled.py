@@ -1,0 +1,132 @@
+"""Shuffled reports: the central bound is above every attack, and agrees with what others have published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations_with_replacement, product
+from math import exp
+
+import numpy as np
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
+from ldpsql.errors import InvalidParameter, NotPrivate
+from ldpsql.mechanisms.shuffled import shuffled
+from ldpsql.privacy.shuffling import Kinds, central, divergence, variation
+from ldpsql.registry.registry import registry
+
+
+def mechanism(spec: str) -> ldpsql.Mechanism:
+    return registry().mechanism(spec)
+
+
+def krr(epsilon: float, size: int) -> ldpsql.Mechanism:
+    return registry().mechanism({"mechanism": "krr", "epsilon": str(epsilon), "domain": [f"v{i}" for i in range(size)]})
+
+
+def law(rows: np.ndarray) -> dict[tuple[int, ...], float]:
+    """Return the law of the histogram of one report from each row of probabilities."""
+    out: Counter[tuple[int, ...]] = Counter({(0,) * rows.shape[1]: 1.0})
+    for row in rows:
+        following: Counter[tuple[int, ...]] = Counter()
+        for counts, chance in out.items():
+            for report, p in enumerate(row):
+                following[(*counts[:report], counts[report] + 1, *counts[report + 1 :])] += chance * p
+        out = following
+    return dict(out)
+
+
+def worst_delta(channel: TableChannel, reports: int, epsilon: float) -> float:
+    """Return delta of the histogram of the reports by listing every data set: values of one person, values of the others."""
+    shares = channel.weights() / float(TOTAL)
+    worst = 0.0
+    for others in combinations_with_replacement(range(channel.inputs), reports - 1):
+        laws = [law(shares[[x, *others]]) for x in range(channel.inputs)]
+        for one, other in product(laws, laws):
+            worst = max(worst, sum(max(0.0, p - exp(epsilon) * other.get(h, 0.0)) for h, p in one.items()))
+    return worst
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "krr(1, ['a', 'b'])",
+        "krr(2, ['a', 'b', 'c'])",
+        "matrix(['a', 'b'], [['0.6', '0.3', '0.1'], ['0.3', '0.3', '0.4']], 2, reports=['x', 'y', 'z'])",
+        "matrix([0, 1, 2], [['0.5','0.3','0.2'], ['0.2','0.5','0.3'], ['0.4','0.1','0.5']], 2)",
+    ],
+)
+@pytest.mark.parametrize("reports", [2, 4, 6])
+def test_no_data_set_reveals_more_than_the_bound_and_one_reveals_the_lower_bound(spec: str, reports: int) -> None:
+    channel = ldpsql.certify(mechanism(spec)).channel
+    assert isinstance(channel, TableChannel)
+    for delta in (1e-3, 0.05):
+        bound = central(channel, reports, delta)
+        assert 0 <= bound.at_least <= bound.epsilon <= bound.local * (1 + 1e-12)
+        assert worst_delta(channel, reports, bound.epsilon) <= delta
+        assert bound.at_least == 0 or worst_delta(channel, reports, bound.at_least * (1 - 1e-9)) >= delta
+
+
+def test_the_bound_agrees_with_published_figures() -> None:
+    """The code of Wang et al. (amplificationUB, 25 halvings) and of Feldman et al. (numericalanalysis, steps of 100 and 1)."""
+    figures = central(ldpsql.certify(krr(4, 1000)).channel, 10**6, 1e-8)
+    assert figures.epsilon == pytest.approx(0.009665608, rel=0.01)
+    assert figures.at_least > 0.99 * figures.epsilon  # the bound of k-ary randomised response can hardly be improved
+    for epsilon, reports, delta, stronger, low, high in (
+        (4.0, 10**6, 1e-8, 0.045294523, 0.064106620, 0.065096794),
+        (1.0, 10**4, 1e-6, 0.043206483, 0.053005194, 0.055561594),
+    ):
+        p = exp(epsilon)
+        of_any = Kinds((p / (p + 1), 1 / (p + 1)), (1 / (p + 1), p / (p + 1)), (1 / (p + 1), 1 / (p + 1)))
+        bounds = [divergence(of_any, at, reports, up=True) for at in (0.99 * stronger, 1.005 * stronger)]
+        assert bounds[1] <= delta < bounds[0]
+        clones = of_any._replace(rest=(1 / p / 2, 1 / p / 2))
+        assert divergence(clones, high, reports, up=True) <= delta < divergence(clones, low, reports, up=False)
+
+
+@pytest.mark.parametrize(
+    "spec", ["olh(1, ['a','b','c','d'])", "oue(2, ['a','b','c'])", "subset_selection(1, ['a','b','c','d','e'])"]
+)
+def test_the_variation_of_sets_is_that_of_drawn_reports(spec: str) -> None:
+    """Reports differ in probability only if they support one of two values. Each share errs by at most 5 standard errors."""
+    channel = ldpsql.certify(mechanism(spec)).channel
+    assert isinstance(channel, SetChannel)
+    draws = 50_000
+    first, second = (channel.supports(channel.draw(np.full(draws, x, np.int32))) for x in (0, 1))
+    measured = [(held[:, 0] & ~held[:, 1]).mean() for held in (first, second)]
+    assert float(variation(channel) or 0) == pytest.approx(measured[0] - measured[1], abs=10 * np.sqrt(0.25 / draws))
+
+
+def test_the_variation_of_randomised_response_is_that_of_its_table() -> None:
+    channel = KeepOrSpread.within(7, ldpsql.Epsilon.parse("1.5").exp_below())
+    shares = channel.weights().astype(object)
+    listed = sum(max(a - b, 0) for a, b in zip(shares[0], shares[1], strict=True))
+    assert variation(channel) * TOTAL == listed  # type: ignore[operator]
+
+
+def test_more_reports_never_reveal_more() -> None:
+    bounds = [shuffled(krr(2, 10), reports=10**k, delta=1e-9).epsilon for k in range(1, 5)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] <= 2
+    assert bounds[-1] < 0.12
+
+
+def test_every_mechanism_has_a_bound_of_at_most_its_local_epsilon(con: DuckDBPyConnection) -> None:
+    for spec in ("pckv_grr(1, ['a', 'b'])", "pem(2, 4)", "rappor(1, ['a', 'b'])", "planar_geometric(1, 4, 4)"):
+        bound = shuffled(mechanism(spec), reports=10_000, delta=1e-8)
+        assert 0 < bound.epsilon < bound.local_epsilon
+        assert bound.epsilon_at_least <= bound.epsilon
+    (row,) = con.execute("SELECT ldp.shuffled(ldp.krr(1, ['a', 'b']), reports := 1000, delta := 1e-6)").fetchone() or ({},)
+    assert row["epsilon"] == shuffled(krr(1, 2), reports=1000, delta=1e-6).epsilon
+    assert row["local_epsilon"] == pytest.approx(1)
+
+
+def test_numbers_that_mean_nothing_are_refused() -> None:
+    for reports, delta in ((1, 1e-6), (0, 1e-6), (10**11, 1e-6), (100, 0.0), (100, 1.0), (100, 1e-15), (100, float("nan"))):
+        with pytest.raises(InvalidParameter):
+            shuffled(krr(1, 2), reports=reports, delta=delta)
+    identity = "matrix(['a', 'b'], [['1', '0'], ['0', '1']], 1)"
+    with pytest.raises((NotPrivate, InvalidParameter)):
+        shuffled(mechanism(identity), reports=10, delta=0.1)
