@@ -18,6 +18,6 @@ ROW_REPORTS = "__ldp_row_reports"  # (mechanisms by column): the type of a repor
 ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row
 OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the other
 OCTETS = "__ldp_octets"  # (report): a set as bytes
-WRITTEN = "__ldp_written"  # (SQL of lists): a pattern, if none of the lists is too long
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
+WRITTEN = "__ldp_written"  # (SQL of lists): a pattern, if none of the lists is too long
 WRITTEN_CALL = "__ldp_call"  # (macro, reports, report, mechanism): SQL that draws nothing

@@ -231,7 +231,7 @@ def test_consistent_shares_and_their_errors_are_those_of_generalised_least_squar
     assert np.allclose(tree.variance(), covariance.diagonal())
     c = RNG.normal(size=(4, leaves))
     assert np.allclose(tree.covariances(c), c @ covariance)
-    ends = np.sort(RNG.integers(0, leaves + 1, (200, 2)), axis=1)
+    ends = np.sort(np.concatenate([RNG.integers(0, leaves + 1, (200, 2)), [[0, 0], [leaves, leaves], [0, leaves]]]), axis=1)
     inside = (np.arange(leaves) >= ends[:, :1]) & (np.arange(leaves) < ends[:, 1:])
     variances = range_variances(tree, lengths, Ranges(ends[:, 0], ends[:, 1]))
     assert np.allclose(variances, np.einsum("mx,xy,my->m", inside, covariance, inside), atol=1e-12)
@@ -336,6 +336,29 @@ def test_a_level_without_reports_gives_shares_without_certainty() -> None:
     assert np.allclose(of.fit.theta.sum(), 1.0)
     single = RangeShare(3, 3).measure(of)
     assert (single.low[0], single.high[0]) == (0.0, 1.0)
+
+
+def test_a_long_solve_begins_at_consistent_shares_without_negative_ones() -> None:
+    made, theta = mechanism("hierarchy(1, 0, 8191, step=1)"), shape(8192)
+    op = operator_of(made)
+    law = op.forward(theta)
+    shares = RNG.multinomial(100_000, law / law.sum(), 2) / 100_000
+    begin = op.beginning(shares)
+    assert begin is not None
+    assert (begin >= 0).all()
+    assert np.allclose(begin.sum(axis=1), 1.0)
+    assert np.abs(np.cumsum(begin - theta, axis=1)).max() < 0.2
+    of = estimates(made, theta, 100_000, 1, "ibu(max_iterations=3)")
+    share = RangeShare(0.0, 4_095.0).measure(of)
+    assert np.abs(share.estimate[0] - theta[:4096].sum()) < 6 * share.std_error[0]
+
+
+def test_a_range_beyond_all_values_is_empty() -> None:
+    of = estimates(mechanism("hierarchy(1, 0, 99, step=1)"), shape(100), 5_000, 2)
+    beyond = RangeShares((RangeShare(200, 300), RangeShare(-9, -1), RangeShare(99, 300))).measure(of)
+    assert (beyond.estimate[:, :2] == 0).all()
+    assert (beyond.high[:, :2] == 0).all()
+    assert (beyond.std_error[:, 2] > 0).all()
 
 
 # Values of every type, in SQL

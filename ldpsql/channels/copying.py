@@ -72,5 +72,5 @@ def structure(channel: C) -> type[C]:
 
 def _part(part: Any) -> Any:
     if type(part) is tuple:
-        return tuple(map(copied, part))
+        return tuple(_part(one) for one in part)
     return part if type(part) is int else copied(part)

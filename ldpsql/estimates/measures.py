@@ -66,7 +66,7 @@ class Functional(ABC):
 
 
 def around(estimates: Estimates, estimate: Floats | None, bounds: Linear, least: float, most: float) -> Measure:
-    """Return an estimate of one functional with its interval, `cut_to` what it can be; None: the unbiased estimate."""
+    """Return an estimate of one functional with its interval `cut_to`; None stands for the unbiased estimate."""
     regularised = estimates.fit.regularised
     if estimate is None:  # may lie outside of what the functional can be
         estimate, regularised = bounds.centre[:, 0], np.zeros_like(regularised)

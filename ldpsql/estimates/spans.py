@@ -87,8 +87,8 @@ def _shares(estimates: Estimates, ranges: Ranges) -> Measure:
         (ranges.end > ranges.first).astype(np.float64),
         ((ranges.first == 0) & (ranges.end == size)).astype(np.float64),
     )
-    measure = Measure(estimate, bounds.std_error, bounds.low, bounds.high)
-    return cut_to(measure, least, most, estimates.fit.regularised[:, None])
+    regularised = estimates.fit.regularised[:, None]
+    return cut_to(Measure(estimate, bounds.std_error, bounds.low, bounds.high), least, most, regularised)
 
 
 def _running(estimates: Estimates) -> Floats:
@@ -121,7 +121,8 @@ class Quantiles(Functional):
             low = cuts[_first(_closed(upper, np.inf) >= q)] - 1
             # A value is too high if the share of those below certainly reaches q.
             high = cuts[_last(_opened(lower) < q) - 1]
-            low, high = holding(estimate, low, high, estimates.fit.regularised)
+            value, first, last = (at.astype(np.float64) for at in (estimate, low, high))
+            low, high = (end.astype(np.int64) for end in holding(value, first, last, estimates.fit.regularised))
             half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
             half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
             value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))

@@ -14,7 +14,7 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
 from ldpsql.inference.solver.limits import Limits
-from ldpsql.inference.solver.mle import maximum_likelihood, uniform
+from ldpsql.inference.solver.mle import begun, maximum_likelihood
 from ldpsql.inference.solver.together import TINY, Rows, moved, until_still
 
 RULES = ("certified", "paper", "held_out")
@@ -70,7 +70,7 @@ class IterativeEstimator(Estimator):
             InvalidParameter: if ``start`` does not have one share for each value.
 
         """
-        theta = uniform(likelihood)
+        theta = begun(likelihood)
         if self.start is None:
             return theta
         if len(self.start) != likelihood.operator.inputs:

@@ -49,6 +49,7 @@ def check_sampler(channel: AnyChannel, draws: int) -> None:
         return
     if isinstance(channel, Levels):
         assert levels_follow(channel, draws, FALSE_ALARM), "draws for a value do not follow the channel"
+        return
     if isinstance(channel, Rows):
         for part in channel.parts:
             check_sampler(part, draws)

@@ -51,6 +51,7 @@ class Operator(ABC):
     injective: bool = False  # whether the maximum of the likelihood is certainly unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
     large: bool = False  # whether nothing may be computed for all pairs of values, and errors are not computed
+    untimed: int = 300  # steps of a solve without a deadline if it is large
     even: bool = False  # whether curvatures are close to a multiple of the identity, and gradient steps quicker than Newton's
     consistent: bool = False  # whether errors are those of a least-squares inverse, and need no maximum of the likelihood
     lined: bool = False  # whether `of_ranges` needs no functional over all values
@@ -145,6 +146,10 @@ class Operator(ABC):
 
     def maximum(self, shares: Floats) -> Floats | None:  # noqa: ARG002  # for those that have one
         """Return the maximum of the likelihood, (groups, outputs) -> (groups, inputs), or None if it has no closed form."""
+        return None
+
+    def beginning(self, shares: Floats) -> Floats | None:  # noqa: ARG002  # for those that have one
+        """Return distributions at which a long solve begins, (groups, outputs) -> (groups, inputs); None for uniform ones."""
         return None
 
     def information(self, theta: Floats, shares: Floats) -> Floats:

@@ -20,6 +20,7 @@ from ldpsql.inference.operators.tree import Parents, Tree
 _MOST_CURVED = 4096  # values for which something may be computed for all pairs
 _CELLS = 1 << 24  # of functionals times values at a time
 _KEPT = 1 << 22  # values of all groups whose last agreement is kept
+_WORK = 1 << 21  # values times steps of a solve without a deadline
 _NO_REPORTS = 1e-6  # of a report: what a level without reports counts as
 
 
@@ -42,6 +43,7 @@ class LevelsOperator(StackOperator):
         super().__init__(parts, np.array([float(share) for share in channel.shares()]))
         self.bases = [part.base for part in parts]
         self.large = self.inputs > _MOST_CURVED
+        self.untimed = min(self.untimed, max(2, _WORK // self.inputs))
         self.lined = len(channel.shape) == 1
         self._lengths = [block[0] for block in channel.blocks]
         self._exact = [isinstance(response, KeepOrSpread) for response in channel.responses]
@@ -55,6 +57,7 @@ class LevelsOperator(StackOperator):
         self._last: tuple[ref[Floats], Floats, list[tuple[Floats, Tree]]] | None = (
             None  # the last shares that were made to agree
         )
+        self._last_solved: tuple[ref[Floats], tuple[list[Floats], Floats]] | None = None
         self._channel_key = repr((channel.shape, channel.blocks)).encode()
 
     @cached_property
@@ -120,8 +123,8 @@ class LevelsOperator(StackOperator):
         if last is not None and last[0]() is shares and np.array_equal(last[1], n):
             yield from last[2]
             return
-        measured, parts = self._measured(shares), []
-        for i, tree in enumerate(self._trees(shares, n, self._solved(shares, measured))):
+        (measured, solved), parts = self._solved(shares), []
+        for i, tree in enumerate(self._trees(shares, n, solved)):
             parts.append((tree.solved([level[i] for level in measured], 1.0), tree))
             yield parts[-1]
             if len(shares) * self.inputs > _KEPT:
@@ -129,14 +132,28 @@ class LevelsOperator(StackOperator):
         if len(parts) == len(shares):
             self._last = ref(shares), n, parts
 
-    def _solved(self, shares: Floats, measured: list[Floats]) -> Floats:
-        """Return the consistent shares with weights that do not depend on the measured ones."""
+    def _solved(self, shares: Floats) -> tuple[list[Floats], Floats]:
+        """Return what was measured, and the consistent shares with weights that do not depend on it."""
+        last = self._last_solved
+        if last is not None and last[0]() is shares:
+            return last[1]
+        measured = self._measured(shares)
         trees = self._trees(shares, np.ones(len(shares)), None)
-        return np.stack([tree.solved([level[i] for level in measured], 1.0) for i, tree in enumerate(trees)])
+        solved = np.stack([tree.solved([level[i] for level in measured], 1.0) for i, tree in enumerate(trees)])
+        if solved.size <= _KEPT:
+            self._last_solved = ref(shares), (measured, solved)
+        return measured, solved
 
     def invert(self, shares: Floats) -> Floats:
         """Return the unbiased consistent shares, with weights that do not depend on the shares themselves."""
-        return self._solved(shares, self._measured(shares))
+        return self._solved(shares)[1].copy()
+
+    def beginning(self, shares: Floats) -> Floats | None:
+        """Return the consistent shares with negative ones removed, level by level, if there are many values."""
+        if not self.large:
+            return None
+        tree = next(self._trees(shares[:1], np.ones(1), None))
+        return tree.positive(self.invert(shares))
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:  # noqa: ARG002  # not needed
         """Return standard errors of the consistent shares, and ``z`` of them to either side."""

@@ -35,7 +35,8 @@ def range_variances(tree: Tree, lengths: Sequence[int], ranges: Ranges) -> Float
         ranges: the ranges.
 
     """
-    first, last = ranges.first, ranges.end - 1
+    first = np.minimum(ranges.first, len(tree.combined[0]) - 1)  # an empty range may lie behind all leaves
+    last = np.maximum(ranges.end - 1, first)
     rest = np.zeros(len(first))
     left = right = np.ones(len(first))  # which part the range holds of the node of its first leaf, and of that of its last one
     for level, length in enumerate(lengths):

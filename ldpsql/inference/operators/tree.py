@@ -32,6 +32,11 @@ class Parents:
         starts = np.concatenate([[0], np.bincount(self.of, minlength=self.above).cumsum()[:-1]])
         return None if (np.diff(self.of) >= 0).all() else np.argsort(self.of, kind="stable"), starts
 
+    @cached_property
+    def sizes(self) -> Ints:
+        """The number of children of every parent."""
+        return np.bincount(self.of, minlength=self.above)
+
     def summed(self, of_nodes: Floats) -> Floats:
         """Return the sum over the children of every parent, along the last axis."""
         order, starts = self._order
@@ -88,6 +93,24 @@ class Tree:
         for level in reversed(range(len(self.parents))):
             lacking = (above - sums[level]) / self.below[level]
             above = shares[level] + self.combined[level] * self.parents[level].spread(lacking)
+        return above
+
+    def positive(self, leaves: Floats) -> Floats:
+        """Return shares of the leaves of which none is negative, from consistent ones that sum to one.
+
+        From the root down, each node divides its share among its children: what they lack or have too much of is spread in
+        proportion to what they have, or evenly if none has any. So large nodes keep their shares nearly as they are.
+        """
+        levels = [leaves]
+        for parents in self.parents[:-1]:
+            levels.append(parents.summed(levels[-1]))
+        above = np.ones((*leaves.shape[:-1], 1))
+        for parents, signed in zip(reversed(self.parents), reversed(levels), strict=True):
+            own = np.maximum(signed, 0.0)
+            sums = parents.summed(own)
+            even = parents.spread(above / parents.sizes)
+            scaled = own * parents.spread(above / np.where(sums > 0, sums, 1.0))
+            above = np.where(parents.spread(sums) > 0, scaled, even)
         return above
 
     def variance(self) -> Floats:

@@ -35,7 +35,7 @@ STALLED_STEPS = 10  # steps without progress, after which rounding is assumed to
 ROUNDING = 1e-13
 MAX_INTERIOR_CELLS = 1 << 22  # of a channel, for the interior point method
 STACK = 1024  # groups at a time
-UNTIMED_STEPS = 300  # for a large map without a deadline
+_EVEN = 1e-3  # the part of a beginning that is uniform, as a share of 0 stays 0
 
 Step: TypeAlias = Callable[[Point, int], Point]  # a point and the number of steps without progress -> the next point
 
@@ -44,6 +44,12 @@ def uniform(likelihood: Likelihood) -> Floats:
     """Return the uniform distribution for each group."""
     k = likelihood.operator.inputs
     return np.full((len(likelihood.counts), k), 1.0 / k)
+
+
+def begun(likelihood: Likelihood) -> Floats:
+    """Return where a solve begins for each group: the uniform distribution, unless the operator has a better one."""
+    begin = likelihood.operator.beginning(likelihood.shares)
+    return uniform(likelihood) if begin is None else (1 - _EVEN) * begin + _EVEN / likelihood.operator.inputs
 
 
 def em_step(likelihood: Likelihood, theta: Floats) -> Floats:
@@ -83,7 +89,7 @@ def solve(
     Groups of up to 32 values are solved together. Neither these nor closed forms count steps.
     """
     limits = limits or Limits()
-    theta, statuses = uniform(likelihood) if start is None else start.copy(), [Status.CERTIFIED] * len(likelihood.counts)
+    theta, statuses = begun(likelihood) if start is None else start.copy(), [Status.CERTIFIED] * len(likelihood.counts)
     steps = np.zeros(len(theta), dtype=np.int64)
     for first in range(0, len(theta), STACK):
         group = np.arange(first, min(first + STACK, len(theta)))
@@ -92,7 +98,7 @@ def solve(
         theta[group[done]] = maxima[done]
         left = group[~done]
         if len(left) > 1 and start is None:
-            theta[left] = _em_together(part.with_counts(part.counts[~done]))
+            theta[left] = _em_together(part.with_counts(part.counts[~done]), theta[left])
         for i in left:
             one = likelihood.group(int(i))
             theta[i : i + 1], steps[i] = maximise(one, theta[i : i + 1], tolerance, limits)
@@ -113,9 +119,8 @@ def _at_once(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[
     return theta, clear & (likelihood.gap(theta) <= tolerance)
 
 
-def _em_together(likelihood: Likelihood) -> Floats:
+def _em_together(likelihood: Likelihood, theta: Floats) -> Floats:
     """Return theta of all groups after the first steps of IBU: cheaper together than one by one."""
-    theta = uniform(likelihood)
     for _ in range(EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST):
         theta = em_step(likelihood, theta)
     return theta
@@ -147,7 +152,7 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
             best = _run(NewtonStep(), best, target, limits)
         return best.theta[None], limits.steps
     if op.large:
-        limits.untimed(UNTIMED_STEPS)
+        limits.untimed(op.untimed)
         return _run(squarem_step, _first_steps(likelihood, start[0]), target, limits).theta[None], limits.steps
     if op.even:
         best = along_gradients(Point(likelihood, start[0]), target, limits, FIRST_GRADIENTS)
