@@ -35,6 +35,7 @@ from ldpsql.estimates import distances
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
+from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.top import Top, checked_count, tops
@@ -94,6 +95,7 @@ __all__ = [
     "TOPS",
     "Aggregate",
     "AnalyticAudit",
+    "Asked",
     "BadCounts",
     "CertifiedMechanism",
     "Counts",
@@ -177,6 +179,7 @@ __all__ = [
     "read_estimator",
     "read_mechanism",
     "read_parts",
+    "recommend",
     "recorded_tables",
     "registry",
     "reports_type",

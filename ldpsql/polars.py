@@ -33,11 +33,19 @@ class LdpFrame:
         self._frame = frame
 
     @withheld
-    def perturb(self, columns: Columns, *, keep: Iterable[str] = (), order: Order = "random") -> pl.DataFrame:
+    def perturb(
+        self,
+        columns: Columns | None = None,
+        *,
+        policy: str | None = None,
+        keep: Iterable[str] = (),
+        order: Order = "random",
+    ) -> pl.DataFrame:
         """Return a new frame of one report for each value.
 
         Args:
             columns: the mechanism of each column, or one of a row of them; the reports of a column take its place and name.
+            policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
             keep: columns whose values pass through. All others are left out.
             order: ``"random"`` puts the rows in a uniformly random order, with the randomness that the reports are drawn with.
                 ``"keep"`` keeps their order: choose it only if the position of a row reveals nothing about the values.
@@ -48,7 +56,7 @@ class LdpFrame:
 
         """
         check_order(order)
-        reports = pl.DataFrame(perturb_batches(self._frame, columns, keep=keep).read_all())
+        reports = pl.DataFrame(perturb_batches(self._frame, columns, policy=policy, keep=keep).read_all())
         return reports if order == "keep" else reports[np.asarray(permutation(len(reports)))]
 
 

@@ -42,6 +42,9 @@ def test_the_example_builds_charges_the_ledger_and_perturbs_every_person_once(pr
     built = dbt(project, "build")
     assert built.returncode == 0, built.stdout
     assert "PASS=13 WARN=0 ERROR=0" in built.stdout
+    record = "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
+    ((column, comment),) = rows(project, record)
+    assert (column, comment.split(" ", 1)[1]) == ("city", "krr(epsilon='2', domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])")
     first = rows(project, "FROM reports ORDER BY person_id")
     assert len(first) == 2000
     with (project / "seeds" / "people.csv").open("a", encoding="utf-8") as people:
@@ -49,6 +52,7 @@ def test_the_example_builds_charges_the_ledger_and_perturbs_every_person_once(pr
     again = dbt(project, "build", "--full-refresh")
     assert again.returncode == 0, again.stdout
     second = rows(project, "FROM reports ORDER BY person_id")
+    assert rows(project, record) == [(column, comment)]
     assert second[:2000] == first  # 2,000 reports of 4 values: by chance never
     assert len(second) == 2100
     history = Ledger.open(project / "people.ledger").history()

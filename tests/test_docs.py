@@ -9,6 +9,7 @@ import pkgutil
 import re
 import shlex
 from itertools import takewhile
+from math import isfinite
 from pathlib import Path
 
 import pytest
@@ -77,9 +78,33 @@ def run_in_order(text: str, name: str) -> int:
         for statement in con.extract_statements(body):
             result = con.sql(statement)
             if result is not None and statement.type == StatementType.SELECT:
-                assert len(result.fetchall()) > 0, statement.query
+                columns = result.columns
+                rows = result.fetchall()
+                assert len(rows) > 0, statement.query
+                assert not any(lacks_an_error(dict(zip(columns, row, strict=True))) for row in rows), statement.query
                 selects += 1
     return selects
+
+
+def lacks_an_error(cell: object) -> bool:
+    """Return whether a cell is, or contains, an estimate whose error is infinite or NULL."""
+    if isinstance(cell, dict):
+        nobody = cell.get("frequency") is not None and cell["low"] <= 0  # a key that nobody seems to have has no mean
+        errors = [
+            error for name, error in cell.items() if str(name).endswith("_error") and not (nobody and name == "mean_error")
+        ]
+        return any(error is None or not isfinite(error) for error in errors) or any(map(lacks_an_error, cell.values()))
+    return isinstance(cell, list) and any(map(lacks_an_error, cell))
+
+
+def test_an_error_that_is_missing_is_found() -> None:
+    row = {"value": 1, "estimate": 0.5, "std_error": 0.1}
+    assert not lacks_an_error([row, {"d": {"mean_error": 0.1}}])
+    for error in (None, float("inf"), float("nan")):
+        assert lacks_an_error({"x": [row, row | {"std_error": error}]})
+        key = {"frequency": 0.2, "frequency_error": 0.1, "low": 0.1, "high": 0.3, "mean": 1.0, "mean_error": error}
+        assert lacks_an_error(key)
+        assert not lacks_an_error(key | {"low": 0.0})
 
 
 def test_the_python_and_sql_of_the_readme_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,9 +120,12 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_python_and_sql_of_every_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_and_sql_of_every_page_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     run_in_order(page.read_text(encoding="utf-8"), page.name)
+    assert not re.search(r"unknown$|\binf\b|\+- nan", capsys.readouterr().out, re.MULTILINE)
 
 
 SHOWN = [block for text in (TEXT, *(page.read_text(encoding="utf-8") for page in PAGES)) for block in blocks("console", text)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,13 +12,16 @@ from scipy.stats import chi2
 
 import ldpsql
 from ldpsql import certify
+from ldpsql.channels import SetChannel
 from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
 from ldpsql.estimates import planning
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean
-from ldpsql.estimates.planning import compare, expected_error, over_declared_values
+from ldpsql.estimates.planning import compare, expected_error, mean_error, over_declared_values
+from ldpsql.estimates.questions import Answer, Asked, Question, _functionals, recommend
 from ldpsql.inference.counting import operator_of
 from ldpsql.registry.registry import registry
+from tests.commands import run
 
 N, ROUNDS = 20_000, 40
 
@@ -124,3 +130,94 @@ def test_an_error_of_a_share_above_one_is_not_shown() -> None:
     expected = expected_error(registry().mechanism("laplace(1, 0, 5)"), 1000)
     assert (expected.std_error, expected.total_variation, expected.reports_needed) == (None, None, None)
     assert expected.mean_error is not None
+
+
+SMOOTHING = registry().estimator("ems")
+
+
+def plan(question: str, steps: int = 60, epsilons: tuple[str, ...] = ("1",), reports: int = 20_000) -> list[Answer]:
+    return recommend(Asked(question, reports, steps), epsilons, registry().mechanisms, SMOOTHING)
+
+
+@pytest.mark.parametrize("question", list(Question))
+def test_the_mechanism_with_the_smallest_error_is_recommended_at_each_epsilon(question: str) -> None:
+    answers = plan(question, epsilons=("4", "0.5"))
+    for epsilon in (4.0, 0.5):
+        errors = [answer.error for answer in answers if answer.epsilon == epsilon]
+        assert errors == sorted(errors)
+        assert [answer.recommended for answer in answers if answer.epsilon == epsilon] == [True] + [False] * (len(errors) - 1)
+    assert {"square_wave", "olh", "krr", "hybrid"} <= {answer.mechanism for answer in answers}
+    assert not {"gaussian", "geometric", "pem", "pckv"} & {answer.mechanism for answer in answers}
+    assert plan(question, epsilons=("4", "0.5")) == answers
+
+
+def test_means_are_recommended_from_mechanisms_for_numbers_and_ranges_from_others() -> None:
+    best = {question: next(answer for answer in plan(question) if answer.recommended).mechanism for question in Question}
+    assert best[Question.MEAN] in ("square_wave", "piecewise", "hybrid", "stochastic_rounding")
+    assert best[Question.RANGES] not in ("square_wave", "piecewise", "hybrid", "stochastic_rounding", "laplace", "krr")
+
+
+def test_the_error_of_a_mean_in_a_plan_is_that_of_the_mean() -> None:
+    answers = {answer.mechanism: answer.error for answer in plan("mean", steps=100)}
+    for name in ("square_wave", "hybrid"):
+        assert answers[name] == pytest.approx(mean_error(registry().mechanism(f"{name}(1, 0, 99, step=1)"), 20_000))
+
+
+def test_the_error_of_ranges_under_a_mechanism_that_lists_values_is_that_of_its_covariance() -> None:
+    """The bits of a report of `oue` are independent given the value, so the covariance of the shares is known exactly."""
+    steps, n = 40, 10_000
+    made = registry().mechanism(f"oue(1, {list(range(steps))})")
+    channel = made.channel()
+    assert isinstance(channel, SetChannel)
+    hit, miss = float(channel.hit), float(channel.miss)
+    chance = (hit + (steps - 1) * miss) / steps
+    both = ((steps - 2) * miss**2 + 2 * hit * miss) / steps - chance**2
+    covariance = (np.full((steps, steps), both) + np.eye(steps) * (chance * (1 - chance) - both)) / (hit - miss) ** 2 / n
+    c = _functionals(Question.RANGES, np.linspace(0, 1, steps))
+    c = c - c.mean(axis=0)  # all shares sum to one
+    exact = np.sqrt(np.einsum("xm,xy,ym->m", c, covariance, c).mean())
+    (answer,) = [a for a in plan("ranges", steps, reports=n) if a.mechanism == "oue"]
+    assert answer.error == pytest.approx(exact, rel=0.05)
+
+
+def test_errors_fall_with_reports_and_epsilon_and_grow_with_the_range() -> None:
+    for question in Question:
+        plans = (plan(question, reports=reports) for reports in (5_000, 80_000))
+        few, many = ({a.mechanism: a.error for a in answers if a.estimator != "ems"} for answers in plans)
+        assert all(many[name] == pytest.approx(error / 4, rel=0.02) for name, error in few.items())
+    assert plan("quantiles", 1 << 20)[0].error > plan("quantiles", 1000)[0].error
+
+
+def test_sql_and_the_command_line_give_the_same_plan(con: duckdb.DuckDBPyConnection) -> None:
+    rows = con.execute(
+        "SELECT mechanism, error FROM ldp.recommend(20000, 60, epsilons := [1], question := 'ranges')"
+    ).fetchall()
+    assert rows == [(answer.mechanism, answer.error) for answer in plan("ranges")]
+    done = run("plan", "-n", "20000", "-k", "60", "-q", "ranges", "--epsilon", "1", "--format", "json")
+    assert [(row["mechanism"], row["error"]) for row in json.loads(done.stdout)] == rows
+    one = run("plan", "-n", "20000", "-k", "60", "-q", "mean", "--epsilon", "1", "-m", "hybrid", "--format", "csv")
+    assert one.stdout.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("ldp.recommend(100, 60, question := 'median')", "LDP103.*mean, distribution, ranges, quantiles"),
+        ("ldp.recommend(100, 1)", "LDP103.*from 2 to 1,048,576"),
+        ("ldp.recommend(0, 60)", "LDP103.*a report"),
+        ("ldp.recommend(NULL, 60)", "LDP103.*none may be NULL"),
+        ("ldp.recommend(100, 60, epsilons := [1, NULL])", "LDP103.*none may be NULL"),
+        ("ldp.recommend(100, 60, epsilons := [])", "LDP103.*none of these mechanisms"),
+        ("ldp.recommend(100, 60, epsilons := [-1])", "LDP101"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_refused(con: duckdb.DuckDBPyConnection, call: str, message: str) -> None:
+    with pytest.raises(duckdb.Error, match=message):
+        con.execute(f"FROM {call}")
+
+
+def test_a_plan_by_question_draws_no_page_and_takes_no_parameters() -> None:
+    for options in (("--page", "p.html"), ("-m", "square_wave(1, 0, 100)"), ()):
+        done = run("plan", "-n", "100", "-q", "mean", *(("-k", "9") if options else ()), *options)
+        assert done.returncode == 2
+        assert "LDP103" in done.stderr

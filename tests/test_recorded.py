@@ -21,6 +21,8 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.fingerprint import fingerprint, say_unmarked
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
+from ldpsql.sql.drawing import Drawing
+from ldpsql.sql.drawn import stored_columns
 from ldpsql.sql.lint import lint
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
@@ -204,3 +206,39 @@ def test_a_catalog_does_not_keep_its_connection_open() -> None:
     del con
     with pytest.raises(LdpError):
         connections.cursor(1)
+
+
+def test_statements_of_the_prompt_record_what_they_draw(tmp_path: Path) -> None:
+    statements = f"""CREATE MACRO city() AS ldp.krr(1, {CITIES});
+        CREATE TABLE people AS SELECT 'Lima' AS city FROM range(50);
+        CREATE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people ORDER BY random();
+        INSERT INTO reports (city) SELECT ldp.perturb(city, city()) FROM people ORDER BY random();
+        CREATE TABLE shuffled AS FROM ldp.perturb_rows(people, {{city: ldp.krr(2, {CITIES})}});
+        CREATE TABLE raw AS FROM people;
+        INSERT INTO raw BY NAME SELECT ldp.perturb(city, city()) AS city FROM people ORDER BY random()"""
+    ran = CliRunner().invoke(app, ["sql", str(tmp_path / "a.duckdb"), "-c", statements])
+    assert ran.exit_code == 0, ran.output
+    with ldpsql.connect(str(tmp_path / "a.duckdb")) as con:
+        comments = dict(con.execute("SELECT table_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL").fetchall())
+        assert comments == {
+            name: fingerprint(registry().mechanism(text)) for name, text in (("reports", DREW), ("shuffled", OTHER))
+        }
+        assert len(con.execute("FROM ldp.estimate(reports, city)").fetchall()) == 4
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns"),
+    [
+        ("CREATE TABLE r AS SELECT ldp.perturb(x, ldp.m.a()) AS x FROM p", {"x": "ldp.m.a()"}),
+        ("INSERT INTO r (y) WITH q AS (SELECT ldp.perturb(x, a()) AS x FROM p) FROM q", {"y": "a()"}),
+        ("INSERT INTO r SELECT ldp.perturb(x, a()) AS y, 1 AS x FROM p", None),  # columns by position
+        ("CREATE VIEW r AS SELECT ldp.perturb(x, a()) AS x FROM p", None),
+        ("CREATE TABLE r AS SELECT ldp.perturb_mixed(x, level, MAP {'low': a()}) AS x FROM p", None),
+        ("CREATE TABLE r AS SELECT lower(x) AS x FROM p", None),
+        ("CREATE TABLE r AS SELECT ldp.perturb(x, a( FROM p", None),
+    ],
+)
+def test_the_columns_that_a_statement_draws_are_those_that_name_a_mechanism(
+    statement: str, columns: dict[str, str] | None
+) -> None:
+    assert stored_columns(statement, Drawing.of_registry()) == (None if columns is None else ('"r"', columns))

@@ -26,7 +26,13 @@ Draw: TypeAlias = Callable[[CertifiedMechanism, pa.Array], pa.Array]
 
 
 @withheld
-def perturb_batches(batches: Any, columns: Columns, *, keep: Iterable[str] = ()) -> pa.RecordBatchReader:
+def perturb_batches(
+    batches: Any,
+    columns: Columns | None = None,
+    *,
+    policy: str | None = None,
+    keep: Iterable[str] = (),
+) -> pa.RecordBatchReader:
     """Return a stream of record batches with some columns perturbed; each batch is drawn when it is read.
 
     Rows stay in the order of the stream. If that order depends on the values, shuffle the rows first, or use `perturb_copy`.
@@ -36,6 +42,7 @@ def perturb_batches(batches: Any, columns: Columns, *, keep: Iterable[str] = ())
             frame, whose NaN is NULL.
         columns: the mechanism of each column, or one of a row, such as ``row(city=krr(...), age=...)``, which is the same; the
             reports replace each column under its name.
+        policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns whose values pass through. All others are left out. Dictionaries and views become plain columns, so that
             they hold only the values of their rows.
 
@@ -44,7 +51,11 @@ def perturb_batches(batches: Any, columns: Columns, *, keep: Iterable[str] = ())
         MissingValue, OutsideDomain, WrongType: while reading, if a value cannot be perturbed.
 
     """
-    projection = Projection.of(columns, keep)
+    from ldpsql.bulk.policies import chosen_columns  # noqa: PLC0415  # policies use charges, which use projections
+
+    chosen = chosen_columns(columns, keep, policy)
+    chosen.charge(None)
+    projection = Projection.of(chosen.mechanisms, chosen.keep)
     reader = stream(batches, projection.columns)
     schema = projection.schema(reader.schema)
     return pa.RecordBatchReader.from_batches(schema, _drawn(reader, projection, schema))

@@ -15,13 +15,14 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Columns, Projection, by_column
+from ldpsql.bulk.batches import Columns, Projection
 from ldpsql.bulk.charging import Charge, charged, check_ledger, is_published, mark_drawn, publish, written_release
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.orders import Drawing, Order, check_order
 from ldpsql.bulk.parts import Source
+from ldpsql.bulk.policies import chosen_columns
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
@@ -29,9 +30,7 @@ from ldpsql.bulk.unchanged import witnessed
 from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
-from ldpsql.mechanisms.base import Mechanism
 from ldpsql.reports import type_of
-from ldpsql.sql.named import mechanism_of
 
 
 @dataclass
@@ -50,8 +49,9 @@ def perturb_copy(
     con: DuckDBPyConnection,
     source: Any,
     destination: str | os.PathLike[str],
-    columns: Columns,
+    columns: Columns | None = None,
     *,
+    policy: str | None = None,
     keep: Iterable[str] = (),
     partition_by: Iterable[str] = (),
     replace: bool = False,
@@ -70,6 +70,7 @@ def perturb_copy(
             folder of Parquet files, which is drawn and resumed by input file, or by some row groups of one.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
             The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
+        policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns whose values pass through. All others are left out.
         partition_by: columns, perturbed or kept, that become folders ``column=value/`` (Hive's layout).
         replace: replace what is at the destination; a ledger charges for the reports again.
@@ -90,7 +91,9 @@ def perturb_copy(
     """
     check_order(order)
     target = Path(destination).absolute()
-    projection, form = Projection.of(_named(con, columns), keep), Form.of(target, tuple(partition_by))
+    chosen = chosen_columns(columns, keep, policy, con)
+    charge = chosen.charge(charge)
+    projection, form = Projection.of(chosen.mechanisms, chosen.keep), Form.of(target, tuple(partition_by))
     _check_partition(form, projection)
     opened = _opened(con, source, projection, charge, split=form.folder)
     _check_destination(target, form, projection, opened)
@@ -119,8 +122,9 @@ def perturb_table(
     con: DuckDBPyConnection,
     source: Any,
     into: str,
-    columns: Columns,
+    columns: Columns | None = None,
     *,
+    policy: str | None = None,
     keep: Iterable[str] = (),
     replace: bool = False,
     append: bool = False,
@@ -137,6 +141,7 @@ def perturb_table(
         into: the name of the table, ``name`` or ``schema.name``; without a schema, the connection's current one.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
             The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
+        policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns whose values pass through. All others are left out.
         replace: replace a table of that name; a ledger charges for the reports again.
         append: add the reports to a table of that name; name the part that is added, such as a day, in the `Charge`.
@@ -154,7 +159,9 @@ def perturb_table(
 
     """
     check_order(order)
-    projection, name = Projection.of(_named(con, columns), keep), table_name(into)
+    chosen = chosen_columns(columns, keep, policy, con)
+    charge = chosen.charge(charge)
+    projection, name = Projection.of(chosen.mechanisms, chosen.keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
     there, place = is_there(con, name), f"{database_of(con)} {into}"
@@ -232,8 +239,3 @@ def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token
     """Sign a table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
     marking.write(cursor, token, appended=appended)
     mark_drawn(charge, token, once=True)
-
-
-def _named(con: DuckDBPyConnection, columns: Columns) -> dict[str, Mechanism]:
-    """Return the mechanism of each column, read by the names of the connection."""
-    return by_column(columns, lambda mechanism: mechanism_of(mechanism, con))

@@ -24,16 +24,18 @@ def perturb(
         str, typer.Argument(help="A Parquet, CSV, JSON or Arrow file, a pattern, a folder, or a table.", metavar="IN")
     ],
     destination: Annotated[str, typer.Argument(help="A file, a folder (no suffix), or with --table a table.", metavar="OUT")],
-    mechanism: Annotated[
-        list[str], typer.Option("--mechanism", "-m", help="Its mechanism: krr(epsilon=1, domain=['a', 'b']), or a name.")
-    ],
     column: Annotated[
         list[str] | None,
         typer.Option("--column", "-c", help="A column to perturb; repeat both for several, or name none for a row(...)."),
     ] = None,
+    mechanism: Annotated[
+        list[str] | None, typer.Option("--mechanism", "-m", help="Its mechanism: krr(epsilon=1, domain=['a', 'b']), or a name.")
+    ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column that goes out as it is; all others stay here.")] = None,
     partition_by: Annotated[list[str] | None, typer.Option(help="A column that becomes folders column=value/.")] = None,
-    table: Annotated[bool, typer.Option("--table", help="OUT is a table of --database.")] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="OUT is a table of --database; with NAME after it, the policy of a table is used.")
+    ] = False,
     append: Annotated[bool, typer.Option("--append", help="Add to the table OUT.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing OUT by the reports.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was killed.")] = False,
@@ -45,8 +47,14 @@ def perturb(
     dataset: DatasetOption = None,
     part: PartOption = "",
     user: UserOption = None,
+    policy: Annotated[
+        str | None, typer.Argument(help="After --table: the policy [tables.NAME] of ldpsql.toml.", metavar="NAME")
+    ] = None,
 ) -> None:
     """Perturb columns of a file or a table; the reports are published as a whole, or not at all.
+
+    The policy of a table, [tables.people] in ldpsql.toml, has mechanisms, columns to keep and the total epsilon of a row:
+    ldpsql perturb people.parquet reports.parquet --table people
 
     Example: ldpsql perturb people.parquet reports.parquet -c city -m "krr(epsilon=1, domain=['Lima', 'Oslo'])" --keep region
     """
@@ -56,17 +64,18 @@ def perturb(
     from ldpsql.cli.source import existing
     from ldpsql.errors import InvalidParameter
 
-    names = column or []
-    row = not names and len(mechanism) == 1
-    if not row and (len(names) != len(mechanism) or len(set(names)) < len(names)):
-        raise InvalidParameter("every column needs one mechanism", "--column a --mechanism ... --column b --mechanism ...")
+    columns = _columns(column or [], mechanism or [], policy)
+    if policy is not None:
+        if not table:
+            raise InvalidParameter("the third name is that of a policy", "ldpsql perturb IN OUT --table NAME")
+        table = database != ":memory:"
     if (append and not table) or (partition_by and table):
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")
     if table and database == ":memory:":
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
-    columns = mechanism[0] if row else dict(zip(names, mechanism, strict=True))
     charge = charge_of(ledger, dataset, part, user)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "order": order, "charge": charge}
+    options["policy"] = policy
     with (
         duckdb.connect(existing(database)) as con,
         _reporting_interrupts(con if table else None, destination),
@@ -78,6 +87,17 @@ def perturb(
             folders = partition_by or ()
             run = perturb_copy(con, source, destination, columns, partition_by=folders, progress=progress, **options)
     typer.echo(f"{_summary(run)}; {charged_text(charge)}", err=True)
+
+
+def _columns(columns: list[str], mechanisms: list[str], policy: str | None) -> dict[str, str] | str | None:
+    """Return the mechanism of each column, or that of a row; None if a policy has them."""
+    from ldpsql.errors import InvalidParameter
+
+    if not columns and len(mechanisms) == 1:
+        return mechanisms[0]
+    if len(columns) != len(mechanisms) or len(set(columns)) < len(columns) or (policy is None and not columns):
+        raise InvalidParameter("every column needs one mechanism", "--column a --mechanism ... --column b --mechanism ...")
+    return dict(zip(columns, mechanisms, strict=True)) or None
 
 
 @contextmanager

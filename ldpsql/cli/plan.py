@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from ldpsql.estimates.planning import Expected
 
 
+ERRORS = {
+    "mean": "error: of the mean, in steps from one value to the next",
+    "distribution": "error: expected Wasserstein distance to the true distribution, in steps from one value to the next",
+    "ranges": "error: of the share of a random range",
+    "quantiles": "error: of the quartiles, in steps from one value to the next",
+}
 UNDETERMINED = "empty: such reports do not determine the shares of single values; use fewer bins or a larger epsilon"
 
 
@@ -25,6 +31,10 @@ def plan(
     mechanism: Annotated[
         list[str] | None,
         typer.Option("--mechanism", "-m", help="Compare this one: krr, or square_wave(1, 0, 100, bins=20); repeat it."),
+    ] = None,
+    question: Annotated[
+        str | None,
+        typer.Option("--question", "-q", help="Recommend for numbers by question: mean, distribution, ranges or quantiles."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.", callback=in_a_folder)
@@ -46,7 +56,12 @@ def plan(
 
     With --column, compare ways to spend one epsilon on several columns: l1 is the expected sum of a table's absolute errors.
 
+    With --question the values are numbers, dates or times in order, and --values says how many: 101 for 0 to 100, 365 for the
+    days of a year. Mechanisms are compared by the error of that answer on two model distributions, one smooth and one in which
+    a third of all people have one value; the best one at each epsilon is recommended.
+
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
+    Example: ldpsql plan --reports 100000 --values 101 --question ranges
     """
     if column:
         plan_columns(reports, column, table or [], epsilon or [], form)
@@ -61,13 +76,19 @@ def plan(
     if page and page.suffix != ".html":
         raise InvalidParameter("--page writes a page, .html", "for a picture: --output")
     registered, texts = registry().mechanisms, mechanism or []
+    epsilons = epsilon or ["0.5", "1", "2", "4"]
+    if question:
+        if page or output:
+            raise InvalidParameter("pages and pictures show the error of shares", "leave out --question, --page or --output")
+        answer(question, reports, values, epsilons, texts, form)
+        return
     names = [text for text in texts if text in registered]
     compared = [registry().mechanism(text) for text in texts if text not in registered]
     if names or not compared:
         if values is None:
             raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")
         compared += planning.over_declared_values(registered, values, names)
-    expected = planning.compare(epsilon or ["0.5", "1", "2", "4"], reports, compared)
+    expected = planning.compare(epsilons, reports, compared)
     write_rows([asdict(one) for one in expected], form)
     if any(one.std_error is None for one in expected):
         typer.echo(UNDETERMINED, err=True)
@@ -93,6 +114,29 @@ def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: l
     numbers = {name: int(size) for name, size in sizes.items()}
     rows = plan_tables(registry().mechanisms, numbers, reports, epsilon[0], asked)
     write_rows([asdict(row) for row in rows], form)
+
+
+def answer(question: str, reports: int, values: int | None, epsilons: list[str], names: list[str], form: Format) -> None:
+    """Write how well mechanisms answer a question about numbers, the best first.
+
+    Raises:
+        InvalidParameter: if there is no number of values, or a mechanism has parameters.
+
+    """
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.estimates.questions import Asked, recommend
+    from ldpsql.names import EMS
+    from ldpsql.registry.registry import registry
+
+    if values is None:
+        raise InvalidParameter("a plan needs the size of the domain", "for example --values 101 for the numbers 0 to 100")
+    registered = registry().mechanisms
+    if unknown := [name for name in names if name not in registered]:
+        raise InvalidParameter(f"{len(unknown)} of --mechanism are not names of mechanisms", "with --question: -m square_wave")
+    classes = {name: registered[name] for name in names or registered}
+    rows = recommend(Asked(question, reports, values), epsilons, classes, registry().estimator(EMS))
+    write_rows([asdict(row) for row in rows], form)
+    typer.echo(ERRORS[question], err=True)
 
 
 def draw(path: Path, expected: list[Expected], reports: int) -> None:

@@ -68,10 +68,15 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
 def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     from duckdb import ExpectedResultType
 
+    from ldpsql.bulk.recording import recorded_by
     from ldpsql.engine.interrupting import interruptible
+    from ldpsql.sql.drawing import Drawing
 
+    drawing = Drawing()
+    drawing.read(con)
     for statement in con.extract_statements(text):
-        with interruptible(con):
+        drawing.define_all(statement.query)
+        with interruptible(con), recorded_by(con, statement.query, drawing):
             result = con.sql(statement)
             if result is None or statement.expected_result_type != [ExpectedResultType.QUERY_RESULT]:
                 continue

@@ -20,6 +20,7 @@ from dbt_common.invocation import get_invocation_id
 from duckdb import DuckDBPyConnection
 
 from ldpsql.dbt.models import perturbing, refuse_redrawn, refuse_uncharged
+from ldpsql.dbt.records import Records
 from ldpsql.dbt.releases import Releases, relation_of
 from ldpsql.dbt.statements import Statements
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
@@ -41,7 +42,7 @@ class Plugin(BasePlugin):
         self._releases: Releases | None = None
         self._guard: Guard | None = None
         self._con: DuckDBPyConnection | None = None
-        self._drawing, self._statements = Drawing(), Statements()
+        self._drawing, self._statements, self._records = Drawing(), Statements(), Records()
         self._read: tuple[Any, dict[str, Draws]] | None = None
         with _shown():
             if unknown := own.keys() - set(_OPTIONS):
@@ -86,14 +87,22 @@ class Plugin(BasePlugin):
         return self._read[1]
 
     def _heard(self, event: Any) -> None:
-        """Read each statement before dbt runs it; end the release of a model that dbt says is finished."""
+        """Read each statement before dbt runs it; finish the model that dbt says is finished."""
         if event.info.name == "SQLQuery":
             with _shown():
-                self._statements.check(event.data.sql, event.data.conn_name, self._drawing)
-        elif event.info.name == "NodeFinished" and self._releases is not None and self._guard is not None:
-            finished = event.data
-            succeeded = finished.run_result.status == "success"
-            self._releases.finish(finished.node_info.unique_id, self._guard, succeeded=succeeded)
+                node = self._statements.check(event.data.sql, event.data.conn_name, self._drawing)
+                if node is not None and self._con is not None:
+                    self._records.begin(node, self._con, self._drawing)
+        elif event.info.name == "NodeFinished":
+            self._finish(event.data.node_info.unique_id, succeeded=event.data.run_result.status == "success")
+
+    def _finish(self, unique_id: str, *, succeeded: bool) -> None:
+        """Record the mechanisms of a model that dbt has finished, and end its release."""
+        node = getattr(get_adapter_by_type("duckdb").get_macro_resolver(), "nodes", {}).get(unique_id)
+        if succeeded and node is not None and self._con is not None:
+            self._records.finish(node, self._con)
+        if self._releases is not None and self._guard is not None:
+            self._releases.finish(unique_id, self._guard, succeeded=succeeded)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def refuse_uncharged(models: Iterable[Any]) -> None:
     if silent:
         raise NotReleased(
             f"these models perturb, and do not say what their ledger is to charge: {', '.join(sorted(silent))}",
-            "write meta={'ldp': {'dataset': 'new_people', 'columns': {'city': 'city'}}} into their config",
+            "write meta={'ldp': {'dataset': 'new_people', 'columns': {'city': 'city'}}} into their config, or a table",
         )
 
 
@@ -74,9 +74,11 @@ def ldp_meta(model: Any) -> Any:
 
 
 def _complete(release: Any) -> bool:
-    if not isinstance(release, dict) or release.keys() - {"dataset", "columns", "redraw"}:
+    if not isinstance(release, dict) or release.keys() - {"dataset", "columns", "redraw", "table"}:
         return False
     columns = release.get("columns")
+    if isinstance(release.get("table"), str) and columns is None:
+        return isinstance(release.get("dataset"), str)
     return isinstance(release.get("dataset"), str) and isinstance(columns, dict) and bool(columns)
 
 

@@ -22,7 +22,9 @@ from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import dataset_of
 from ldpsql.ledger.guard import Guard
 from ldpsql.ledger.policy import ROW
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.registry import registry
+from ldpsql.registry.tables import table_policy
 
 _LOG = logging.getLogger("ldpsql")
 
@@ -53,8 +55,7 @@ class Releases:
         with self._lock:
             if model.unique_id in self._open:
                 return
-            release = ldp_meta(model)
-            columns = {column: registry().mechanism(self._mechanisms.get(m, m)) for column, m in release["columns"].items()}
+            columns = self._columns(ldp_meta(model), con)
             by_row = self._ledger.policy.privacy_unit == ROW
             unit = self._ledger.policy.privacy_unit
             with con.cursor() as cursor:
@@ -70,6 +71,18 @@ class Releases:
             self._open[model.unique_id] = charged, partial(_refuse_others, con, dataset, unit, users)
             for mechanism in columns.values():
                 guard.grant(Counter({mechanism: rows}))
+
+    def _columns(self, release: Mapping[str, Any], con: DuckDBPyConnection) -> dict[str, Mechanism]:
+        """Return the mechanism of each column that a model draws, as its config or the policy of a table says."""
+        if "table" not in release:
+            return {column: registry().mechanism(self._mechanisms.get(m, m)) for column, m in release["columns"].items()}
+        policy, unit = table_policy(release["table"], con), self._ledger.policy.privacy_unit
+        if policy.unit != unit:
+            raise InvalidParameter(
+                f"the privacy unit of [tables.{policy.name}] is {policy.unit}, and that of the ledger is {unit}",
+                "write the same unit into both",
+            )
+        return dict(policy.mechanisms)
 
     def finish(self, unique_id: str, guard: Guard, *, succeeded: bool) -> None:
         """End the release of a model, and publish it if its reports are stored and are of the people who were charged."""

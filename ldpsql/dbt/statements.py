@@ -25,8 +25,11 @@ class Statements:
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
-    def check(self, sql: str, connection: str, drawing: Drawing) -> None:
+    def check(self, sql: str, connection: str, drawing: Drawing) -> Any:
         """Refuse a statement that perturbs and does not store what it draws; warn if reports keep the order of the rows.
+
+        Returns:
+            The node whose reports the statement draws; None if it draws none.
 
         Args:
             sql: the statement.
@@ -39,7 +42,7 @@ class Statements:
         """
         drawing.define_all(sql)
         if drawing.of(sql) is Draws.NOTHING or connection.startswith(_FIXTURES):
-            return
+            return None
         adapter = get_adapter_by_type("duckdb")
         command = adapter.config.args.which
         node = getattr(adapter.get_macro_resolver(), "nodes", {}).get(connection)
@@ -51,6 +54,7 @@ class Statements:
             self._warn_of_order(node, [statement for statement in statements(sql) if drawing.draws(statement)])
         elif command != _ASKED_FOR:
             raise Redrawn(f"{connection} perturbs whenever dbt runs it", "perturb in a model, materialized as incremental")
+        return node
 
     def _warn_of_order(self, node: Any, perturbing: list[Statement]) -> None:
         """Warn once of a node that stores reports in the order of the rows."""

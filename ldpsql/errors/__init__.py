@@ -42,6 +42,7 @@ from ldpsql.errors.privacy import (
     OutsideDomain,
     PrivacyError,
     Redrawn,
+    RowBudgetExceeded,
     WrongType,
 )
 from ldpsql.errors.runs import (
@@ -104,6 +105,7 @@ __all__ = [
     "PrivacyError",
     "PrivacyLeakWarning",
     "Redrawn",
+    "RowBudgetExceeded",
     "SourceRefused",
     "SparkRefused",
     "UnfinishedRun",

@@ -87,6 +87,17 @@ class DuplicateKey(PrivacyError):
     code = "LDP306"
 
 
+class RowBudgetExceeded(PrivacyError):
+    """The mechanisms of a table's policy spend more on a row than its total allows.
+
+    Cause: The epsilon, the epsilon per unit of distance or the delta of the columns adds up to more than ``[tables.NAME]``
+    allows.
+    Remedy: Lower the epsilon of a column, leave a column out, or declare a larger total.
+    """
+
+    code = "LDP308"
+
+
 class Redrawn(PrivacyError):
     """Something that perturbs is not stored, so each read of it would draw new reports.
 

@@ -67,7 +67,7 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
         raise InvalidParameter("a plan needs at least one report", "for example 100000")
     certified = certify(mechanism)
     one = _single(certified)  # of a single report: errors fall with the root of their number
-    epsilon, mean = float(certified.certificate.claim.epsilon), _mean_error(mechanism, reports)
+    epsilon, mean = float(certified.certificate.claim.epsilon), mean_error(mechanism, reports)
     root_mean_square = float(np.sqrt(np.mean(one**2)))
     if not root_mean_square < np.sqrt(reports):  # an error above 1 says nothing about a share
         return Expected(mechanism.name, epsilon, None, None, None, mean)
@@ -81,7 +81,12 @@ def expected_error(mechanism: Mechanism, reports: int) -> Expected:
     )
 
 
-def _mean_error(mechanism: Mechanism, reports: int) -> float | None:
+def share_error(certified: CertifiedMechanism, reports: int) -> float:
+    """Return the root mean square over the values of a share's standard error."""
+    return float(np.sqrt(np.mean(_single(certified) ** 2) / reports))
+
+
+def mean_error(mechanism: Mechanism, reports: int) -> float | None:
     """Return the standard error of the mean of numbers, under the uniform distribution."""
     if not isinstance(mechanism, NumberMechanism):
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
 from ldpsql.registry.references import resolved, tables_of
+from ldpsql.registry.shares import planned
 
 __all__ = ["Plugin", "Registry", "registry"]
 
@@ -72,6 +74,7 @@ class Registry:
             else:
                 loaded.plugins.append(plugin)
         loaded._name(chosen.mechanisms)
+        loaded._name_columns(chosen)
         return loaded
 
     def _name(self, mechanisms: Mapping[str, Any]) -> None:
@@ -80,6 +83,14 @@ class Registry:
         if not all(name.isidentifier() for name in mechanisms):  # another might stand for a mechanism that somebody writes out
             raise BadSettings("a mechanism in ldpsql.toml needs a name of letters, digits and _", "for example city")
         self.named = mechanisms
+
+    def _name_columns(self, chosen: settings.Settings) -> None:
+        """Name the mechanisms of the policies of tables: ``people_city`` is that of the column city in ``[tables.people]``."""
+        without = {kind for kind, mechanism in self.mechanisms.items() if "epsilon" not in mechanism.model_fields}
+        for table, policy in chosen.tables.items():
+            with suppress(LdpError):  # raised when the policy is used
+                specs = {f"{table}_{column}": spec for column, spec in planned(policy, chosen.mechanisms, without).items()}
+                self.named = {**{name: spec for name, spec in specs.items() if name.isidentifier()}, **self.named}
 
     def add_module(self, module: str, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""

@@ -1,10 +1,11 @@
 """Settings: the environment overrides the project's ``ldpsql.toml`` (in this folder or above), which overrides the user's.
 
-There are four sections. ``[plugins] allow = ["coin"]`` lists the packages whose plugins may be loaded (LDPSQL_PLUGINS): a
+There are five sections. ``[plugins] allow = ["coin"]`` lists the packages whose plugins may be loaded (LDPSQL_PLUGINS): a
 project's file may come with a download, so it allows only those that the user's own file allows too, and turns off the others.
 ``[mechanisms] city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"`` names a mechanism, which is then ``city`` in Python and on the
 command line and ``ldp.m.city()`` in SQL. ``[defaults] format = "json"`` is for the command line (LDPSQL_FORMAT). ``[ledger]``
 has the path of the ledger (LDPSQL_LEDGER), the key of permanent reports (LDPSQL_KEY), and the ledger's policy.
+``[tables.people]`` is the policy of a table: the mechanisms of its columns, the total epsilon of a row and the columns to keep.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Settings:
     allow: frozenset[str] | None = None
     mechanisms: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Any] = field(default_factory=dict)
     ledger: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -42,7 +44,7 @@ def load() -> Settings:
     project, user = project_file(), user_file()
     own, shared = _sections(user), _sections(project)
     allowed = _consented(own.get("plugins", {}).get("allow"), shared.get("plugins", {}).get("allow"))
-    merged = {name: own.get(name, {}) | shared.get(name, {}) for name in ("mechanisms", "defaults", "ledger")}
+    merged = {name: own.get(name, {}) | shared.get(name, {}) for name in ("mechanisms", "defaults", "tables", "ledger")}
     return Settings(project, user, allowed, **merged)
 
 

@@ -51,10 +51,21 @@ class _Ledger(_Section, extra="allow"):  # the policy checks its own keys
     key: _FilePath | None = None
 
 
+class _Table(_Section):
+    epsilon: str | int | float  # the total of a row; a float stands for its shortest decimal text
+    columns: dict[str, _Mechanism]
+    keep: list[str] = []
+    unit: str = "row"
+    reports: str = ""
+    delta: str | int | float = 0
+    epsilon_per_distance: str | int | float = 0
+
+
 class _File(_Section):
     plugins: _Plugins = Field(_Plugins(), examples=['[plugins] and below it allow = ["name"]'])
     mechanisms: dict[str, _Mechanism] = Field({}, examples=["city = \"krr(epsilon=1, domain=['a', 'b'])\""])
     defaults: _Defaults = Field(_Defaults(), examples=['format = "json"'])
+    tables: dict[str, _Table] = Field({}, examples=['[tables.people] and below it epsilon = 2 and columns = {city = "city"}'])
     ledger: _Ledger = Field(_Ledger(), examples=['path = "budget.ledger"'])
 
 

@@ -19,6 +19,7 @@ from ldpsql.bulk.batches import Columns, Projection
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
 from ldpsql.bulk.orders import Order, check_order
+from ldpsql.bulk.policies import chosen_columns
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.errors.boundary import withheld_stream
@@ -41,9 +42,10 @@ _PREFIXED = pa.struct([("level", pa.int16()), ("seed", pa.int64()), ("y", pa.int
 
 def perturb(
     frame: DataFrame,
-    columns: Columns,
-    into: str,
+    columns: Columns | None = None,
+    into: str = "",
     *,
+    policy: str | None = None,
     keep: Iterable[str] = (),
     replace: bool = False,
     order: Order = "random",
@@ -53,7 +55,8 @@ def perturb(
     Args:
         frame: any frame; only the columns that are named are read.
         columns: the mechanism of each column, or one of a row of them; the reports of a column take its place and name.
-        into: the folder to write; Spark publishes a task's files only if the whole job succeeds.
+        into: the folder to write, which must be named; Spark publishes a task's files only if the whole job succeeds.
+        policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns that go out as they are. All others stay here.
         replace: overwrite the folder.
         order: ``"random"`` puts the rows of the whole frame in a uniformly random order, over all files. The reports are drawn
@@ -69,7 +72,11 @@ def perturb(
     check_order(order)
     session = frame.sparkSession
     _refuse_speculation(session)
-    projection = Projection.of(columns, keep)
+    if not into:
+        raise InvalidParameter("the folder to write is missing", "into='reports.parquet'")
+    chosen = chosen_columns(columns, keep, policy)
+    chosen.charge(None)
+    projection = Projection.of(chosen.mechanisms, chosen.keep)
     selected = frame.select(*projection.among(frame.columns))
     key = None if order == "keep" else _unlike(selected.columns)
     drawn, destination = _drawn(selected, projection, key), Destination(session, into)

@@ -11,6 +11,7 @@ from ldpsql.registry.registry import registry
 from ldpsql.sql.drawing import Drawing
 
 _ROWS = "perturb_rows"
+_OF_A_MECHANISM = {"perturb", "perturb_once"}  # (x, m, ...)
 _OF_DUCKDB = {"mean", "quantile", "variance"}  # without a schema, these are DuckDB's own
 _UNNAMED = "m"  # for messages: a mechanism that SQL does not name
 
@@ -37,9 +38,11 @@ class Calls:
     def drawn(self, node: exp.Expr) -> str:
         """Return the mechanism of a call that draws reports, as SQL; an empty string for anything else."""
         call = node.expression if isinstance(node, exp.Dot) else node
-        if not isinstance(call, exp.Anonymous) or not self._drawing.named([call.name]):
+        if not isinstance(call, exp.Anonymous):
             return ""
-        return call.expressions[1].sql("duckdb", normalize_functions=False) if len(call.expressions) > 1 else _UNNAMED
+        if call.name.lower() in _OF_A_MECHANISM and len(call.expressions) > 1:
+            return call.expressions[1].sql("duckdb", normalize_functions=False)
+        return _UNNAMED if self._drawing.named([call.name]) else ""
 
     def drawn_rows(self, call: exp.Expr) -> Iterator[tuple[str, str]]:
         """Yield the columns that ``perturb_rows`` draws, each with its mechanism."""

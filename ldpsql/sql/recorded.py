@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection
 
+from ldpsql import settings
 from ldpsql.quoting import text_literal
 from ldpsql.registry.fingerprint import of_schema, of_text
 from ldpsql.sql.lineage import Relation, Report
@@ -42,6 +43,16 @@ def of_rows(rows: Iterable[tuple[str, str, str, list[dict[str, str | None]]]]) -
         relation = _relation(table, columns)
         if relation is not None:
             yield (database.lower(), schema.lower(), table.lower()), relation
+
+
+def of_settings() -> Iterator[tuple[tuple[str, ...], Relation]]:
+    """Yield the tables and files of reports that the policies of tables name, with their columns."""
+    for name, policy in settings.load().tables.items():
+        if place := policy.get("reports"):
+            reports = {column: Report(column, place, f"ldp.m.{name}_{column}()") for column in policy["columns"]}
+            path = (place,) if "/" in place or place.endswith(".parquet") else tuple(place.lower().split("."))
+            columns = ((column.lower(), report) for column, report in reports.items())
+            yield path, Relation((*columns, *((column.lower(), None) for column in policy.get("keep", []))))
 
 
 def _relation(place: str, columns: list[tuple[str, bool]]) -> Relation | None:

@@ -11,7 +11,7 @@ from ldpsql.sql.drawing import Drawing, Draws
 from ldpsql.sql.lineage import Relation
 from ldpsql.sql.lint import Finding, redrawn
 from ldpsql.sql.project import Project
-from ldpsql.sql.recorded import of_file
+from ldpsql.sql.recorded import of_file, of_settings
 from ldpsql.sql.remedies import misused
 from ldpsql.sql.repeated import repeats
 from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
@@ -49,7 +49,7 @@ def lint_files(paths: Iterable[Path], tables: Iterable[tuple[tuple[str, ...], Re
     drawing.define_all(";\n".join(texts.values()))
     drawn = [place for path, text in texts.items() for place in _lint(path, text, drawing)]
     project = Project(texts, drawing, of_file)
-    for path, relation in tables:
+    for path, relation in [*of_settings(), *tables]:
         project.tables.define(path, relation)
     used = [Place(str(path), statement.line + max(use.line, 1) - 1, misused(use)) for path, statement, use in project.uses()]
     return sorted([*drawn, *used], key=lambda place: place[:2])

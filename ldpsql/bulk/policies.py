@@ -1,0 +1,71 @@
+"""What a run perturbs and keeps: as its arguments say, or as the policy of a table in the settings says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from duckdb import DuckDBPyConnection
+
+from ldpsql.bulk.batches import Columns, by_column
+from ldpsql.bulk.charging import Charge
+from ldpsql.errors import InvalidParameter, NotReleased
+from ldpsql.registry.tables import TablePolicy, table_policy
+from ldpsql.sql.named import mechanism_of
+
+
+class Chosen(NamedTuple):
+    """The mechanism of each column that is perturbed, and the columns that are kept."""
+
+    mechanisms: Columns
+    keep: tuple[str, ...]
+    policy: TablePolicy | None = None
+
+    def charge(self, charge: Charge | None) -> Charge | None:
+        """Return the charge of a run, with the column of user ids of the policy.
+
+        Raises:
+            NotReleased: if the policy counts by user and the run charges no ledger, or one that counts otherwise.
+
+        """
+        if self.policy is None:
+            return charge
+        unit = charge.ledger.policy.privacy_unit if charge else "row"
+        if unit != self.policy.unit:
+            raise NotReleased(
+                f"the privacy unit of [tables.{self.policy.name}] is {self.policy.unit}, and that of the run is {unit}",
+                "charge a ledger with the same privacy_unit, or write that unit into the policy of the table",
+            )
+        return replace(charge, user=charge.user or self.policy.unit) if charge and not self.policy.by_row else charge
+
+
+def chosen_columns(
+    columns: Columns | None,
+    keep: Iterable[str],
+    policy: str | None,
+    con: DuckDBPyConnection | None = None,
+) -> Chosen:
+    """Return the columns of a run from its arguments.
+
+    Args:
+        columns: the mechanism of each column, or of a row; None if a policy has them.
+        keep: the columns to keep, which a policy has too.
+        policy: the name of a policy in the settings.
+        con: the connection that may name mechanisms and has the tables of domains.
+
+    Raises:
+        InvalidParameter: unless either columns or a policy is passed.
+        RowBudgetExceeded, BadSettings, UnknownName: if the policy cannot be used.
+
+    """
+    kept = tuple(keep)
+    if policy is None and columns is not None:
+        named = columns if con is None else by_column(columns, lambda mechanism: mechanism_of(mechanism, con))
+        return Chosen(named, kept)
+    if policy is None or columns is not None or kept:
+        raise InvalidParameter(
+            "a run needs either columns with mechanisms or the policy of a table", "policy='people' stands for columns and keep"
+        )
+    chosen = table_policy(policy, con)
+    return Chosen(chosen.mechanisms, chosen.keep, chosen)

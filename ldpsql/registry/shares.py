@@ -1,0 +1,97 @@
+"""The epsilons of the columns of a table's policy: as written, or planned as a share of what a row may spend."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from fractions import Fraction
+from typing import Any
+
+from ldpsql.errors import BadSettings, InvalidEpsilon, InvalidSpec
+from ldpsql.mechanisms.calls import read_call
+from ldpsql.mechanisms.spec import decimal_text, number
+from ldpsql.privacy.claims import Epsilon
+
+_STEPS = 10**6  # planned epsilons are rounded down to millionths, so that they never exceed the total
+
+
+def planned(table: Mapping[str, Any], named: Mapping[str, Any], without_epsilon: Collection[str]) -> dict[str, Any]:
+    """Return the mechanism of each column as the settings write it, with an epsilon for those without one.
+
+    A mechanism ``{mechanism = "krr", share = 0.5, ...}`` gets this share of the total. The other mechanisms without an epsilon
+    divide evenly what remains.
+
+    Args:
+        table: the policy in the settings: ``epsilon``, the total of a row, and ``columns``, the mechanism of each column as
+            its text, its parameters or its name.
+        named: the mechanisms that the settings name.
+        without_epsilon: the kinds of mechanisms that have no such parameter.
+
+    Raises:
+        BadSettings: if the total is not a number, a share is not between 0 and 1, or nothing remains.
+
+    """
+    total, columns = total_of(table, "epsilon"), table["columns"]
+    specs = {column: _parameters(named.get(spec, spec) if isinstance(spec, str) else spec) for column, spec in columns.items()}
+    shares = {column: _share(spec) * total for column, spec in specs.items() if "share" in spec}
+    spent = sum(shares.values()) + sum(_epsilon(spec) for spec in specs.values() if "epsilon" in spec)
+    unplanned = {column: spec for column, spec in specs.items() if "epsilon" not in spec and column not in shares}
+    even = [column for column, spec in unplanned.items() if spec.get("mechanism") not in without_epsilon]
+    shares |= dict.fromkeys(even, (total - spent) / max(len(even), 1))
+    made = {column: specs[column] | {"epsilon": _text(share)} for column, share in shares.items()}
+    return {
+        column: made.get(column) or (named.get(one, one) if isinstance(one, str) else one) for column, one in columns.items()
+    }
+
+
+def total_of(table: Mapping[str, Any], key: str) -> Fraction:
+    """Return a total of a policy as an exact number.
+
+    Raises:
+        BadSettings: if it is negative or not a number, or there is no epsilon.
+
+    """
+    try:
+        value = number(table.get(key, 0))
+    except ValueError:
+        value = Fraction(-1)
+    if value < 0 or (key == "epsilon" and not value):
+        raise BadSettings(f"{key} in the policy of a table must be a positive number", "for example epsilon = 2")
+    return value
+
+
+def _parameters(spec: Any) -> dict[str, Any]:
+    """Return the parameters of a mechanism by name, with its name; the first one without a name is epsilon."""
+    if isinstance(spec, Mapping):
+        return dict(spec)
+    name, arguments, parameters = read_call(str(spec))
+    if len(arguments) > 1 and "epsilon" not in parameters:
+        return {"mechanism": name, "epsilon": arguments[0], "arguments": arguments}
+    return {"mechanism": name, **dict(zip(["epsilon"], arguments, strict=False)), **parameters}
+
+
+def _share(spec: dict[str, Any]) -> Fraction:
+    """Take the share out of the parameters of a mechanism and return it."""
+    try:
+        share = number(spec.pop("share"))
+    except ValueError:
+        share = Fraction(0)
+    if not 0 < share <= 1 or "epsilon" in spec:
+        raise BadSettings(
+            "a share of the budget must lie above 0 and be at most 1, and stands for an epsilon",
+            'for example {mechanism = "krr", share = 0.5, domain = ["a", "b"]}',
+        )
+    return share
+
+
+def _epsilon(spec: Mapping[str, Any]) -> Fraction:
+    try:
+        return Epsilon.parse(spec["epsilon"]).value
+    except (InvalidEpsilon, InvalidSpec):
+        return Fraction(0)  # the mechanism itself refuses it
+
+
+def _text(epsilon: Fraction) -> str:
+    millionths = int(epsilon * _STEPS)
+    if millionths <= 0:
+        raise BadSettings("nothing of the total epsilon remains for a column", "raise the total, or lower the other columns")
+    return decimal_text(Fraction(millionths, _STEPS))

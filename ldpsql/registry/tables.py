@@ -1,0 +1,97 @@
+"""Policies of tables, ``[tables.people]`` in the settings: the mechanisms of the columns, and what a row may spend in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from duckdb import DuckDBPyConnection
+
+from ldpsql import settings
+from ldpsql.errors import BadSettings, LdpError, RowBudgetExceeded, UnknownName
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.spec import decimal_text
+from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp
+from ldpsql.registry.registry import registry
+from ldpsql.registry.shares import planned, total_of
+
+ROW = "row"
+_EXAMPLE = '[tables.people] with epsilon = 2 and columns = {city = "city"}'
+
+
+@dataclass(frozen=True)
+class TablePolicy:
+    """The policy of a table.
+
+    Args:
+        name: its name in the settings.
+        mechanisms: the mechanism of each column that is perturbed.
+        keep: the columns whose values pass through.
+        unit: ``row`` if each row is one person, else the column of user ids.
+        reports: the table or file that holds the reports, if the settings name it.
+
+    """
+
+    name: str
+    mechanisms: Mapping[str, Mechanism]
+    keep: tuple[str, ...]
+    unit: str
+    reports: str
+
+    @property
+    def by_row(self) -> bool:
+        """Whether each row is one person."""
+        return self.unit == ROW
+
+
+def table_policy(name: str, con: DuckDBPyConnection | None = None) -> TablePolicy:
+    """Return a policy of the settings, after a check that its columns together spend at most the total of a row.
+
+    Args:
+        name: the name in the settings.
+        con: the connection that has the tables which domains refer to.
+
+    Raises:
+        UnknownName, BadSettings: if there is no such policy, or it cannot be read.
+        RowBudgetExceeded: if the columns spend more than the total.
+
+    """
+    chosen = settings.load()
+    tables = chosen.tables
+    if name not in tables:
+        raise UnknownName("policy of a table", name, tables, f"write {_EXAMPLE} into ldpsql.toml")
+    table = tables[name]
+    if set(table["columns"]) & set(table.get("keep", [])):
+        raise BadSettings(f"[tables.{name}] both perturbs and keeps a column", "name it once")
+    if not table["columns"]:
+        raise BadSettings(f"[tables.{name}] has no columns to perturb", f"for example {_EXAMPLE}")
+    kinds = registry().mechanisms
+    specs = planned(table, chosen.mechanisms, {kind for kind in kinds if "epsilon" not in kinds[kind].model_fields})
+    mechanisms = {column: _mechanism(name, column, spec, con) for column, spec in specs.items()}
+    _check(name, table, [certify(mechanism).certificate.claim for mechanism in mechanisms.values()])
+    return TablePolicy(name, mechanisms, tuple(table.get("keep", [])), table.get("unit", ROW), table.get("reports", ""))
+
+
+def _mechanism(name: str, column: str, spec: Any, con: DuckDBPyConnection | None) -> Mechanism:
+    try:
+        return registry().mechanism(spec, con)
+    except LdpError as error:
+        raise BadSettings(f"the column '{column}' of [tables.{name}]: {error.message}", error.hint) from None
+
+
+def _check(name: str, table: Mapping[str, Any], claims: Iterable[Claim]) -> None:
+    """Refuse claims that add up to more than the totals, as exact numbers: a row has all of its reports."""
+    listed = list(claims)
+    far = [claim.epsilon.value for claim in listed if isinstance(claim, MetricLdp)]
+    near = [claim.epsilon.value for claim in listed if not isinstance(claim, MetricLdp)]
+    delta = [claim.delta for claim in listed if isinstance(claim, ApproximateLdp)]
+    for key, parts in (("epsilon", near), ("epsilon_per_distance", far), ("delta", delta)):
+        spent, total = sum(parts, Fraction(0)), total_of(table, key)
+        if spent > total:
+            both = f"{key} {decimal_text(spent)} on a row, and its total is {decimal_text(total)}"
+            raise RowBudgetExceeded(
+                f"the columns of [tables.{name}] spend {both}",
+                f"lower the {key} of a column, or write a larger {key} into [tables.{name}]",
+            )

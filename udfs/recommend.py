@@ -1,0 +1,34 @@
+"""Which mechanism answers a question about numbers best, before anything is collected."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from ldpsql.functions import Asked, Macros, Scalar, guarded, hookimpl, plain, read_estimator, recommend, registry
+from ldpsql.mechanisms import InvalidParameter
+
+_ANSWERS = "STRUCT(question VARCHAR, mechanism VARCHAR, estimator VARCHAR, epsilon DOUBLE, error DOUBLE, recommended BOOLEAN)[]"
+
+
+@guarded
+def recommended(
+    questions: pa.ChunkedArray, reports: pa.ChunkedArray, steps: pa.ChunkedArray, epsilons: pa.ChunkedArray
+) -> pa.Array:
+    """Return the answers of all mechanisms to each question."""
+    columns = [plain(column).to_pylist() for column in (questions, reports, steps, epsilons)]
+    return pa.array([_answers(*row) for row in zip(*columns, strict=True)])
+
+
+def _answers(question: str, reports: int, steps: int, epsilons: list[str]) -> list[dict[str, object]]:
+    if None in (question, reports, steps, epsilons) or None in epsilons:
+        raise InvalidParameter("a plan needs a question, numbers of reports and of values, and epsilons", "none may be NULL")
+    answers = recommend(Asked(question, reports, steps), epsilons, registry().mechanisms, read_estimator("ems"))
+    return [asdict(answer) for answer in answers]
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.recommend``."""
+    return [Scalar("__ldp_recommended", recommended, _ANSWERS), Macros.beside(__file__)]
