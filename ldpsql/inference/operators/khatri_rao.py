@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Floats, Operator, digest
+from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Floats, digest
+from ldpsql.inference.operators.inverted import InvertedOperator
 from ldpsql.inference.operators.kronecker import MOST_PAIRS, extremes
 
 MOST_CELLS = 1 << 28  # reports times cells
@@ -36,7 +37,7 @@ class Observed(NamedTuple):
     ends: tuple[float, float]
 
 
-class KhatriRaoOperator(Operator):
+class KhatriRaoOperator(InvertedOperator):
     """P(reports u | values) is the product of the columns' P(report u_j | value): only the reports that were observed."""
 
     complete = False
@@ -132,15 +133,14 @@ class KhatriRaoOperator(Operator):
         error = np.sqrt(np.maximum(second - centre**2, 0.0) / n[:, None])
         return error, centre - z * error, centre + z * error
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those around the debiased estimate; of more cells than have a curvature, those of the inversion."""
-        within = self.inverted_interval if self.isotropic else super().interval
-        return within(shares, n, theta, z)
-
-    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return those of the debiased estimate; of more cells than have a curvature, those of the inversion."""
-        if not self.isotropic:
-            return super().functionals(shares, n, theta, c)
+    def inverted_functionals(
+        self,
+        shares: Floats,
+        n: Floats,
+        theta: Floats,  # noqa: ARG002  # as observed
+        c: Floats,
+    ) -> tuple[Floats, Floats]:
+        """Return c'v for the inversion v, and its variance, from how the contributions of the reports are scattered."""
         each = np.broadcast_to(c, (len(shares), *c.shape[-2:]))
         centre, second = np.zeros((2, len(shares), c.shape[-1]))
         for here in self._blocks():

@@ -17,13 +17,14 @@ from ldpsql.channels import Rows
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Floats, Operator, digest, operator
+from ldpsql.inference.operators.inverted import InvertedOperator
 
 MOST_PAIRS = 1500  # cells up to which something may be computed for all pairs of them
 MOST_REPORTS = 1 << 24
 _BLOCK = 1 << 22  # numbers of a table at a time
 
 
-class KroneckerOperator(Operator):
+class KroneckerOperator(InvertedOperator):
     """All reports of several columns, those of the last column fastest, as the values are.
 
     With more than `MOST_PAIRS` cells nothing is computed for each pair of them: errors are then those of the inversion, whose
@@ -170,15 +171,8 @@ class KroneckerOperator(Operator):
         centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
         return error, centre - z * error, centre + z * error
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those around the debiased estimate; of more cells than have a curvature, those of the inversion."""
-        within = self.inverted_interval if self.isotropic else super().interval
-        return within(shares, n, theta, z)
-
-    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return those of the debiased estimate; of more cells than have a curvature, those of the inversion."""
-        if not self.isotropic:
-            return super().functionals(shares, n, theta, c)
+    def inverted_functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return c'v for the inversion v, and its variance if theta is the truth."""
         pulled = np.moveaxis(
             self._each(np.moveaxis(c, -1, -2), self.shape, [lambda v, own=own: v @ own.T for own in self._inverses]), -1, -2
         )

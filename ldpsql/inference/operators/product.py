@@ -11,12 +11,13 @@ from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
+from ldpsql.inference.operators.inverted import InvertedOperator
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 MOST_CELLS = 1 << 28  # lists times values: 2 GiB
 
 
-class ProductOperator(DenseOperator):
+class ProductOperator(InvertedOperator, DenseOperator):
     """One column for each list of reports of one value, divided by its largest entry.
 
     The factor changes no estimate, and keeps the product of a long list from underflowing: logarithms are added, the largest
@@ -74,15 +75,14 @@ class ProductOperator(DenseOperator):
         """Return the expected information of a list, shape (inputs, inputs), unless the operator of one report has none."""
         return self._single.information(theta, shares) if self.isotropic else super().information(theta, shares)
 
-    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those around the debiased estimate; of more values than have a curvature, those of the inversion."""
-        within = self.inverted_interval if self.isotropic else super().interval
-        return within(shares, n, theta, z)
-
-    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return those of the debiased estimate; of more values than have a curvature, those of the inversion."""
-        if not self.isotropic:
-            return super().functionals(shares, n, theta, c)
+    def inverted_functionals(
+        self,
+        shares: Floats,
+        n: Floats,
+        theta: Floats,  # noqa: ARG002  # as observed
+        c: Floats,
+    ) -> tuple[Floats, Floats]:
+        """Return c'v for the inversion v, and its variance, from how the contributions of the reports are scattered."""
         inverted, starts = self._inverted(), np.cumsum(self._lengths) - self._lengths
         centre, second = np.empty((2, len(shares), c.shape[-1]))
         for i, each in enumerate(np.broadcast_to(c, (len(shares), *c.shape[-2:]))):
