@@ -143,6 +143,13 @@ def estimate(of: Case) -> tuple[list[str], Check]:
     return ["estimate", of.path("reports.parquet"), "-c", "x", "-m", of.text, "--format", "json"], check
 
 
+def heavy_hitters(of: Case) -> tuple[list[str], Check]:
+    def check(out: str) -> None:
+        assert json.loads(out)
+
+    return ["heavy-hitters", of.path("reports.parquet"), "x", "-m", of.text, "--all", "--format", "json"], check
+
+
 def report(of: Case) -> tuple[list[str], Check]:
     def check(_: str) -> None:
         assert Path(of.path("page.svg")).read_text(encoding="utf-8").startswith("<svg")
@@ -181,6 +188,7 @@ VERBS: dict[str, Callable[[Case], tuple[list[str], Check]]] = {
     "perturb": perturb,
     "budget": budget,
     "estimate": estimate,
+    "heavy-hitters": heavy_hitters,
     "report": report,
     "lint": lint,
     "export-sql": export_sql,
@@ -200,9 +208,9 @@ NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private s
 
 def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:  # noqa: PLR0911  # one for each kind
     """Tell whether a verb may refuse this mechanism, and in these words."""
-    if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", *NOT_LISTED}:
+    if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", "heavy-hitters", *NOT_LISTED}:
         return code == "LDP103" and ("crosstab" in hint or "its own mechanism" in hint)
-    if verb == "heavy_hitters":
+    if verb in ("heavy_hitters", "heavy-hitters"):
         return code == "LDP103" and "not listed" in message and ("key_value" if of.pairs else "ldp.ibu") in hint
     if of.pairs:
         return verb in FOR_SINGLE_VALUES and code == "LDP103" and "key_value" in hint and "pairs" in message

@@ -107,7 +107,8 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     call = _of_frame if frame else _of_reports
     try:
         signature(call).bind(reports, *arguments, **options)
-        fits = frame or len(arguments) < 2 or not _is_mechanism(arguments[1])  # otherwise a column name precedes it
+        # The name of a column precedes the mechanism for a frame, and only for a frame.
+        fits = not _writes_mechanism(*arguments[:1]) if frame else len(arguments) < 2 or not _is_mechanism(arguments[1])
     except TypeError:
         fits = False
     if not fits:
@@ -119,6 +120,11 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
 def _is_mechanism(argument: Any) -> bool:
     name = argument.partition("(")[0].strip() if isinstance(argument, str) else None
     return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
+
+
+def _writes_mechanism(argument: Any = None) -> bool:
+    """Return whether this is a mechanism, or the text of one: a column may have the name of a mechanism."""
+    return _is_mechanism(argument) and (isinstance(argument, Mechanism) or "(" in argument)
 
 
 def _of_frame(

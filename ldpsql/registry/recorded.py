@@ -32,13 +32,21 @@ def recorded(fingerprints: Fingerprints | None) -> Mechanism:
     if len(drew := digits(fingerprints)) > 1:
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
     candidates = chain(map(written_mechanism, sorted(fingerprints)), _named_here())
-    drawn_by = next((one for one in candidates if one is not None and digits([fingerprint(one)]) == drew), None)
+    drawn_by = next((one for one in candidates if one is not None and _digits_of(one) == drew), None)
     if drawn_by is None:
         raise MechanismUnrecorded(
             "the mechanism that drew these reports is not written out, and none that is declared here has its fingerprint",
             f"{_REMEDY}, or declare it in ldpsql.toml",
         )
     return drawn_by
+
+
+def _digits_of(mechanism: Mechanism) -> set[str]:
+    """Return the digits of the fingerprint of a mechanism; none if the mechanism was refused."""
+    try:
+        return digits([fingerprint(mechanism)])
+    except LdpError:
+        return set()
 
 
 def _named_here() -> Iterator[Mechanism]:
