@@ -242,14 +242,17 @@ class OrthogonalHash(HashChannel):
     def _coded(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger], Codes]:
         """Functions and values with some coordinates to a digit, and the inner products of all pairs of digits.
 
-        Several digits of 16 bits make a word, so that one look-up reads them and one sum adds them: no sum of two has more bits.
+        Several digits of 16 bits make a word, so one look-up reads them and one sum adds them: no sum of two has more bits.
         """
         g, together = self.response.size, self._together
         base, count = g**together, -(-self.dimension // together)
         width = 2 if count == 2 else 1 if count == 1 else 4
         padding = -(-count // width) * width * together - self.dimension
         places = g ** np.arange(together - 1, -1, -1)
-        digits = [np.pad(part, ((0, 0), (0, padding))).reshape(len(part), -1, together) @ places for part in (self.functions, self.points)]
+        digits = [
+            np.pad(part, ((0, 0), (0, padding))).reshape(len(part), -1, together) @ places
+            for part in (self.functions, self.points)
+        ]
         of_functions, of_points = (
             (part * scale).astype(np.uint16).view(f"u{2 * width}") for part, scale in zip(digits, (base, 1), strict=True)
         )
