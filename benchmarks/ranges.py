@@ -7,7 +7,10 @@ HH and HaarHRR are those of Cormode, Kulkarni, Srivastava, "Answering range quer
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import exp
+from time import monotonic
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +24,17 @@ from ldpsql.inference.operators.tree import Parents, Tree
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
 
-FANOUT, RANGES = 5, 200
+FANOUT, RANGES, LEAST = 5, 200, 4
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Shares = Callable[[Ints, float, np.random.Generator], Floats]
+
+
+class Effort(NamedTuple):
+    """The most trials of a way, and about how many seconds they may take."""
+
+    trials: int
+    seconds: float
 
 
 def hh(values: Ints, leaves: int, epsilon: float, rng: np.random.Generator) -> Floats:
@@ -74,7 +84,15 @@ def columns() -> dict[str, tuple[Ints, int]]:
     }
 
 
-def errors(values: Ints, leaves: int, epsilon: str, trials: int, rng: np.random.Generator) -> dict[str, float]:
+def repeated(error: Callable[[], float], effort: Effort) -> float:
+    """Return the mean over many trials, at least `LEAST`, of a way that takes long as many as there is time for."""
+    end, out = monotonic() + effort.seconds, [error() for _ in range(LEAST)]
+    while len(out) < effort.trials and monotonic() < end:
+        out.append(error())
+    return float(np.mean(out))
+
+
+def errors(values: Ints, leaves: int, epsilon: str, effort: Effort, rng: np.random.Generator) -> dict[str, float]:
     """Return the mean squared error of random ranges by each way."""
     ends = np.sort(rng.integers(0, leaves + 1, (RANGES, 2)), axis=1)
 
@@ -92,17 +110,22 @@ def errors(values: Ints, leaves: int, epsilon: str, trials: int, rng: np.random.
         "HaarHRR": lambda: haar(values, leaves, float(epsilon), rng),
         "square_wave, ems": lambda: by(wave, values, "ems"),
     }
-    return {name: float(np.mean([(shares_of(way()) - truth) ** 2 for _ in range(trials)])) for name, way in ways.items()}
+
+    def error(way: Callable[[], Floats]) -> float:
+        return float(np.mean((shares_of(way()) - truth) ** 2))
+
+    return {name: repeated(partial(error, way), effort) for name, way in ways.items()}
 
 
 def figures(quick: bool) -> list[Figure]:
     """Return the ratios of mean squared errors."""
-    rng, rows = np.random.default_rng(), []
+    rng, effort = np.random.default_rng(), Effort(100, 3.0) if quick else Effort(400, 60.0)
+    rows: list[Figure] = []
     if not DATA.is_dir():
         return rows
     for column, (values, leaves) in columns().items():
         for epsilon in ("0.5", "1", "2"):
-            error = errors(values, leaves, epsilon, 20 if quick else 100, rng)
+            error = errors(values, leaves, epsilon, effort, rng)
             best, label = min(error["HH"], error["HaarHRR"]), f"{column}, epsilon {epsilon}: squared error of ranges,"
             ratios = {way: error[f"hierarchy, {way}"] / best for way in ("ibu", "inv")}
             rows += [at_most(f"{label} ibu / the better of HH and HaarHRR", ratios["ibu"], 0.95)]

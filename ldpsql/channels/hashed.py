@@ -242,7 +242,7 @@ class OrthogonalHash(HashChannel):
     def _coded(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger], Codes]:
         """Functions and values with some coordinates to a digit, and the inner products of all pairs of digits.
 
-        Several digits of 16 bits make a word, so that one look-up reads them and one sum adds them; no sum has more bits.
+        Several digits of 16 bits make a word, so one look-up reads them and one sum adds them: no sum of two has more bits.
         """
         g, together = self.response.size, self._together
         base, count = g**together, -(-self.dimension // together)
