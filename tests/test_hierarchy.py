@@ -21,6 +21,7 @@ from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.estimate import Estimates, estimate_counts
 from ldpsql.estimates.functionals import Mean, Quantile, Quantiles, RangeShare, RangeShares
+from ldpsql.estimates.spans import _Band
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import LevelsOperator, Ranges
 from ldpsql.inference.operators.ranges import range_variances
@@ -313,6 +314,37 @@ def test_intervals_of_quantiles_hold(q: float) -> None:
     truth = int((theta.cumsum() >= q).argmax())
     held = int(((measured.low <= truth) & (truth <= measured.high)).sum())
     assert held >= 352  # a count of 400 with probability .95 is below with probability 4e-7
+
+
+@pytest.mark.parametrize(("size", "n", "groups"), [(1024, 50_000, 60), (16_384, 100_000, 20)])
+def test_intervals_of_quantiles_are_as_wide_as_if_the_density_was_known(size: int, n: int, groups: int) -> None:
+    made, theta = mechanism(f"hierarchy(1, 0, {size - 1}, step=1)"), shape(size)
+    of, shares = estimates(made, theta, n, groups), (0.5, 0.9)
+    measured = Quantiles(tuple(Quantile(q) for q in shares)).measure(of)
+    for place, q in enumerate(shares):
+        truth, near = int((theta.cumsum() >= q).argmax()), size // 100
+        below = RangeShare(0, truth).measure(of)
+        density = theta[truth - near : truth + near].mean()
+        ratio = measured.std_error[:, place].mean() / (below.std_error.mean() / density)
+        assert 0.7 < ratio < 1.5
+        # The estimate itself is that of sorted shares: where they first reach q would be far too low.
+        off = (measured.estimate[:, place] - truth) / (below.std_error / density)
+        assert abs(off.mean()) < 5.2 / np.sqrt(groups)
+
+
+def test_a_band_is_sorted_before_it_is_inverted() -> None:
+    upper = np.array([[0.2, 0.6, 0.3, 0.4, 0.7, 0.45, 0.8, 0.9]])
+    band = _Band(np.arange(1, 9), 9, upper - 0.2, upper)
+    low, high = band.crossing(0.5)
+    assert low[0] == (np.sort(upper)[0] < 0.5).sum() == 4
+    assert high[0] == (np.sort(upper - 0.2)[0] < 0.5).sum() == 6
+    assert band.around(0.5) == [(2, 7)]
+    some = np.array([1, 4, 8])
+    coarse = _Band(some, 9, band.lower[:, some - 1], band.upper[:, some - 1]).crossing(0.5)
+    assert coarse[0][0] == 4  # all up to the second cut
+    assert coarse[1][0] == 7  # up to one before the last cut
+    nothing = _Band(np.arange(1, 9), 9, np.full((1, 8), -np.inf), np.full((1, 8), np.inf))
+    assert [int(end[0]) for end in nothing.crossing(0.5)] == [0, 8]
 
 
 def test_several_quantiles_and_ranges_are_those_one_by_one() -> None:

@@ -55,7 +55,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def settled(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
     (folder / "ldpsql.toml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(registry(), "named", Registry.load().named)
+    loaded = Registry.load()
+    monkeypatch.setattr(registry(), "named", loaded.named)
+    monkeypatch.setattr(registry(), "policies", loaded.policies)
     monkeypatch.setattr(registry(), "_settled", {})
     return folder
 
@@ -94,6 +96,40 @@ def test_a_row_that_would_spend_more_and_a_policy_that_cannot_be_read_are_refuse
     settled(tmp_path, monkeypatch, f"[tables.t]\n{table}")
     with pytest.raises(error, match=words), ldpsql.connect() as con:
         ldpsql.perturb_table(con, FRAME, "out", policy="t")
+
+
+OVERSPENT = "[tables.t]\nepsilon = 1\ncolumns = {a = 'krr(1, [1, 2])', b = \"krr('0.000001', [1, 2])\"}"
+
+
+def test_no_column_of_a_policy_that_spends_too_much_can_be_drawn_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, monkeypatch, OVERSPENT + "\n[tables.u]\nepsilon = 1\ncolumns = {a = 'krr(1, [1, 2])'}")
+    with ldpsql.connect() as con:
+        for draw in ("ldp.perturb(1, ldp.m.t_a())", "ldp.perturb(1, 't_a')"):
+            with pytest.raises(duckdb.Error, match="LDP308"):
+                con.execute(f"SELECT {draw}")
+        with pytest.raises(RowBudgetExceeded):
+            ldpsql.perturb_table(con, pl.DataFrame({"a": [1, 2]}), "out", {"a": "t_a"})
+        assert con.execute("SELECT count(ldp.perturb(1, ldp.m.u_a())) FROM range(3)").fetchall() == [(3,)]
+    with pytest.raises(RowBudgetExceeded):
+        ldpsql.perturb(pl.Series("a", [1, 2]), "t_a")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[mechanisms]\np_city = 'krr(5, [1, 2])'\n[tables.p]\nepsilon = 1\ncolumns = {city = 'krr(1, [1, 2])'}",
+        "[mechanisms]\nP_City = 'krr(5, [1, 2])'\n[tables.p]\nepsilon = 1\ncolumns = {city = 'krr(1, [1, 2])'}",
+        "[tables.a]\nepsilon = 1\ncolumns = {b_c = 'krr(1, [1, 2])'}\n"
+        "[tables.a_b]\nepsilon = 5\ncolumns = {c = 'krr(5, [1, 2])'}",
+        "[tables.joint]\nepsilon = 1\ncolumns = {krr = 'krr(1, [1, 2])'}",
+    ],
+)
+def test_the_name_of_a_column_never_stands_for_another_mechanism(text: str, tmp_path: Path) -> None:
+    (tmp_path / "ldpsql.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(BadSettings, match="and another mechanism"):
+        Registry.load()
 
 
 def test_totals_of_metric_claims_and_of_delta_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.inference.score_intervals import deviations
 
 _MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly
-_MOST_CUTS = 4096  # of a range, in the first look for a quantile
+_MOST_CUTS = 4096  # of a range, at which a band is computed at a time
 _ROUNDING = 1e-12
 
 Ints = NDArray[np.int64]
@@ -112,16 +113,11 @@ class Quantiles(Functional):
         """Return positions in the domain, and errors in the unit of the values, each field of shape (groups, quantiles)."""
         scale = scale_of(estimates.values)
         rising = np.argsort(scale, kind="stable")
-        shares = normalised(estimates.fit.theta)[:, rising].cumsum(axis=1)
-        shares[:, -1] = np.inf
-        cuts, lower, upper = self._band(estimates, rising)
-        parts = []
+        shares = normalised(estimates.fit.theta)[:, rising].cumsum(axis=1)[:, :-1]
+        band, parts = self._band(estimates, rising), []
         for q in (one.q for one in self.quantiles):
-            estimate = _first(shares >= q - _ROUNDING)
-            low = cuts[_first(_closed(upper, np.inf) >= q)] - 1
-            # A value is too high if the share of those below certainly reaches q.
-            high = cuts[_last(_opened(lower) < q) - 1]
-            value, first, last = (at.astype(np.float64) for at in (estimate, low, high))
+            estimate = (shares < q - _ROUNDING).sum(axis=1)
+            value, first, last = (at.astype(np.float64) for at in (estimate, *band.crossing(q)))
             low, high = (end.astype(np.int64) for end in holding(value, first, last, estimates.fit.regularised))
             half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
             half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
@@ -129,34 +125,55 @@ class Quantiles(Functional):
             parts.append(Measure(value, half, least, most, estimates.values.rounding))
         return Measure.stacked(parts)
 
-    def _band(self, estimates: Estimates, rising: Ints) -> tuple[Ints, Floats, Floats]:
-        """Return numbers of values, rising, and the ends of the share of so many first values, each of shape (groups, cuts).
-
-        The numbers are followed by that of all values, and by 0 for an end before all of them. On a long line every so many
-        values come first, and then all where one of the quantiles may be.
-        """
+    def _band(self, estimates: Estimates, rising: Ints) -> _Band:
+        """Return the band; on a long line it is computed at every so many values, and at more where a quantile may be."""
         size = len(rising)
         if not estimates.likelihood.operator.lined:
-            return self._ended(np.arange(1, size), size), *_listed_band(estimates, rising)
-        cuts = np.unique(np.linspace(1, size - 1, min(size - 1, _MOST_CUTS)).round().astype(np.int64))
-        lower, upper = _cut_band(estimates, cuts)
-        if len(cuts) < size - 1:
-            cuts = self._finer(cuts, lower, upper)
-            lower, upper = _cut_band(estimates, cuts)
-        return self._ended(cuts, size), lower, upper
+            return _Band(np.arange(1, size), size, *_listed_band(estimates, rising))
+        cuts = _spaced(1, size - 1)
+        band = _Band(cuts, size, *_cut_band(estimates, cuts))
+        if len(cuts) == size - 1:
+            return band
+        finer = [_spaced(*ends) for one in self.quantiles for ends in band.around(one.q)]
+        cuts = np.unique(np.concatenate([cuts, *finer]))
+        return _Band(cuts, size, *_cut_band(estimates, cuts))
 
-    @staticmethod
-    def _ended(cuts: Ints, size: int) -> Ints:
-        return np.concatenate([cuts, [size, 0]])
 
-    def _finer(self, cuts: Ints, lower: Floats, upper: Floats) -> Ints:
-        """Return these cuts, and all between the two that an end of an interval may lie between."""
-        ends = [
-            np.concatenate([_first(_closed(upper, np.inf) >= one.q), _last(_opened(lower) < one.q)]) for one in self.quantiles
-        ]
-        padded = np.concatenate([[0], cuts, [cuts[-1] + 1]])
-        spans = [np.arange(padded[end] + 1, padded[end + 1]) for end in np.unique(ends)]
-        return np.union1d(cuts, np.concatenate(spans))
+class _Band(NamedTuple):
+    """Ends of the share of the first ``cuts`` values of ``size``, each of shape (groups, cuts); the last cut leaves one out.
+
+    A share grows with the number of values, but errors may let an end fall. The ends count in rising order, as if sorted
+    (Chernozhukov, Fernandez-Val, Galichon, "Improving point and interval estimators of monotone functions by rearrangement",
+    Biometrika 2009): the sorted band is at most as wide, and holds no less often. Between the first and the last time that an
+    end crosses a level there may be many values that its errors exclude.
+    """
+
+    cuts: Ints
+    size: int
+    lower: Floats
+    upper: Floats
+
+    def crossing(self, q: float) -> tuple[Ints, Ints]:
+        """Return for each group the first and the last value that may be the q-quantile, from 0.
+
+        All numbers of values up to a cut have at most its upper end, all from it to the next one at least its lower end.
+        """
+        before, after = np.diff(self.cuts, prepend=0), np.diff(self.cuts, append=self.size)
+        first, more = np.where(self.upper < q, before, 0), np.where(self.lower >= q, 0, after)
+        return first.sum(axis=1), self.cuts[0] - 1 + more.sum(axis=1)
+
+    def around(self, q: float) -> list[tuple[int, int]]:
+        """Return for each group two numbers of values between which all lie where an end of the band crosses q."""
+        padded = np.concatenate([[0], self.cuts, [self.size - 1]])
+        above, below = self.upper >= q, ~(self.lower >= q)
+        first = np.where(above.any(axis=1), above.argmax(axis=1), above.shape[1])
+        last = np.where(below.any(axis=1), below.shape[1] - below[:, ::-1].argmax(axis=1), 0)
+        return [(int(padded[a]) + 1, int(padded[b + 1])) for a, b in zip(first, last, strict=True)]
+
+
+def _spaced(first: int, last: int) -> Ints:
+    """Return all numbers from the first to the last, or so many of them that a band is computed quickly."""
+    return np.unique(np.linspace(first, last, min(last - first + 1, _MOST_CUTS)).round().astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -164,8 +181,8 @@ class Quantile(Functional):
     """The smallest value that at least a share ``q`` of all values does not exceed.
 
     Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
-    the band is inverted, one side at a time. ``std_error`` is half the interval over its number of standard errors,
-    infinite if the interval is the whole range.
+    the band is sorted and inverted, one side at a time. So is an estimate that has negative shares. ``std_error`` is half the
+    interval over its number of standard errors, infinite if the interval is the whole range.
 
     Raises:
         InvalidParameter: unless 0 < q < 1.
@@ -202,23 +219,3 @@ def _listed_band(estimates: Estimates, rising: Ints) -> tuple[Floats, Floats]:
     after = np.searchsorted(some, np.arange(size))
     before = np.searchsorted(some, np.arange(size), side="right") - 1
     return band.low[:, before], band.high[:, after]
-
-
-def _closed(upper: Floats, last: float) -> Floats:
-    """Return upper ends followed by one for all values."""
-    return np.pad(upper, ((0, 0), (0, 1)), constant_values=last)
-
-
-def _opened(lower: Floats) -> Floats:
-    """Return lower ends after one for no values; infinite ones say nothing."""
-    return np.pad(np.where(np.isfinite(lower), lower, -1.0), ((0, 0), (1, 0)), constant_values=-1.0)
-
-
-def _first(holds: NDArray[np.bool_]) -> Ints:
-    """Return for each group the first position that holds."""
-    return np.asarray(holds.argmax(axis=1))
-
-
-def _last(holds: NDArray[np.bool_]) -> Ints:
-    """Return for each group the last position that holds."""
-    return holds.shape[1] - 1 - _first(holds[:, ::-1])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pluggy
 from duckdb import DuckDBPyConnection
@@ -20,7 +20,7 @@ from ldpsql import settings
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
 from ldpsql.estimators.base import Estimator
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.calls import bind, read_call
 from ldpsql.mechanisms.identity import refuse_overrides
 from ldpsql.mechanisms.parts import Nested, read_by
@@ -29,12 +29,20 @@ from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
 from ldpsql.registry.references import resolved, tables_of
-from ldpsql.registry.shares import planned
+from ldpsql.registry.shares import check_total, planned
 
 __all__ = ["Plugin", "Registry", "registry"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 S = TypeVar("S", bound=Spec)
+
+
+class Policy(NamedTuple):
+    """The policy of a table, as the settings write it, and the mechanisms of all of its columns."""
+
+    table: str
+    written: Mapping[str, Any]
+    specs: tuple[Any, ...]
 
 
 class Registry:
@@ -47,6 +55,7 @@ class Registry:
         self.commands: dict[str, Callable[..., Any]] = {}  # of third parties, by the words that call them
         self.plugins: list[Plugin] = []
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
+        self.policies: dict[str, Policy] = {}  # of the names of columns of tables, the policy of the table
         self._settled: dict[str, Mechanism] = {}  # mechanisms that the settings name, once they are read
         self._owners: dict[str, str] = {}  # of mechanisms and estimators
         self._sql_names: dict[str, str] = {}  # names of SQL functions that come with ldpsql, and their plugins
@@ -88,9 +97,23 @@ class Registry:
         """Name the mechanisms of the policies of tables: ``people_city`` is that of the column city in ``[tables.people]``."""
         without = {kind for kind, mechanism in self.mechanisms.items() if "epsilon" not in mechanism.model_fields}
         for table, policy in chosen.tables.items():
+            names = {column: f"{table}_{column}" for column in policy["columns"] if f"{table}_{column}".isidentifier()}
+            self._refuse_clashes(table, names.values())
             with suppress(LdpError):  # raised when the policy is used
-                specs = {f"{table}_{column}": spec for column, spec in planned(policy, chosen.mechanisms, without).items()}
-                self.named = {**{name: spec for name, spec in specs.items() if name.isidentifier()}, **self.named}
+                specs = planned(policy, chosen.mechanisms, without)
+                self.named = {**{name: specs[column] for column, name in names.items()}, **self.named}
+                self.policies |= dict.fromkeys(names.values(), Policy(table, policy, tuple(specs.values())))
+
+    def _refuse_clashes(self, table: str, names: Iterable[str]) -> None:
+        """Refuse names of columns that stand for another mechanism, too: nobody could see which one is drawn."""
+        taken = {name.lower() for name in (*self.named, *self.mechanisms)}
+        for name in names:
+            if name.lower() in taken:
+                raise BadSettings(
+                    f"'{name}' names a column of [tables.{table}] and another mechanism",
+                    "rename the mechanism, the table or the column",
+                )
+            taken.add(name.lower())
 
     def add_module(self, module: str, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
@@ -231,6 +254,7 @@ class Registry:
 
         Raises:
             UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
+            RowBudgetExceeded: if it is a column of a policy whose columns spend more than the total of a row.
             SourceRefused, InvalidDomain, OtherMechanism: if its domain is a column that cannot be read.
 
         """
@@ -238,11 +262,21 @@ class Registry:
         if name in self._settled:
             return self._settled[name]
         if name in self.named:
+            if name in self.policies:
+                self._check_total(self.policies[name], con)
             mechanism = _read(self._resolved(self.named[name], con), Mechanism, self.mechanisms, self.named)
             if not tables_of(self.named[name]):
                 self._settled[name] = mechanism
             return mechanism
         return _read(given if con is None else self._resolved(given, con), Mechanism, self.mechanisms, self.named)
+
+    def _check_total(self, policy: Policy, con: DuckDBPyConnection | None) -> None:
+        """Refuse the columns of a policy that spends more than its total; a column that cannot be read yet does not count."""
+        claims = []
+        for spec in policy.specs:
+            with suppress(LdpError):
+                claims.append(certify(self.mechanism(spec, con)).certificate.claim)
+        check_total(policy.table, policy.written, claims)
 
     def _resolved(
         self, given: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from ldpsql.errors import BadSettings, InvalidEpsilon, InvalidSpec
+from ldpsql.errors import BadSettings, InvalidEpsilon, InvalidSpec, RowBudgetExceeded
 from ldpsql.mechanisms.calls import read_call
 from ldpsql.mechanisms.spec import decimal_text, number
-from ldpsql.privacy.claims import Epsilon
+from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, MetricLdp
 
 _STEPS = 10**6  # planned epsilons are rounded down to millionths, so that they never exceed the total
 
@@ -57,6 +57,27 @@ def total_of(table: Mapping[str, Any], key: str) -> Fraction:
     if value < 0 or (key == "epsilon" and not value):
         raise BadSettings(f"{key} in the policy of a table must be a positive number", "for example epsilon = 2")
     return value
+
+
+def check_total(name: str, table: Mapping[str, Any], claims: Iterable[Claim]) -> None:
+    """Refuse claims that add up to more than the totals, as exact numbers: a row has all of its reports.
+
+    Raises:
+        RowBudgetExceeded: if they do.
+
+    """
+    listed = list(claims)
+    far = [claim.epsilon.value for claim in listed if isinstance(claim, MetricLdp)]
+    near = [claim.epsilon.value for claim in listed if not isinstance(claim, MetricLdp)]
+    delta = [claim.delta for claim in listed if isinstance(claim, ApproximateLdp)]
+    for key, parts in (("epsilon", near), ("epsilon_per_distance", far), ("delta", delta)):
+        spent, total = sum(parts, Fraction(0)), total_of(table, key)
+        if spent > total:
+            both = f"{key} {decimal_text(spent)} on a row, and its total is {decimal_text(total)}"
+            raise RowBudgetExceeded(
+                f"the columns of [tables.{name}] spend {both}",
+                f"lower the {key} of a column, or write a larger {key} into [tables.{name}]",
+            )
 
 
 def _parameters(spec: Any) -> dict[str, Any]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
-from ldpsql.errors import BadSettings, LdpError, RowBudgetExceeded, UnknownName
+from ldpsql.errors import BadSettings, LdpError, UnknownName
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.mechanisms.spec import decimal_text
-from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp
 from ldpsql.registry.registry import registry
-from ldpsql.registry.shares import planned, total_of
+from ldpsql.registry.shares import check_total, planned
 
 ROW = "row"
 _EXAMPLE = '[tables.people] with epsilon = 2 and columns = {city = "city"}'
@@ -70,7 +67,7 @@ def table_policy(name: str, con: DuckDBPyConnection | None = None) -> TablePolic
     kinds = registry().mechanisms
     specs = planned(table, chosen.mechanisms, {kind for kind in kinds if "epsilon" not in kinds[kind].model_fields})
     mechanisms = {column: _mechanism(name, column, spec, con) for column, spec in specs.items()}
-    _check(name, table, [certify(mechanism).certificate.claim for mechanism in mechanisms.values()])
+    check_total(name, table, [certify(mechanism).certificate.claim for mechanism in mechanisms.values()])
     return TablePolicy(name, mechanisms, tuple(table.get("keep", [])), table.get("unit", ROW), table.get("reports", ""))
 
 
@@ -79,19 +76,3 @@ def _mechanism(name: str, column: str, spec: Any, con: DuckDBPyConnection | None
         return registry().mechanism(spec, con)
     except LdpError as error:
         raise BadSettings(f"the column '{column}' of [tables.{name}]: {error.message}", error.hint) from None
-
-
-def _check(name: str, table: Mapping[str, Any], claims: Iterable[Claim]) -> None:
-    """Refuse claims that add up to more than the totals, as exact numbers: a row has all of its reports."""
-    listed = list(claims)
-    far = [claim.epsilon.value for claim in listed if isinstance(claim, MetricLdp)]
-    near = [claim.epsilon.value for claim in listed if not isinstance(claim, MetricLdp)]
-    delta = [claim.delta for claim in listed if isinstance(claim, ApproximateLdp)]
-    for key, parts in (("epsilon", near), ("epsilon_per_distance", far), ("delta", delta)):
-        spent, total = sum(parts, Fraction(0)), total_of(table, key)
-        if spent > total:
-            both = f"{key} {decimal_text(spent)} on a row, and its total is {decimal_text(total)}"
-            raise RowBudgetExceeded(
-                f"the columns of [tables.{name}] spend {both}",
-                f"lower the {key} of a column, or write a larger {key} into [tables.{name}]",
-            )

@@ -12,7 +12,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.engine.functions import MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import as_struct, columns_of, long_domains
-from ldpsql.errors import BadSettings, InvalidParameter, LdpError, SourceRefused
+from ldpsql.errors import BadSettings, InvalidParameter, LdpError, RowBudgetExceeded, SourceRefused
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
@@ -55,13 +55,19 @@ def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:
     if not NAME.fullmatch(name):
         raise BadSettings("a mechanism in the settings needs a name of letters, digits and _", "for example city")
     try:
-        return sql_call(registry().mechanism(spec, con), con)
+        return sql_call(registry().mechanism(name if registry().named.get(name) is spec else spec, con), con)
     except SourceRefused as error:  # the table may be made later, as dbt does
-        hint = "attach ldpsql again as soon as it can be read"
-        refusal = f"error({text_literal(f'[{error.code}] {error.message}. Hint: {hint}')})::VARCHAR"
-        return f"{{'mechanism': {refusal}, 'domain': []::VARCHAR[], 'reports': []::VARCHAR[]}}"
+        return _refusal(error, "attach ldpsql again as soon as it can be read")
+    except RowBudgetExceeded as error:  # of the policy of one table
+        return _refusal(error, error.hint)
     except LdpError as error:
         raise BadSettings(f"the mechanism '{name}' in the settings: {error.message}", error.hint) from None
+
+
+def _refusal(error: LdpError, hint: str) -> str:
+    """Return SQL in place of a mechanism that raises an error when it is used."""
+    refusal = f"error({text_literal(f'[{error.code}] {error.message}. Hint: {hint}')})::VARCHAR"
+    return f"{{'mechanism': {refusal}, 'domain': []::VARCHAR[], 'reports': []::VARCHAR[]}}"
 
 
 def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
@@ -73,6 +79,8 @@ def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
     """
     if not isinstance(spec, str) or not NAME.fullmatch(name := spec.strip()):
         return registry().mechanism(spec, con)
+    if name in registry().policies:
+        registry().mechanism(name, con)  # refused here, as DuckDB's own errors are withheld
     with con.cursor() as cursor:
         declared = _declared(cursor, name)
         catalogs = cursor.execute(_CATALOGS, [name, MARK]).fetchall()
