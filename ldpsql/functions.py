@@ -28,7 +28,7 @@ from ldpsql.engine.functions import (
 )
 from ldpsql.engine.groups import counts_of, estimated, learnt_from, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
-from ldpsql.engine.sql_struct import as_struct, reports_type, values_type
+from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
@@ -149,6 +149,7 @@ __all__ = [
     "check_ordered",
     "check_written",
     "checked_count",
+    "columns_of",
     "compare_comments",
     "counted_by_form",
     "counts_of",

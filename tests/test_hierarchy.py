@@ -200,6 +200,20 @@ def test_a_tree_that_the_range_does_not_fill_is_refused(text: str) -> None:
         certify(mechanism(f"hierarchy(1, 0, 99, {'' if 'step' in text else 'step=1, '}{text})"))
 
 
+@pytest.mark.parametrize(
+    ("low", "rest", "words"),
+    [
+        ("2024-01-01", "bins=12", "dates or times with a unit"),
+        ("2024-01-01", "step='day', bins=12", "dates or times with a unit"),
+        ("2024-01-01", "step='week'", "'day', 'hour' or 'minute'"),
+        ("08:00:00", "step='minute'", "a date or a timestamp"),
+    ],
+)
+def test_dates_take_a_unit_and_no_number_of_bins(low: str, rest: str, words: str) -> None:
+    with pytest.raises(ldpsql.InvalidParameter, match=words):
+        mechanism(f"hierarchy(1, '{low}', '2024-12-31', {rest})")
+
+
 # Constrained inference
 
 
@@ -452,6 +466,7 @@ def test_sql_gives_several_ranges_from_one_estimate(con: duckdb.DuckDBPyConnecti
         ("quantiles(r, tree(), [])", "list"),
         ("quantiles(r, tree(), [0.5, 1.5])", "between 0 and 1"),
         ("quantiles(r, tree(), 0.5)", "list"),
+        ("range_shares(r, tree(), [], [])", "two ranges"),
         ("range_shares(r, tree(), [1], [2, 3])", "as many"),
         ("range_shares(r, tree(), [3], [2])", "before it begins"),
         ("range_shares(r, tree(), ['x'], ['y'])", "like the values"),

@@ -155,9 +155,13 @@ def test_sql_reads_the_mechanism_from_files(reports: DuckDBPyConnection, tmp_pat
         "estimate_by(reports, city, region, {})",
         "inv(reports, city, {})",
         "top(reports, city, {}, 2)",
+        "crosstab(reports, city, {})",
+        "crosstab(reports, {{a: city, b: region}}, ldp.row({{a: {}, b: region()}}))",
+        'estimate(reports, {{b: "region", a: "city"}}, ldp.row({{a: {}, b: region()}}))',
     ],
 )
 def test_sql_refuses_a_mechanism_that_differs_from_the_recorded_one(call: str, reports: DuckDBPyConnection) -> None:
+    reports.execute("CREATE MACRO region() AS ldp.krr(1, ['north', 'south'])")
     assert reports.execute(f"FROM ldp.{call.format('drew()')}").fetchall()
     with pytest.raises(duckdb.Error, match=r"LDP408.*krr"):
         reports.execute(f"FROM ldp.{call.format('other()')}")
@@ -165,6 +169,19 @@ def test_sql_refuses_a_mechanism_that_differs_from_the_recorded_one(call: str, r
     assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()  # nothing is recorded: nothing to compare
     reports.execute("CREATE TEMP TABLE reports AS SELECT 'Lima' AS city, 'north' AS region")
     assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()
+
+
+@pytest.mark.parametrize("function", ["estimate", "crosstab"])
+def test_sql_reads_the_mechanisms_of_a_row_from_the_comments_of_its_columns(function: str, con: DuckDBPyConnection) -> None:
+    people = PEOPLE.append_column("a b", PEOPLE["region"])
+    ldpsql.perturb_table(con, people, "reports", {"city": DREW, "a b": "krr(1, ['north', 'south'])"}, keep=["region"])
+    row = f"ldp.row({{c: ldp.krr(1, {CITIES}), r: ldp.krr(1, ['north', 'south'])}})"
+    query = f'FROM ldp.{function}(reports, {{c: city, r: "a b"}}'
+    assert con.execute(f"{query})").fetchall() == con.execute(f"{query}, {row})").fetchall()
+    with pytest.raises(duckdb.Error, match="LDP409"):
+        con.execute(f"FROM ldp.{function}(reports, {{c: city, r: region}})")
+    with pytest.raises(duckdb.Error, match=r"LDP103.*name the column"):
+        con.execute(f"FROM ldp.{function}(reports, city IS NULL)")
 
 
 def test_what_another_connection_cannot_see_is_refused_and_not_taken_from_a_namesake(reports: DuckDBPyConnection) -> None:

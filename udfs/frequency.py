@@ -25,6 +25,7 @@ from ldpsql.functions import (
     aggregates,
     arrow_fields,
     check_files,
+    columns_of,
     compare_comments,
     counted_by_form,
     counts_of,
@@ -43,8 +44,12 @@ from ldpsql.functions import (
     struct_text,
     without_impossible,
 )
+from ldpsql.mechanisms import Mechanism
 
-_FIELD = re.compile(r'STRUCT\((?:(\w+)|"((?:[^"]|"")*)") ')  # of a type; the name is in quotes if it must be
+_NAME = r'(?:(\w+)|"((?:[^"]|"")*)")'
+_COLUMN = re.compile(rf"{_NAME} := (?:{_NAME}\.)*{_NAME}(?:, |\)$)")
+_COLUMNS = re.compile(rf"struct_pack\((?:{_COLUMN.pattern})+")  # a struct of columns, as DuckDB names it
+_FIELD = re.compile(rf"STRUCT\({_NAME} ")  # of a type; the name is in quotes if it must be
 _ROW = ("value", "estimate", "std_error", "low", "high")
 _ROWS = "STRUCT(value VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE)[]"
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
@@ -132,12 +137,13 @@ def drawn_by(names: pa.ChunkedArray, places: pa.ChunkedArray, columns: pa.Chunke
 
     """
     rows = zip(*(plain(column).to_pylist() for column in (names, places, columns, handles)), strict=True)
-    return pa.array([_drawn_by(*row) for row in rows], pa.bool_())
+    made = [_drawn_by(name, place, named, MECHANISMS.thing(handle)) for name, place, named, handle in rows]
+    return pa.array(made, pa.bool_())
 
 
-def _drawn_by(name: str, place: list[str], columns: list[dict[str, Any]] | None, handle: int) -> bool:
+def _drawn_by(name: str, place: list[str], columns: list[dict[str, Any]] | None, mechanism: Mechanism) -> bool:
     comments = [(tuple(column["path"]), column["comment"]) for column in columns or []]
-    return compare_comments(name, place, comments, MECHANISMS.thing(handle))
+    return compare_comments(name, place, comments, mechanism)
 
 
 @guarded
@@ -151,14 +157,30 @@ def agreed(places: pa.ChunkedArray, columns: pa.ChunkedArray, handles: pa.Chunke
     for row_type in filter(None, plain(columns).unique().to_pylist()):
         name = _FIELD.match(row_type)
         if name is not None:
-            _compare(places[0].as_py(), name[1] or name[2].replace('""', '"'), handles[0].as_py())
+            for column, mechanism in _drawn_as(_unquoted(*name.groups()), MECHANISMS.thing(handles[0].as_py())):
+                _compare(places[0].as_py(), column, mechanism)
     return pa.array([True] * len(columns))
 
 
-def _compare(place: dict[str, Any], column: str, handle: int) -> None:
+def _unquoted(plain_name: str | None, quoted_name: str | None) -> str:
+    return plain_name or (quoted_name or "").replace('""', '"')
+
+
+def _drawn_as(name: str, mechanism: Mechanism) -> Iterator[tuple[str, Mechanism]]:
+    """Yield the columns of reports in an expression, and the mechanism of each; a struct of columns has that of a row."""
+    parts = dict(columns_of(mechanism))
+    if not parts or not _COLUMNS.fullmatch(name):
+        yield name, mechanism
+        return
+    for field in _COLUMN.finditer(name):
+        if (part := parts.get(_unquoted(field[1], field[2]))) is not None:
+            yield _unquoted(field[5], field[6]), part
+
+
+def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
     named = [one for one in place["columns"] or [] if one["column"] == column.lower()]
-    if not _drawn_by(place["name"], place["place"], named, handle):
-        check_files(place["name"], column, MECHANISMS.thing(handle))
+    if not _drawn_by(place["name"], place["place"], named, mechanism):
+        check_files(place["name"], column, mechanism)
 
 
 def of_estimator(estimator: type[Estimator]) -> Aggregate:

@@ -65,9 +65,11 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, 
         case "quantile":
             return _quantile(arguments[0])
         case "quantiles":
-            return Quantiles(tuple(_quantile(share) for share in _items(arguments[0], "shares between 0 and 1")))
+            return Quantiles(
+                tuple(_quantile(share) for share in _items(arguments[0], "shares between 0 and 1", "such as [0.25, 0.5, 0.75]"))
+            )
         case "range_shares":
-            lows, highs = (_items(ends, "ends of ranges") for ends in arguments)
+            lows, highs = (_items(ends, "ends of ranges", "[0, 10], [9, 19] are two ranges") for ends in arguments)
             if len(lows) != len(highs):
                 raise InvalidParameter("there must be as many low ends as high ends", "[0, 10], [9, 19] are two ranges")
             return RangeShares(tuple(_range(mechanism, ends) for ends in zip(lows, highs, strict=True)))
@@ -85,10 +87,10 @@ def _quantile(share: pa.Scalar) -> Quantile:
     return Quantile(float(share.as_py()))
 
 
-def _items(column: pa.Scalar, what: str) -> list[pa.Scalar]:
+def _items(column: pa.Scalar, what: str, example: str) -> list[pa.Scalar]:
     """Return the items of a list."""
     if not isinstance(column, pa.ListScalar | pa.LargeListScalar) or not column.is_valid or not len(column.values):
-        raise InvalidParameter(f"this needs a list of {what} that is not empty", "such as [0.25, 0.5, 0.75]")
+        raise InvalidParameter(f"this needs a list of {what} that is not empty", example)
     return list(column.values)
 
 

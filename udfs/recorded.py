@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ldpsql.functions import Macros, Scalar, as_struct, guarded, hookimpl, mechanism_at, parts, plain, quoted, text_literal
+from ldpsql.mechanisms import InvalidParameter
 
 # `mechanism_at` does not see temporary tables.
 _UNLESS_HIDDEN = """WHERE CASE WHEN EXISTS (
@@ -39,10 +40,16 @@ def call(*arguments: pa.ChunkedArray) -> pa.Array:
     return pa.array([_call(*row) for row in zip(*(plain(a).to_pylist() for a in arguments), strict=True)], pa.string())
 
 
-def _call(macro: str, reports: str, report: str, mechanism: str) -> str:
+def _call(macro: str, reports: str, report: str | dict[str, str], mechanism: str) -> str:
     place = text_literal(reports)
-    drew = f"{mechanism}({place}, {text_literal(report)})"
-    return f"FROM {macro}({place}, {quoted(report)}, {drew}, 'ibu') {_UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))}"
+    hidden = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
+    if isinstance(report, str):
+        return f"FROM {macro}({place}, {quoted(report)}, {mechanism}({place}, {text_literal(report)}), 'ibu') {hidden}"
+    if not isinstance(report, dict) or not all(isinstance(column, str) for column in report.values()):
+        raise InvalidParameter("the record is that of a column", "name the column, or pass the mechanism that drew the reports")
+    row = ", ".join(f"{quoted(field)}: {quoted(column)}" for field, column in report.items())
+    drew = ", ".join(f"{quoted(field)}: {mechanism}({place}, {text_literal(column)})" for field, column in report.items())
+    return f"FROM {macro}({place}, {{{row}}}, ldp.row({{{drew}}}), 'ibu') {hidden}"
 
 
 @hookimpl

@@ -1,9 +1,9 @@
 -- The joint table of several columns in long form: one row for each cell, and one column for each variable.
--- `report` is a struct, such as {city: city, age: age}; it appears once, as it may be an expression that draws.
+-- `report` is a struct, such as {city: city, age: age}.
 CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu') AS TABLE
-    SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
-           list_sum(map_values(counts))::BIGINT AS n
-    FROM (SELECT ldp._counted(report, true) AS counts FROM query_table(reports));
+        (FROM ldp._estimate(reports, report, m, estimator)),
+    (reports, report) AS TABLE
+        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism')));
 
 -- `columns` holds the number of values of each column; by default the table of all columns is asked for.
 CREATE OR REPLACE MACRO ldp.plan("columns", reports, epsilon, tables := []::VARCHAR[][]) AS TABLE

@@ -63,8 +63,8 @@ def plan(
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     Example: ldpsql plan --reports 100000 --values 101 --question ranges
     """
-    if column:
-        plan_columns(reports, column, table or [], epsilon or [], form)
+    if column or table:
+        plan_columns(reports, column or [], table or [], epsilon or [], form)
         return
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates import planning
@@ -105,7 +105,7 @@ def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: l
     from ldpsql.registry.registry import registry
 
     sizes = {name: size for name, _, size in (text.rpartition("=") for text in columns)}
-    if len(epsilon) != 1 or len(sizes) < len(columns) or not all(size.isdecimal() for size in sizes.values()):
+    if len(epsilon) != 1 or not sizes or len(sizes) < len(columns) or not all(size.isdecimal() for size in sizes.values()):
         raise InvalidParameter(
             "a plan of tables needs one epsilon, and each column once with its number of values",
             "ldpsql plan -n 50000 --epsilon 2 --column education=16 --column income=2 --table education,income",

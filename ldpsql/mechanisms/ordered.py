@@ -26,14 +26,20 @@ def _end(value: Any) -> float | str:
         value = str(value)
     if isinstance(value, str) and value[4:5] == "-" and value[:4].isdigit():
         return value
-    return float(number(value))
+    try:
+        return float(number(value))
+    except ValueError:
+        raise ValueError("must be a plain number, a date or a timestamp") from None
 
 
 def _step(value: Any) -> float | str:
     """Return a positive number or a unit."""
     if isinstance(value, str) and value.lower() in UNITS:
         return value.lower()
-    step = float(number(value))
+    try:
+        step = float(number(value))
+    except ValueError:
+        raise ValueError("must be a plain number, 'day', 'hour' or 'minute'") from None
     if step <= 0:
         raise ValueError("must be above 0")
     return step
@@ -68,13 +74,13 @@ class OrderedMechanism(NumberMechanism):
 
         """
         timed = [isinstance(part, str) for part in (self.low, self.high, self.step) if part is not None]
-        if self.step is None and all(timed):
-            self.__dict__["step"] = "day"
-        elif any(timed) != all(timed) or (all(timed) and self.bins is not None):
+        if any(timed) != all(timed) or (all(timed) and self.bins is not None):
             raise InvalidParameter(
                 "low and high must be two numbers with a number as step, or two dates or times with a unit as step",
-                self.signature(),
+                "step := 'day', 'hour' or 'minute' sets how many dates or times there are, and bins how many numbers",
             )
+        if self.step is None and all(timed):
+            self.__dict__["step"] = "day"
         if not all(timed):
             self.__dict__["bins"] = self._bins()
         return self
