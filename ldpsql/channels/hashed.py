@@ -220,17 +220,17 @@ class OrthogonalHash(HashChannel):
 
     def _hash(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
         if self._table is not None:
-            return self._table[seeds * self.size + values]
+            return self._table.take(seeds * self.size + values).astype(np.int32)
         return self._computed(seeds, values)
 
     def _computed(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
         if self._together == 1:
             return Field.of(self.response.size).dot(self.functions[seeds], self.points[values])
         of_functions, of_points, products = self._coded
-        cells = of_functions[seeds] + of_points[values]
-        out = products[cells[:, 0]]
-        for more in range(1, cells.shape[1]):
-            out = Field.of(self.response.size).add(out, products[cells[:, more]])
+        cells = (of_functions.take(seeds, axis=0) + of_points.take(values, axis=0)).view(np.uint16)
+        out = products.take(cells[:, 0])
+        for more in range(1, -(-self.dimension // self._together)):
+            out = Field.of(self.response.size).add(out, products.take(cells[:, more]))
         return out
 
     @cached_property
@@ -239,26 +239,31 @@ class OrthogonalHash(HashChannel):
         return max(k for k in range(1, 7) if k == 1 or self.response.size**k <= _DIGITS)
 
     @cached_property
-    def _coded(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16], Codes]:
-        """Functions and values with some coordinates to a digit, and the inner products of all pairs of digits."""
+    def _coded(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger], Codes]:
+        """Functions and values with some coordinates to a digit, and the inner products of all pairs of digits.
+
+        Several digits of 16 bits make a word, so that one look-up reads them and one sum adds them: no sum of two has more bits.
+        """
         g, together = self.response.size, self._together
-        base, padding = g**together, -self.dimension % together
+        base, count = g**together, -(-self.dimension // together)
+        width = 2 if count == 2 else 1 if count == 1 else 4
+        padding = -(-count // width) * width * together - self.dimension
         places = g ** np.arange(together - 1, -1, -1)
-        digits = [
-            np.pad(part, ((0, 0), (0, padding))).reshape(len(part), -1, together) for part in (self.functions, self.points)
-        ]
-        of_functions, of_points = ((part @ places).astype(np.uint16) for part in digits)
+        digits = [np.pad(part, ((0, 0), (0, padding))).reshape(len(part), -1, together) @ places for part in (self.functions, self.points)]
+        of_functions, of_points = (
+            (part * scale).astype(np.uint16).view(f"u{2 * width}") for part, scale in zip(digits, (base, 1), strict=True)
+        )
         every = _digits(np.arange(base), g, together)
         products = Field.of(g).dot(np.repeat(every, base, axis=0), np.tile(every, (base, 1)))
-        return of_functions * np.uint16(base), of_points, products
+        return of_functions, of_points, products
 
     @cached_property
-    def _table(self) -> Codes | None:
+    def _table(self) -> NDArray[np.unsignedinteger] | None:
         """The hashes of all values under all functions, one after the other; None if they are too many."""
         if self.seeds * self.size > _BLOCK:
             return None
         seeds, values = np.divmod(np.arange(self.seeds * self.size), self.size)
-        return self._computed(seeds, values)
+        return self._computed(seeds, values).astype(np.min_scalar_type(self.response.size - 1))
 
     def supports(self, drawn: Drawn, values: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
         """Return which values, by default of all values, hash to y under the function."""
