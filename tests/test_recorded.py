@@ -252,6 +252,16 @@ def test_statements_of_the_prompt_record_what_they_draw(tmp_path: Path) -> None:
         ("CREATE VIEW r AS SELECT ldp.perturb(x, a()) AS x FROM p", None),
         ("CREATE TABLE r AS SELECT ldp.perturb_mixed(x, level, MAP {'low': a()}) AS x FROM p", None),
         ("CREATE TABLE r AS SELECT lower(x) AS x FROM p", None),
+        ("CREATE TABLE r AS SELECT x FROM (SELECT ldp.perturb(x, a()) AS x FROM p)", {"x": "a()"}),
+        ("CREATE TABLE r AS SELECT lower(x) AS x FROM (SELECT ldp.perturb(x, a()) AS x FROM p)", None),
+        ("CREATE TABLE r AS SELECT coalesce(q.x, p.x) AS x FROM p, (SELECT ldp.perturb(x, a()) AS x FROM p) AS q", None),
+        ("CREATE TABLE r AS SELECT q.x AS y FROM (SELECT ldp.perturb(p, a()) AS q FROM p)", None),  # a field of a report
+        ("CREATE TABLE r AS SELECT ldp.perturb(x, a()) AS x FROM p UNION ALL SELECT ldp.perturb(x, a()) FROM p", {"x": "a()"}),
+        ("CREATE TABLE r AS SELECT ldp.perturb(x, a()) AS x FROM p UNION ALL SELECT ldp.perturb(x, b()) FROM p", None),
+        ("CREATE TABLE r AS SELECT ldp.perturb(x, a()) AS x FROM p UNION ALL SELECT x FROM p", None),
+        ("CREATE TABLE r AS SELECT ldp.perturb(x, a()) AS x FROM p UNION ALL FROM p", None),
+        ("CREATE TABLE r AS SELECT x FROM p UNION ALL BY NAME SELECT ldp.perturb(x, a()) AS x FROM p", None),
+        ("CREATE TABLE r AS SELECT x FROM p EXCEPT SELECT ldp.perturb(x, a()) FROM p", None),
         ("CREATE TABLE r AS SELECT ldp.perturb(x, a( FROM p", None),
     ],
 )

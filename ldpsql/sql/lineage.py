@@ -15,11 +15,15 @@ Files = Callable[[str], "Relation | None"]
 
 @dataclass(frozen=True)
 class Report:
-    """A column of reports: its name, the table that it was read from, and the mechanism as SQL, if it is known."""
+    """A column of reports: its name, the table that it was read from, and the mechanism as SQL, if it drew all of them."""
 
     column: str
     table: str = ""
     mechanism: str = ""
+
+    def changed(self) -> Report:
+        """Return the report as something that was computed from it, or put together with something else."""
+        return replace(self, mechanism="")
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,19 @@ class Relation:
     def stacked(self, other: Relation, *, by_name: bool) -> Relation:
         """Return the columns of UNION: a column of either that is a report makes it one."""
         if by_name or self.open or other.open:
-            columns = {**dict(other.columns), **dict(self.columns), **other.reports, **self.reports}
-            return Relation(tuple(columns.items()), open=True)
+            names = dict.fromkeys([*dict(other.columns), *dict(self.columns)])
+            return Relation(tuple((name, _either(self.report(name), other.report(name))) for name in names), open=True)
         second = [report for _, report in other.columns] + [None] * len(self.columns)
-        return Relation(tuple((name, report or also) for (name, report), also in zip(self.columns, second, strict=False)))
+        return Relation(
+            tuple((name, _either(report, also)) for (name, report), also in zip(self.columns, second, strict=False))
+        )
+
+
+def _either(report: Report | None, also: Report | None) -> Report | None:
+    """Return the report in a column of UNION; its mechanism is known only if it is that of both."""
+    one = report or also
+    alike = report is not None and also is not None and report.mechanism == also.mechanism
+    return one if one is None or alike else one.changed()
 
 
 UNKNOWN = Relation(open=True)
@@ -121,7 +134,8 @@ class Scope:
         outer = self.around.report(column) if self.around else None
         parts = [part.name for part in column.parts]  # reports.city.seed, or city.seed: a field of a report
         within = exp.column(*reversed(parts[:-1])) if len(parts) > 1 else None
-        return outer or (self.report(within) if within is not None else None)
+        whole = self.report(within) if within is not None else None
+        return outer or (whole and whole.changed())
 
 
 class Reader:
@@ -197,7 +211,8 @@ class Reader:
         nested = next((self.read(query, {}, scope) for query in [node] if isinstance(node, exp.Subquery)), None)
         if nested is not None:
             return next(iter(nested.reports.values()), None)
-        return next((report for _, report in self.reports_in(node, scope)), None)
+        report = next((report for _, report in self.reports_in(node, scope)), None)
+        return report if report is None or isinstance(node, exp.Column) else report.changed()
 
     def reports_in(self, node: exp.Expr, scope: Scope) -> Iterator[tuple[exp.Column, Report]]:
         """Yield the columns of an expression that are reports, apart from arguments of functions of ldpsql."""
