@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,7 @@ def shuffling(handles: pa.ChunkedArray, reports: pa.ChunkedArray, deltas: pa.Chu
     return pa.array([_central(*row) for row in rows])
 
 
+@lru_cache(maxsize=256)  # `unnest` of a STRUCT asks for each field
 def _central(handle: int, reports: int | None, delta: float | None) -> dict[str, Any] | None:
     if reports is None or delta is None:
         return None
