@@ -625,6 +625,8 @@ def test_plans_are_made_in_sql_and_on_the_command_line(con: DuckDBPyConnection) 
     arguments = ["plan", "-n", "48842", "--epsilon", "2", "--column", "education=16", "--column", "income=2"]
     printed = json.loads(CliRunner().invoke(app, [*arguments, "--table", "education,income", "--format", "json"]).stdout)
     assert printed == rows
+    for option in (["--values", "9"], ["--question", "mean"], ["--mechanism", "krr"]):
+        assert "of several columns" in str(CliRunner().invoke(app, [*arguments, *option]).exception)
     for wrong in ([*arguments, "--epsilon", "1"], [*arguments[:-1], "income"], [*arguments, "--table", "x"], arguments[:-2]):
         assert CliRunner().invoke(app, wrong).exit_code
     for statement in ("FROM ldp.plan([1], 10, 2)", "FROM ldp.plan({a: 2, b: 1}, 10, 2)", "FROM ldp.plan({a: 2, b: 2}, 0, 2)"):

@@ -124,9 +124,15 @@ def test_every_mechanism_has_a_bound_of_at_most_its_local_epsilon(con: DuckDBPyC
 
 
 def test_numbers_that_mean_nothing_are_refused() -> None:
-    for reports, delta in ((1, 1e-6), (0, 1e-6), (10**11, 1e-6), (100, 0.0), (100, 1.0), (100, 1e-15), (100, float("nan"))):
-        with pytest.raises(InvalidParameter):
-            shuffled(krr(1, 2), reports=reports, delta=delta)
-    identity = "matrix(['a', 'b'], [['1', '0'], ['0', '1']], 1)"
-    with pytest.raises((NotPrivate, InvalidParameter)):
-        shuffled(mechanism(identity), reports=10, delta=0.1)
+    for reports in (0, 1, 10**11):
+        with pytest.raises(InvalidParameter, match="reports"):
+            shuffled(krr(1, 2), reports=reports, delta=1e-6)
+    for delta in (0.0, 1.0, 1e-15, float("nan"), "1e-6"):
+        with pytest.raises(InvalidParameter, match="delta"):
+            shuffled(krr(1, 2), reports=100, delta=delta)  # type: ignore[arg-type]
+
+
+def test_a_report_that_rules_a_value_out_has_no_bound() -> None:
+    half = TOTAL // 2
+    with pytest.raises(NotPrivate, match="rules a value out"):
+        central(ldpsql.DenseChannel(np.array([[half, half, 0], [half, 0, half]], np.uint64)), 100, 1e-6)

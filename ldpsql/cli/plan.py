@@ -63,10 +63,13 @@ def plan(
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     Example: ldpsql plan --reports 100000 --values 101 --question ranges
     """
+    from ldpsql.errors import InvalidParameter
+
     if column or table:
+        if question or mechanism or page or output or values is not None:
+            raise InvalidParameter("a plan of several columns takes --epsilon and --table only", "leave out the other options")
         plan_columns(reports, column or [], table or [], epsilon or [], form)
         return
-    from ldpsql.errors import InvalidParameter
     from ldpsql.estimates import planning
     from ldpsql.pages import page as pages
     from ldpsql.registry.registry import registry

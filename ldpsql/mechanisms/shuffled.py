@@ -32,8 +32,8 @@ class Shuffled:
 def shuffled(mechanism: Mechanism, *, reports: int, delta: float) -> Shuffled:
     """Return the central privacy of the shuffled reports of a mechanism, one report for each person.
 
-    It holds for whoever sees the reports in random order and without ids, and if all the people counted have sent a report that
-    this mechanism drew. It is never applied by itself: the ledger charges local privacy.
+    It holds against a reader who sees the reports in random order and without ids, and if all the people counted have sent a
+    report that this mechanism drew. It is never applied by itself: the ledger charges local privacy.
 
     Source: Wang et al., "Privacy amplification via shuffling: unified, simplified, and tightened", VLDB 2024, with the exact
     largest ratio and total variation of the channel.
@@ -50,7 +50,7 @@ def shuffled(mechanism: Mechanism, *, reports: int, delta: float) -> Shuffled:
     """
     if not isinstance(reports, int) or not 2 <= reports <= _MOST_REPORTS:
         raise InvalidParameter(f"reports must be a whole number from 2 to {_MOST_REPORTS}", "count one report for each person")
-    if not _SMALLEST_DELTA <= delta < 1:
+    if not isinstance(delta, int | float) or not _SMALLEST_DELTA <= delta < 1:
         raise InvalidParameter(f"delta must be at least {_SMALLEST_DELTA:g} and below 1", "less than 1 / reports, such as 1e-9")
     epsilon, at_least, local = central(certify(mechanism).channel, reports, delta)
     return Shuffled(mechanism.name, reports, delta, epsilon, at_least, local)
