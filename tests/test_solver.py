@@ -44,7 +44,8 @@ def mixture(inputs: int, outputs: int) -> Floats:
 
 def decaying(inputs: int, outputs: int) -> Floats:
     rate = 10 ** RNG.uniform(-2, 1.5)
-    return np.exp(-rate * np.abs(np.arange(inputs)[:, None] - np.linspace(0, inputs - 1, outputs)))
+    exponents = -rate * np.abs(np.arange(inputs)[:, None] - np.linspace(0, inputs - 1, outputs))
+    return np.exp(exponents - exponents.max(axis=1, keepdims=True))  # far from every output, all would be 0
 
 
 def supporting(inputs: int, outputs: int) -> Floats:

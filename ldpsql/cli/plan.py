@@ -67,7 +67,10 @@ def plan(
 
     if column or table:
         if question or mechanism or page or output or values is not None:
-            raise InvalidParameter("a plan of several columns takes --epsilon and --table only", "leave out the other options")
+            raise InvalidParameter(
+                "a plan of several columns takes --column, --table and --epsilon only",
+                "leave out the other options, and write each column with its number of values: --column education=16",
+            )
         plan_columns(reports, column or [], table or [], epsilon or [], form)
         return
     from ldpsql.estimates import planning
