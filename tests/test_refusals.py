@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from itertools import chain, product
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -13,8 +11,8 @@ import pytest
 import ldpsql
 from ldpsql.domains import written
 from ldpsql.errors import InvalidParameter
+from tests import commands
 
-ROOT = Path(__file__).parents[1]
 NUMBERS = [
     "1e9",
     "1e8",
@@ -74,15 +72,10 @@ for parameter in parameters:
 FAMILIES = ["krr", "laplace", "geometric", "planar_laplace", "exponential", "matrix", "pckv_pm"]  # one of each
 
 
-def in_process(*arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", "-c", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_absurd_numbers_are_refused_in_little_time_and_memory(name: str) -> None:
-    done = in_process(SCRIPT, name, *NUMBERS)
+    done = commands.python(SCRIPT, name, *NUMBERS)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
 
 
@@ -91,6 +84,7 @@ def test_lists_that_are_too_long_and_tables_that_are_too_large_are_refused() -> 
 import resource, pytest
 from fractions import Fraction
 from ldpsql.errors import InvalidParameter
+from tests import commands
 from ldpsql.mechanisms.base import certify
 from ldpsql.registry.registry import registry
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30,) * 2)
@@ -105,7 +99,7 @@ for spec in (
     with pytest.raises(InvalidParameter, match="most|too many"):
         certify(registry().mechanism(spec))
 """
-    done = in_process(script)
+    done = commands.python(script)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
 
 
