@@ -7,8 +7,8 @@ from itertools import chain, product
 
 import duckdb
 import pytest
+from duckdb import DuckDBPyConnection
 
-import ldpsql
 from ldpsql.domains import written
 from ldpsql.errors import InvalidParameter
 from tests import commands
@@ -108,16 +108,14 @@ LONG = ["range(10000000000)", "generate_series(1, 3 * 10000000000, 3)", "[x * 2 
 
 @pytest.mark.parametrize("function", ["inv(r, {m})", "top(r, {m}, 5)", "perturb(1, {m})", "describe({m})"])
 @pytest.mark.parametrize("constructor", ["krr(1, {})", "olh(1, {})", "pckv_ue(1, {})"])
-def test_a_long_list_in_a_query_is_refused_before_it_is_made(constructor: str, function: str) -> None:
-    con = ldpsql.connect()
+def test_a_long_list_in_a_query_is_refused_before_it_is_made(con: DuckDBPyConnection, constructor: str, function: str) -> None:
     for made in LONG:
         call = function.format(m=f"ldp.{constructor.format(made)}")
         with pytest.raises(duckdb.Error, match=r"\[LDP103\].*10,000,000,000"):
             con.execute(f"SELECT ldp.{call} FROM (SELECT 1 AS r)")
 
 
-def test_a_long_list_in_a_prepared_statement_is_refused_before_it_is_made() -> None:
-    con = ldpsql.connect()
+def test_a_long_list_in_a_prepared_statement_is_refused_before_it_is_made(con: DuckDBPyConnection) -> None:
     con.execute("PREPARE p AS SELECT ldp.perturb(1, ldp.krr(1, range($1)))")
     with pytest.raises(duckdb.Error, match=r"\[LDP103\].*10,000,000,000"):
         con.execute("EXECUTE p(10000000000)")
@@ -139,9 +137,9 @@ def test_a_long_list_in_a_prepared_statement_is_refused_before_it_is_made() -> N
         ("unnest([[1, 2]])", 2),
     ],
 )
-def test_lists_of_any_other_form_remain_domains(made: str, length: int) -> None:
+def test_lists_of_any_other_form_remain_domains(con: DuckDBPyConnection, made: str, length: int) -> None:
     source = '(SELECT 1 AS i, 1 AS "range(10000000000)")'
-    assert ldpsql.connect().sql(f"SELECT len((ldp.krr(1, {made})).domain) FROM {source}").fetchall() == [(length,)]
+    assert con.sql(f"SELECT len((ldp.krr(1, {made})).domain) FROM {source}").fetchall() == [(length,)]
 
 
 @pytest.mark.parametrize("name", ["range", "generate_series"])
