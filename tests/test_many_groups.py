@@ -152,11 +152,10 @@ def test_an_unfinished_run_can_be_replaced_and_a_stopped_one_goes_on(tmp_path: P
         if done > 20:
             raise KeyboardInterrupt
 
-    with ldpsql.connect(tmp_path / "warehouse.duckdb") as con:
-        con.execute(
-            "CREATE TABLE reports AS SELECT i % 50 AS day, ['Lima', 'Oslo', 'Rome'][1 + i % 3] AS city FROM range(400) t(i)"
-        )
-        for options in ({}, {"replace": True}, {"resume": True}):
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con:
+        con.execute(DAYS.format(50))
+        again: list[dict[str, Any]] = [{}, {"replace": True}, {"resume": True}]
+        for options in again:
             with pytest.raises(KeyboardInterrupt):
                 ldpsql.estimate_groups(con, "reports", "found", progress=stop, **options, **OPTIONS)
             assert tables(con) == [*UNFINISHED, "reports"]
@@ -176,11 +175,11 @@ def test_a_deadline_is_for_all_groups(reports: DuckDBPyConnection) -> None:
     assert (
         ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY, estimator=method) == 3
     )
-    assert rows(reports, "SELECT count(*), min(estimate), max(estimate) FROM found") == [(12, 0.25, 0.25)]
+    assert rows(reports, "SELECT count(*), max(abs(estimate - 0.25)) < 1e-9 FROM found") == [(12, True)]  # where steps begin
 
 
 def test_the_command_writes_a_table(tmp_path: Path) -> None:
-    with ldpsql.connect(tmp_path / "warehouse.duckdb") as con:
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con:
         con.execute("CREATE TABLE reports AS SELECT i % 5 AS day, ['Lima', 'Oslo'][1 + i % 2] AS city FROM range(400) t(i)")
     command = ["estimate", "reports", "city", "--by", "day", "-m", CITY, "--into", "found"]
     refused = run(*command, cwd=tmp_path)
@@ -189,5 +188,5 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
     assert (made.returncode, made.stdout, "estimated 5 groups" in made.stderr) == (0, "", True)
     again = run(*command, "--database", "warehouse.duckdb", cwd=tmp_path)
     assert (again.returncode, "--replace" in again.stderr) == (1, True)
-    with ldpsql.connect(tmp_path / "warehouse.duckdb") as con:
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con:
         assert rows(con, "SELECT count(*), count(DISTINCT day) FROM found") == [(20, 5)]
