@@ -68,7 +68,8 @@ class Fit:
     @property
     def regularised(self) -> NDArray[np.bool_]:
         """Whether the estimate of each group is regularised, shape (groups,)."""
-        return np.array([status.regularised for status in self.status])
+        regularised = {status: status.regularised for status in set(self.status)}
+        return np.array([regularised[status] for status in self.status])
 
     @classmethod
     def plain(cls, theta: Floats, status: Status, iterations: NDArray[np.int64] | None = None) -> Fit:
