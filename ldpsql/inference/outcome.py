@@ -94,6 +94,14 @@ class Fit:
             _filled([part.reasons for part in parts], counts),
         )
 
+    def group(self, i: int) -> Fit:
+        """Return the outcome of one group."""
+        each = {
+            name: getattr(self, name)[i : i + 1] for name in ("theta", "iterations", "status", "chosen", "reasons", "borrowed")
+        }
+        errors = self.errors and (self.errors[0][i : i + 1], self.errors[1][i : i + 1], self.errors[2][i : i + 1])
+        return Fit(**each, errors=errors)
+
     def out_of_time(self) -> Fit:
         """Return the outcome as that of a solve that the deadline cut short."""
         return replace(self, status=(Status.OUT_OF_TIME,) * len(self.status))
