@@ -114,6 +114,21 @@ def _filled(texts: Sequence[tuple[str, ...]], counts: Sequence[int]) -> tuple[st
     return tuple(text for part, count in zip(texts, counts, strict=True) for text in part or ("",) * count)
 
 
+def sum_to_one(mean: Floats, variance: Floats, times: Floats | float = 1.0) -> Floats:
+    """Return shares that sum to one along the last axis: the excess is subtracted in proportion to the variances.
+
+    A share stands for ``times`` values. None becomes negative.
+    """
+    variance = np.maximum(variance, 1e-300)
+    for _ in range(50):
+        excess = (mean * times).sum(axis=-1, keepdims=True) - 1.0
+        if (np.abs(excess) < 1e-12).all():
+            break
+        positive = variance * (mean > 0)
+        mean = np.maximum(mean - positive * excess / (positive * times).sum(axis=-1, keepdims=True), 0.0)
+    return np.asarray(mean)
+
+
 def simplex_projection(v: Floats) -> Floats:
     """Return the nearest distribution in Euclidean distance, along the last axis.
 
