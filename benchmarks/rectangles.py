@@ -1,8 +1,8 @@
 """Random rectangles of a real map: the hierarchy of squares against hashes of the cells and against noise on the plane.
 
-Places are check-ins of San Francisco on 24 x 16 cells of 0.5 km. The errors are root mean squares over 200 rectangles with random
-sides. Noise on the plane keeps epsilon per side of a cell, so the two kinds of privacy are compared by the number of sides
-within which the noise keeps as much as the hierarchy keeps between all cells.
+Places are check-ins of San Francisco on 24 x 16 cells of 0.5 km. The errors are root mean squares over 200 rectangles with
+random sides. Noise on the plane keeps epsilon per side of a cell, so the two kinds of privacy are compared by the number of
+sides within which the noise keeps as much as the hierarchy keeps between all cells.
 """
 
 from __future__ import annotations

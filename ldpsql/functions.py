@@ -26,7 +26,7 @@ from ldpsql.engine.functions import (
     struct_text,
     struct_type,
 )
-from ldpsql.engine.groups import counts_of, estimated, learnt_from, listed, once_a_run
+from ldpsql.engine.groups import check_size, counts_of, estimated, learnt_from, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
@@ -149,6 +149,7 @@ __all__ = [
     "changing",
     "check_files",
     "check_ordered",
+    "check_size",
     "check_written",
     "checked_count",
     "columns_of",

@@ -258,8 +258,9 @@ def test_several_rectangles_counts_and_keep_agree_with_one(places: duckdb.DuckDB
             ldp.range_shares_counts(ldp.counts(cell), place(), {lists}, grid := bay()),
             ldp.range_share(cell, place(), {EAST}, grid := bay()),
             ldp.range_share(cell, place(), {EAST}, keep := g > 7, grid := bay()) FROM reports""").fetchall()
-    assert several == counted
-    assert several[0] == single
+    assert several[0] == pytest.approx(counted[0])
+    assert several[0] == pytest.approx(single)
+    assert several[1] == pytest.approx(counted[1])
     assert several[1]["estimate"] >= single["estimate"]
     assert nothing is None
 

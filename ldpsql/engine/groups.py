@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.domains.columns import finite_or_null, plain
+from ldpsql.domains.domain import Domain
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import BadCounts, InvalidParameter, NotApplicable
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
@@ -22,7 +23,7 @@ from ldpsql.inference.counts import Counts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 
 GROUPS_SEEN, GROUPS_AT_ONCE = 20_000, 2048  # what groups have in common is learned from so many at most, some at a time
@@ -51,6 +52,20 @@ def check_single(estimator: Estimator) -> None:
         )
 
 
+def check_size(source: Mechanism | ReportSource, estimator: Estimator) -> None:
+    """Refuse a domain that is too large for an estimator, before its reports are read.
+
+    Raises:
+        InvalidParameter: if it is.
+
+    """
+    if estimator.most_values is None:
+        return
+    values = (certify(source) if isinstance(source, Mechanism) else source).values
+    if isinstance(values, Domain):
+        estimator.check_size(len(values))
+
+
 def estimated(
     source: Mechanism | ReportSource, counts: Counts, estimator: Estimator
 ) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
@@ -62,6 +77,7 @@ def estimated(
     """
     refuse_pairs(source)
     check_single(estimator)
+    check_size(source, estimator)
     end, parts = soonest(estimator.deadline), likelihoods(source, counts)
     while True:
         with until(end):  # building the operators counts, too

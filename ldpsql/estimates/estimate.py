@@ -122,8 +122,7 @@ class Estimate:
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
-        with until(self.of.end):
-            misfit, log_p = goodness_of_fit(model)
+        misfit, log_p = self._goodness
         variance = float((self.std_error**2).sum())
         return Diagnosis(
             reports=round(float(model.n[0])),
@@ -184,6 +183,13 @@ class Estimate:
         return self.of.fit.theta[self.group : self.group + 1]
 
     @property
+    def _goodness(self) -> tuple[float, float]:
+        """The statistic of misfit and the logarithm of its p-value, 0 and 0 if there is no time for them: 1 is a bound."""
+        with until(self.of.end), suppress(OutOfTime):
+            return goodness_of_fit(self.likelihood)
+        return 0.0, 0.0
+
+    @property
     def _remedy(self) -> str:
         """What to do about the status, and about shares whose error is infinite."""
         unknown = int(np.isinf(self.std_error).sum())
@@ -214,6 +220,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
         NotReports: if a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
+    estimator.check_size(likelihood.operator.inputs)
     check_possible(likelihood)
     end = soonest(estimator.deadline)
     with until(end):

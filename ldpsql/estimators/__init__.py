@@ -6,7 +6,7 @@ counts under a channel and does not depend on a mechanism.
 
 from __future__ import annotations
 
-from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
+from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable, OutOfTime
 from ldpsql.estimators import sharing
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.iteration import IterativeEstimator, StopField
@@ -26,6 +26,7 @@ from ldpsql.estimators.pooling import (
 )
 from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
 from ldpsql.hooks import API_VERSION, hookimpl
+from ldpsql.inference.deadline import check, within_part
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
@@ -46,6 +47,7 @@ __all__ = [
     "Likelihood",
     "Limits",
     "NotApplicable",
+    "OutOfTime",
     "Split",
     "Status",
     "StopField",
@@ -53,6 +55,7 @@ __all__ = [
     "block_maximum",
     "block_sizes",
     "certain_parts",
+    "check",
     "contrasts",
     "em_step",
     "folds",
@@ -72,4 +75,5 @@ __all__ = [
     "until_still",
     "until_still_in_blocks",
     "with_blocks",
+    "within_part",
 ]

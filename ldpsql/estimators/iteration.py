@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.resampling import FOLDS, Split, split
 from ldpsql.inference.likelihood import Likelihood
@@ -95,7 +96,10 @@ class IterativeEstimator(Estimator):
             return Fit(ascent.theta, ascent.steps, ended)
         if self.stop == "held_out":
             parts = FOLDS_OF_LARGE if likelihood.operator.large else FOLDS
-            steps, _ = self.held_out_steps(split(likelihood, parts), theta, limits)
+            folds = split(likelihood, parts)
+            steps, learnt = self.held_out_steps(folds, theta, limits)
+            if limits.late:
+                return Fit(folds.means(learnt), steps, (Status.OUT_OF_TIME,) * len(steps))
         else:
             steps = np.full(len(theta), int(self.stop), dtype=np.int64)
         theta, taken = self.after_steps(likelihood, theta, steps, limits)
@@ -108,9 +112,10 @@ class IterativeEstimator(Estimator):
             going = np.flatnonzero(steps >= target)
             part, here, before = likelihood.with_counts(likelihood.counts[going]), theta[going], int(taken[going[0]])
             more = 0
-            while before + more < target and not limits.late:
-                here = self.step(part, here)
-                more += 1
+            with suppress(OutOfTime):
+                while before + more < target and not limits.late:
+                    here = self.step(part, here)
+                    more += 1
             theta[going], taken[going] = here, before + more
         return theta, taken
 
@@ -129,17 +134,18 @@ class IterativeEstimator(Estimator):
             np.zeros(groups, dtype=np.int64),
             parts.scores(parts.learnt.operator.forward(theta)),
         )
-        while len(part.group) and taken < self.max_iterations and not limits.late:
-            ahead = min(max(1, taken // 20), self.max_iterations - taken)
-            for _ in range(ahead):
-                theta = self.step(part.learnt, theta)
-            taken += ahead
-            here = part.scores(part.learnt.operator.forward(theta))
-            better = here > highest + LEAST_GAIN
-            best[better], highest[better] = taken, here[better]
-            rise = better[part.group]
-            learnt[row[rise]] = theta[rise]
-            stay = taken < 2 * best[part.group] + patience
-            if not stay.all():
-                theta, part, row = theta[stay], part.of_rows(stay), row[stay]
+        with suppress(OutOfTime):
+            while len(part.group) and taken < self.max_iterations and not limits.late:
+                ahead = min(max(1, taken // 20), self.max_iterations - taken)
+                for _ in range(ahead):
+                    theta = self.step(part.learnt, theta)
+                taken += ahead
+                here = part.scores(part.learnt.operator.forward(theta))
+                better = here > highest + LEAST_GAIN
+                best[better], highest[better] = taken, here[better]
+                rise = better[part.group]
+                learnt[row[rise]] = theta[rise]
+                stay = taken < 2 * best[part.group] + patience
+                if not stay.all():
+                    theta, part, row = theta[stay], part.of_rows(stay), row[stay]
         return best, learnt

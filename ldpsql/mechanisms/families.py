@@ -40,6 +40,7 @@ class RangeMechanism(NumberMechanism):
     """Noise on the whole numbers low .. high, private per unit: an implementation adds ``name`` and `channel`."""
 
     sql_domain = sql_reports = Whole.sql("low", "high")
+    per_distance = True
     epsilon: EpsilonField = Field(description="privacy parameter per unit: numbers d apart keep d * epsilon")
     low: WholeField = Field(description="smallest value")
     high: WholeField = Field(description="largest value; at most 20,000 numbers")
@@ -92,10 +93,7 @@ class IntervalMechanism(NumberMechanism):
 
 
 class CellMechanism(Mechanism):
-    """A mechanism over the cells of a grid; an implementation adds ``name``, `claim`, `channel` and its form of reports.
-
-    Cells are numbered row by row from 0: cell = row * columns + column.
-    """
+    """A mechanism over cells of a grid, cell = row * columns + column: an implementation adds ``name``, `claim`, `channel`."""
 
     sql_domain: ClassVar[str | None] = sql_cells("columns", "rows")
     epsilon: EpsilonField = Field(description="privacy parameter: no cell makes a report more than e^epsilon times likelier")
@@ -122,6 +120,7 @@ class GridMechanism(CellMechanism):
     """A mechanism on a grid of square cells, private per length: an implementation adds ``name`` and `channel`."""
 
     sql_reports = sql_cells("columns", "rows")
+    per_distance = True
     epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
     side: LengthField = Field(Fraction(1), description="length of the side of a cell")
 
@@ -162,6 +161,7 @@ class MetricMechanism(Mechanism):
     An implementation adds ``name``, its parameters, `values`, `claim` and `channel`; reports are values.
     """
 
+    per_distance = True
     columns: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] | None = Field(None, description="number of columns of the grid")
     side: LengthField = Field(Fraction(1), description="length of the side of a cell of the grid")
     distances: DistancesField | None = Field(None, description="the distances of all pairs of values, instead of a grid")
