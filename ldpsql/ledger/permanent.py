@@ -20,12 +20,13 @@ from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from ldpsql.channels import Codes, Drawn
+from ldpsql.channels import Codes, Drawn, RepeatedHash
 from ldpsql.channels.randomness import Words
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.errors.boundary import withheld
-from ldpsql.ledger import keyed
+from ldpsql.ledger.keyed import Keyed, Stream
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedValues
 
 _HEADS = {"ldpsql-key-1": 1, "ldpsql-key-2": 2}
@@ -110,7 +111,7 @@ class Key:
         """Return the source of random words for one report: always the same words in the same order."""
         parts = (purpose, person, value.to_bytes(8, "little"))
         message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-        return keyed.Stream(blake2b(message, key=self.secret, digest_size=_SIZE).digest())
+        return Stream(blake2b(message, key=self.secret, digest_size=_SIZE).digest())
 
     @withheld
     def draw(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> Drawn:
@@ -126,13 +127,27 @@ class Key:
             InvalidParameter: if the mechanism is over sets of pairs or unlisted strings, which are too many to number.
 
         """
-        if not isinstance(mechanism, CertifiedValues):
-            what = "sets of pairs" if isinstance(mechanism, CertifiedPairs) else mechanism.over
-            raise InvalidParameter(f"{what} cannot have permanent reports", "perturb them once, into a table or a file")
-        codes = mechanism.codes(column)
+        values = _listed(mechanism)
+        codes = values.codes(column)
+        if self.version == 1 and not isinstance(values.channel, RepeatedHash):
+            return self._drawn_one_by_one(values, codes, people, name)
+        return Keyed(self.secret, values, name).draw(codes, people)
+
+    @withheld
+    def fingerprints(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> NDArray[np.bytes_]:
+        """Return 16 bytes for each row: equal if person, channel and value are, and for LOLOHA the symbol of the value.
+
+        Takes the arguments of `draw`.
+
+        Raises:
+            KeyUnusable: if the key is of version 1, whose reports can differ for one value of a channel.
+            InvalidParameter: as `draw` does.
+
+        """
         if self.version == 1:
-            return self._drawn_one_by_one(mechanism, codes, people, name)
-        return keyed.draw(self.secret, mechanism, codes, people, name)
+            raise KeyUnusable("a ledger cannot recognise the permanent reports of a key of ldpsql 0.1.0", "make a new key")
+        values = _listed(mechanism)
+        return Keyed(self.secret, values, name).fingerprints(values.codes(column), people)
 
     def _drawn_one_by_one(self, mechanism: CertifiedValues, codes: Codes, people: pa.Array, name: str) -> Drawn:
         column_and_mechanism = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
@@ -140,6 +155,13 @@ class Key:
         rows = zip(people.to_pylist(), codes.tolist(), strict=True)
         sources = (self.words(person, purpose, value) for person, value in rows)
         return np.concatenate([mechanism.channel.draw(codes[at : at + 1], source) for at, source in enumerate(sources)])
+
+
+def _listed(mechanism: CertifiedMechanism) -> CertifiedValues:
+    if not isinstance(mechanism, CertifiedValues):
+        what = "sets of pairs" if isinstance(mechanism, CertifiedPairs) else mechanism.over
+        raise InvalidParameter(f"{what} cannot have permanent reports", "perturb them once, into a table or a file")
+    return mechanism
 
 
 def _is_hex(text: str) -> bool:
