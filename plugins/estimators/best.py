@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated
 
@@ -21,8 +21,10 @@ from ldpsql.estimators import (
     Split,
     Status,
     certain_parts,
+    check,
     hookimpl,
     split,
+    within_part,
 )
 from ldpsql.functions import registry
 
@@ -32,8 +34,13 @@ POOLED = (*SHRUNK, "pool")
 NAMED = ((0.5, (*SHRUNK, "ibu", "inv_p")), (0.25, ("empirical_bayes", "inv_p")), (0.0, SHRUNK))
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
 # The paper's stop is late for channels that blur neighbours; a smoothed estimate hardly moves after a thousand steps.
-SMOOTHED = ("ibu(stop='held_out', max_iterations=1000)", "ems(stop='held_out', max_iterations=1000)")
+SMOOTHED = "ibu(stop='held_out', max_iterations={})", "ems(stop='held_out', max_iterations={})"
+STEPS, FEWEST_STEPS = 1000, 20
+SET_CELLS = 10**10  # of sets that are read, values x reports x steps: about a minute
+TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
+TABLE_WORK = 4_000_000  # numbers of the channel of observed reports, from which on every step takes long
 ALIKE = 2.0  # in log-likelihood; Edwards, "Likelihood", 1972: two units of support
+COMPARING = 0.7  # of the time until the deadline; the rest is for the estimate by what was chosen
 CELLS = 2_000_000  # of groups x folds x (values + reports), for the groups that are estimated together
 
 
@@ -43,9 +50,10 @@ class Best(Estimator):
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
     errors of the difference: estimators that cannot be distinguished are averaged, because choosing among them would follow the
     noise. Candidates are empirical Bayes for both losses if reports are votes for values; ibu and smoothing, both stopped
-    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. If many reports
-    name the value itself, as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the
-    noise of the mechanism alone.
+    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. For tables of
+    several columns, they are ibu stopped early, ``independent``, ``table_bayes`` and, from three columns on, ``tree``. If many
+    reports name the value itself, as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ
+    by the noise of the mechanism alone.
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
     once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
     confidence set", Econometrica 2011.
@@ -67,7 +75,9 @@ class Best(Estimator):
 
     def _chosen(self, part: Likelihood) -> Fit:
         parts = split(part, self.splits, certain_parts(part) if lift(part) >= NAMED[1][0] else None)
-        trials = [trial for text in candidates(part) if (trial := Trial.of(text, part, parts)) is not None]
+        trials, untried = tried(part, parts)
+        if not trials:
+            return uncompared(part)
         scores = np.array([trial.scores for trial in trials])
         top = scores.argmax(axis=0)
         highest = np.stack([trial.expected for trial in trials])[top[parts.group], np.arange(len(parts.group))]
@@ -77,12 +87,13 @@ class Best(Estimator):
         for trial, near in zip(trials, alike, strict=True):
             rows = np.flatnonzero(near)
             if len(rows):
-                shares, taken = trial.fitted(part, rows)
+                shares, taken = trial.fitted(part, parts, rows)
                 theta[rows] += shares / alike[:, rows].sum(axis=0)[:, None]
                 steps[rows] += taken
-        status, groups = (Status.REGULARISED,) * len(top), range(len(top))
+        status, groups = (Status.OUT_OF_TIME if untried else Status.REGULARISED,) * len(top), range(len(top))
         names = tuple(" + ".join(t.name(g) for t, near in zip(trials, alike[:, g], strict=True) if near) for g in groups)
-        return Fit(theta, steps, status, names, tuple(reason(trials, behind, int(top[g]), g) for g in groups))
+        late = f"; there was no time to compare {', '.join(untried)}" if untried else ""
+        return Fit(theta, steps, status, names, tuple(reason(trials, behind, int(top[g]), g) + late for g in groups))
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,7 @@ class Trial:
     expected: Floats
     scores: Floats
     steps: NDArray[np.int64] | None
+    learnt: Floats
 
     @classmethod
     def of(cls, text: str, part: Likelihood, parts: Split) -> Trial | None:
@@ -102,22 +114,48 @@ class Trial:
             theta, steps = learnt(estimator, part, parts)
         except (NotApplicable, IllConditioned):
             return None
+        check()  # an estimator that was cut short is not compared
         expected = part.operator.forward(theta)
-        return cls(estimator, expected, parts.scores(expected), steps)
+        return cls(estimator, expected, parts.scores(expected), steps, theta)
 
-    def fitted(self, part: Likelihood, rows: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-        """Return the estimates of some groups from all their reports, and the numbers of steps."""
+    def fitted(self, part: Likelihood, parts: Split, rows: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the estimates of some groups and the numbers of steps: from all their reports, or the mean over the folds.
+
+        The latter if there is no time for the former.
+        """
         some = part.with_counts(part.counts[rows])
         if self.steps is None or not isinstance(self.estimator, IterativeEstimator):
             fit = self.estimator.fit(some)
-            return fit.theta, fit.iterations
-        return self.estimator.after_steps(some, self.estimator.started(some), self.steps[rows], self.estimator.limits())
+            theta, taken, late = fit.theta, fit.iterations, Status.OUT_OF_TIME in fit.status
+        else:
+            begin = self.estimator.started(some)
+            theta, taken = self.estimator.after_steps(some, begin, self.steps[rows], self.estimator.limits())
+            late = bool((taken < self.steps[rows]).any())
+        return parts.means(self.learnt)[rows] if late else theta, taken
 
     def name(self, group: int) -> str:
         """Return the estimator of a group, with its number of steps."""
         if self.steps is None:
             return str(self.estimator)
         return stopped(self.estimator.name, int(self.steps[group]))
+
+
+def tried(part: Likelihood, parts: Split) -> tuple[list[Trial], list[str]]:
+    """Return the trials of the candidates that apply, and the candidates for which there is no time."""
+    trials, texts = [], list(candidates(part))
+    with within_part(COMPARING):
+        while texts:
+            trials.append(Trial.of(texts[0], part, parts))
+            del texts[0]
+    return [trial for trial in trials if trial is not None], texts
+
+
+def uncompared(part: Likelihood) -> Fit:
+    """Return the estimates by the first candidate, if there is no time to compare any."""
+    text, groups = candidates(part)[0], len(part.counts)
+    fit = registry().estimator(text).fit(part).out_of_time()
+    names, reasons = (text,) * groups, ("there was no time to compare it with others",) * groups
+    return fit if fit.chosen else replace(fit, chosen=names, reasons=reasons)
 
 
 @cache
@@ -142,14 +180,29 @@ def lift(part: Likelihood) -> float:
 
 def candidates(part: Likelihood) -> tuple[str, ...]:
     """Return the estimators that may predict best."""
+    columns, work = len(part.variables), part.operator.inputs * part.operator.outputs
+    if columns > 1 and (part.operator.complete or work <= TABLE_WORK):
+        return (of_values(part) if part.operator.votes else STOPPED[1:]) + TABLES[: 2 if columns == 2 else 3]
+    return of_values(part)
+
+
+def of_values(part: Likelihood) -> tuple[str, ...]:
+    """Return the estimators of values without columns that may predict best."""
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         shrunk = next(names for least, names in NAMED if lift(part) >= least)
-        return shrunk + (SMOOTHED if part.layout and not part.operator.isotropic else ())
+        return shrunk + (smoothed(part) if part.layout and not part.operator.isotropic else ())
     if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long
         return STOPPED[1:]
     if not part.operator.complete:
         return ("ibu", "uniform", *POOLED)
-    return SMOOTHED if part.layout else STOPPED + POOLED
+    return smoothed(part) if part.layout else STOPPED + POOLED
+
+
+def smoothed(part: Likelihood) -> tuple[str, ...]:
+    """Return the candidates for values with neighbours; with fewer steps, or none, if these would take minutes."""
+    op = part.operator
+    steps = STEPS if op.complete else min(STEPS, SET_CELLS // (op.inputs * op.outputs))
+    return tuple(text.format(steps) for text in SMOOTHED) if steps >= FEWEST_STEPS else ()
 
 
 def gained(parts: Split, before: Floats, after: Floats) -> tuple[Floats, Floats]:
