@@ -3,7 +3,7 @@
 CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu') AS TABLE
         (FROM ldp._estimate(reports, report, m, estimator)),
     (reports, report) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism')));
+        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
 
 -- `columns` holds the number of values of each column; by default the table of all columns is asked for.
 CREATE OR REPLACE MACRO ldp.plan("columns", reports, epsilon, tables := []::VARCHAR[][]) AS TABLE
