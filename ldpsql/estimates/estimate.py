@@ -26,7 +26,7 @@ from ldpsql.estimates.uncertainty import (
     suspicious,
 )
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import Described, column_likelihood, operator_of
+from ldpsql.inference.counting import Described, column_likelihood, table_likelihood
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -211,9 +211,7 @@ class Estimate(Answers):
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
     """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
-    certified = certify(mechanism)
-    likelihood = Likelihood(operator_of(mechanism), counts, certified.layout, certified.named)
-    return estimate_likelihood(mechanism, likelihood, estimator)
+    return estimate_likelihood(mechanism, table_likelihood(mechanism, counts), estimator)
 
 
 def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
