@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ldpsql.engine.interrupting import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
     from ldpsql.estimates.estimate import Estimate
+    from ldpsql.estimates.rectangles import rectangle_shares
     from ldpsql.estimators.base import Estimator
     from ldpsql.hooks import hookimpl
     from ldpsql.inference.likelihood import Likelihood
@@ -59,6 +60,7 @@ _HOMES = {
     "sql.attach": ["attach", "connect"],
     "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
     "estimates.estimate": ["Estimate"],
+    "estimates.rectangles": ["rectangle_shares"],
     "estimators.base": ["Estimator"],
     "inference.outcome": ["Fit", "Status"],
     "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
@@ -131,6 +133,7 @@ __all__ = [
     "perturb_copy",
     "perturb_once",
     "perturb_table",
+    "rectangle_shares",
     "release",
     "shuffled",
 ]
