@@ -32,6 +32,7 @@ N = 600
 PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_ue"}
 STRINGS = {"pem"}
 ROWS = {"row", "one_of"}
+JOINT = {"joint_krr", "joint_olh"}
 WRITTEN = {"matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])"}
 NO_MECHANISM = {"demo", "doctor", "privic"}  # these take none
 Check: TypeAlias = Callable[[str], None]
@@ -219,7 +220,8 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
     if verb == "key_value":
         return code == "LDP103" and "pairs" in message and "ldp.ibu" in hint
     if verb == "mean":
-        return code in ("LDP102", "LDP304") and "order" in message
+        unordered = code in ("LDP102", "LDP304") and "order" in message
+        return unordered or (of.name in JOINT and code == "LDP103" and "of := " in hint)
     if verb in ("plan", "plan by name"):
         return code == "LDP103" and of.name in hint
     return verb in NOT_LISTED and code == "LDP103" and bool(hint)
