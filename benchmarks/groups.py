@@ -152,7 +152,7 @@ class Reports:
             likelihood = named(held, epsilon, draw)
         else:
             size = held.shape[1]
-            options = {"low": 0, "high": size, "bins": size} if lines.ends else {"domain": list(range(size))}
+            options = {"low": 0, "high": size, "bins": size} if lines.ends else {"domain": [f"v{i}" for i in range(size)]}
             mechanism = registry().mechanism({"mechanism": lines.mechanism, "epsilon": epsilon, **options})
             if lines.mechanism == "oue":
                 return bit_vectors(held, mechanism, draw)

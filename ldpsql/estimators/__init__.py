@@ -25,6 +25,7 @@ from ldpsql.estimators.pooling import (
     with_blocks,
 )
 from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
+from ldpsql.estimators.smoothing import smoothed
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -66,6 +67,7 @@ __all__ = [
     "sharing",
     "sibling_contrasts",
     "simplex_projection",
+    "smoothed",
     "split",
     "spread",
     "uniform",

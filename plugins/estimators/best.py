@@ -33,6 +33,8 @@ NAMED = ((0.5, (*SHRUNK, "ibu", "inv_p")), (0.25, ("empirical_bayes", "inv_p")),
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
 # The paper's stop is late for channels that blur neighbours; a smoothed estimate hardly moves after a thousand steps.
 SMOOTHED = ("ibu(stop='held_out', max_iterations=1000)", "ems(stop='held_out', max_iterations=1000)")
+# For values on a line: a rough estimate has to predict better than a smooth one, because most channels hide what is rough.
+SMOOTH, ROUGH = ("ems", SMOOTHED[1]), (SMOOTHED[0], "ibu(stop='paper', tolerance=0.001)")
 ALIKE = 2.0  # in log-likelihood; Edwards, "Likelihood", 1972: two units of support
 CELLS = 2_000_000  # of groups x folds x (values + reports), for the groups that are estimated together
 
@@ -43,9 +45,11 @@ class Best(Estimator):
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
     errors of the difference: estimators that cannot be distinguished are averaged, because choosing among them would follow the
     noise. Candidates are empirical Bayes for both losses if reports are votes for values; ibu and smoothing, both stopped
-    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. If many reports
-    name the value itself, as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the
-    noise of the mechanism alone.
+    early, for cells of maps; and empirical Bayes, pooling and ibu otherwise. If many reports name the value itself, as those of
+    k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the noise of the mechanism alone. For
+    numbers in order there are two kinds: smoothing, and ibu that stops early or late. Reports hardly show whether neighbouring
+    numbers differ, so ibu counts only as far as it predicts clearly better: from one to three standard errors. In the same way
+    smoothing counts next to empirical Bayes only as far as it predicts clearly better.
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
     once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
     confidence set", Econometrica 2011.
@@ -67,21 +71,20 @@ class Best(Estimator):
 
     def _chosen(self, part: Likelihood) -> Fit:
         parts = split(part, self.splits, certain_parts(part) if lift(part) >= NAMED[1][0] else None)
-        trials = [trial for text in candidates(part) if (trial := Trial.of(text, part, parts)) is not None]
-        scores = np.array([trial.scores for trial in trials])
-        top = scores.argmax(axis=0)
-        highest = np.stack([trial.expected for trial in trials])[top[parts.group], np.arange(len(parts.group))]
-        behind = [gained(parts, trial.expected, highest) for trial in trials]
-        alike = np.array([gain <= np.maximum(ALIKE, self.margin * error) for gain, error in behind])
-        theta, steps = np.zeros((len(top), part.operator.inputs)), np.zeros(len(top), dtype=np.int64)
-        for trial, near in zip(trials, alike, strict=True):
-            rows = np.flatnonzero(near)
+        kinds = [[t for text in texts if (t := Trial.of(text, part, parts)) is not None] for texts in candidates(part)]
+        trials = [trial for kind in kinds for trial in kind]
+        weights = weighed(parts, kinds, self.margin)
+        theta, steps = np.zeros((len(part.n), part.operator.inputs)), np.zeros(len(part.n), dtype=np.int64)
+        for trial, weight in zip(trials, weights, strict=True):
+            rows = np.flatnonzero(weight)
             if len(rows):
                 shares, taken = trial.fitted(part, rows)
-                theta[rows] += shares / alike[:, rows].sum(axis=0)[:, None]
+                theta[rows] += weight[rows, None] * shares
                 steps[rows] += taken
-        status, groups = (Status.REGULARISED,) * len(top), range(len(top))
-        names = tuple(" + ".join(t.name(g) for t, near in zip(trials, alike[:, g], strict=True) if near) for g in groups)
+        status, groups = (Status.REGULARISED,) * len(theta), range(len(theta))
+        names = tuple(" + ".join(t.name(g) for t, weight in zip(trials, weights[:, g], strict=True) if weight) for g in groups)
+        top, highest = leading(parts, trials)
+        behind = [gained(parts, trial.expected, highest) for trial in trials]
         return Fit(theta, steps, status, names, tuple(reason(trials, behind, int(top[g]), g) for g in groups))
 
 
@@ -140,16 +143,52 @@ def lift(part: Likelihood) -> float:
     return votes[1] - votes[0] if votes and part.operator.exchangeable else 0.0
 
 
-def candidates(part: Likelihood) -> tuple[str, ...]:
-    """Return the estimators that may predict best."""
+def candidates(part: Likelihood) -> tuple[tuple[str, ...], ...]:
+    """Return the estimators that may predict best: one kind, or two of which the second has to predict clearly better."""
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         shrunk = next(names for least, names in NAMED if lift(part) >= least)
-        return shrunk + (SMOOTHED if part.layout and not part.operator.isotropic else ())
+        if not part.layout or part.operator.isotropic:
+            return (shrunk,)
+        return shrunk, SMOOTH if len(part.layout) == 1 else SMOOTHED
     if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long
-        return STOPPED[1:]
+        return (STOPPED[1:],)
     if not part.operator.complete:
-        return ("ibu", "uniform", *POOLED)
-    return SMOOTHED if part.layout else STOPPED + POOLED
+        return (("ibu", "uniform", *POOLED),)
+    if len(part.layout) == 1:
+        return SMOOTH, ROUGH
+    return (SMOOTHED,) if part.layout else (STOPPED + POOLED,)
+
+
+def weighed(parts: Split, kinds: list[list[Trial]], margin: float) -> Floats:
+    """Return how much each trial counts in each group, (trials, groups).
+
+    Those of one kind that are alike count the same. The second kind counts as far as its gain is clear. Its trials are as wrong
+    as they are rough, so fewer of them count as alike.
+    """
+    weights = [alike(parts, trials, margin / (1 + kind)) for kind, trials in enumerate(kinds)]
+    if len(kinds) == 1:
+        return weights[0]
+    second = clear(*gained(parts, *(leading(parts, trials)[1] for trials in kinds)))
+    return np.concatenate([(1.0 - second) * weights[0], second * weights[1]])
+
+
+def alike(parts: Split, trials: list[Trial], margin: float) -> Floats:
+    """Return equal weights for the best trial of each group and all that cannot be distinguished from it, (trials, groups)."""
+    highest = leading(parts, trials)[1]
+    behind = [gained(parts, trial.expected, highest) for trial in trials]
+    near = np.array([gain <= np.maximum(ALIKE, margin * error) for gain, error in behind], dtype=np.float64)
+    return np.asarray(near / near.sum(axis=0))
+
+
+def clear(gain: Floats, error: Floats) -> Floats:
+    """Return how clear a gain in log-likelihood is: 0 up to one standard error or `ALIKE`, 1 from three times that on."""
+    return np.asarray(np.clip((gain / np.maximum(ALIKE, error) - 1.0) / 2.0, 0.0, 1.0))
+
+
+def leading(parts: Split, trials: list[Trial]) -> tuple[NDArray[np.int64], Floats]:
+    """Return the number of the best trial of each group, and what it expects of each fold."""
+    top = np.array([trial.scores for trial in trials]).argmax(axis=0)
+    return top, np.stack([trial.expected for trial in trials])[top[parts.group], np.arange(len(parts.group))]
 
 
 def gained(parts: Split, before: Floats, after: Floats) -> tuple[Floats, Floats]:
