@@ -54,6 +54,7 @@ class Lines:
     mechanism: str = "krr"
     alike: tuple[float, ...] = ()
     ends: tuple[int, int] | None = None
+    draws: int = REPEATS
 
 
 DAYS, AGES = ("month", "day"), (17, 91)
@@ -74,7 +75,7 @@ TABLES = (
     Lines("flights: day x destination", "flights", DAYS, "dest", (1, 4), (), "oue", (1, 4)),
     Lines("flights: destination x carrier", "flights", ("dest",), "carrier", (1, 4), (), "oue"),
     Lines("Adult: age x occupation", ADULT, ("age",), "occupation", (0.5, 1, 2, 4), (), "oue", (0.5, 1)),
-    Lines("flights: delay by day", "flights", DAYS, "dep_delay", (1, 2, 4), (), "square_wave", (1, 2), (-30, 120)),
+    Lines("flights: delay by day", "flights", DAYS, "dep_delay", (1, 4), (), "square_wave", (), (-30, 90), 3),
     Lines("Adult: age by country", ADULT, ("native_country",), "age", (0.5, 1, 2, 4), (), "square_wave", (0.5, 1), AGES),
     Lines("Adult: age by occupation", ADULT, ("occupation",), "age", (0.5, 1, 2, 4), (), "square_wave", (), AGES),
     Lines("Adult: age by marital status", ADULT, ("marital_status",), "age", (0.5, 1, 2, 4), (), "square_wave", (), AGES),
@@ -233,7 +234,7 @@ def figures(quick: bool) -> list[Figure]:
         asked = [(e, most) for e, most in bounds if wanted(f"{lines.name}, {lines.mechanism}, epsilon {e:g}")]
         held = people(lines) if asked else None
         for epsilon, most in asked if held is not None else ():
-            out += measured(lines, held, epsilon, most, 1 if quick else REPEATS)
+            out += measured(lines, held, epsilon, most, 1 if quick else lines.draws)
     return [*out, speed(quick)] if wanted("speed") else out
 
 
