@@ -137,3 +137,9 @@ def test_random_data_of_the_tests_can_be_drawn_again() -> None:
 def test_a_package_with_the_name_of_an_old_path_gives_its_modules_without_a_warning() -> None:
     code = "import warnings; warnings.simplefilter('error')\nfrom ldpsql.registry import discovery, hookspecs, handles"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_no_module_imports_scipy_before_it_is_needed() -> None:
+    """Every process that attaches would pay for it: scipy.stats alone takes a second."""
+    files = [file for folder in ("ldpsql", "plugins", "udfs") for file in (ROOT / folder).rglob("*.py")]
+    assert not [file.name for file in files if re.search(r"^(from|import) scipy", file.read_text(encoding="utf-8"), re.M)]

@@ -16,9 +16,11 @@ import ldpsql.polars
 from ldpsql.cli.app import app
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, RowBudgetExceeded, UnknownName
 from ldpsql.mechanisms.base import certify
+from ldpsql.privacy.claims import MetricLdp
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.registry.tables import table_policy
 from ldpsql.sql.scripts import lint_files
+from ldpsql.testing import examples
 
 SETTINGS = """
 [mechanisms]
@@ -137,6 +139,24 @@ def test_totals_of_metric_claims_and_of_delta_are_kept_apart(tmp_path: Path, mon
     text = f"[tables.t]\nepsilon = 1\nepsilon_per_distance = 2\ndelta = '0.001'\ncolumns = {columns}"
     settled(tmp_path, monkeypatch, text)
     assert set(table_policy("t").mechanisms) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "place", ["'planar_geometric(2, 5, 5, 1)'", "{mechanism = 'planar_geometric', columns = 5, rows = 5, side = 1}", "'far'"]
+)
+def test_a_column_with_an_epsilon_per_distance_takes_nothing_from_the_ordinary_total(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = f"{{a = {place}, b = 'krr(domain=[1, 2])', c = 'truncated_geometric(low=0, high=9)'}}"
+    named = "[mechanisms]\nfar = 'planar_geometric(2, 5, 5, 1)'"
+    settled(tmp_path, monkeypatch, f"{named}\n[tables.t]\nepsilon = 1\nepsilon_per_distance = 4\ncolumns = {columns}")
+    assert epsilons("t") == {"a": 2, "b": 1, "c": 2}
+
+
+def test_a_mechanism_declares_whether_its_epsilon_is_per_distance() -> None:
+    for kind in registry().mechanisms.values():
+        for example in examples(kind)[:1] if "epsilon" in kind.model_fields else []:
+            assert kind.per_distance == isinstance(example.claim(), MetricLdp), kind.name
 
 
 def test_a_policy_stands_for_columns_and_keep_in_every_way_to_perturb(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from ldpsql.functions import (
     aggregates,
     arrow_fields,
     check_files,
+    check_size,
     columns_of,
     compare_comments,
     counted_by_form,
@@ -66,7 +67,8 @@ def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa
 def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
     arguments = {key: value for key, value in (options or {}).items() if value is not None}
     estimator = read_estimator({"estimator": name, **arguments} if arguments else name)
-    return PLANS.number((MECHANISMS.thing(handle), estimator))
+    check_size(mechanism := MECHANISMS.thing(handle), estimator)
+    return PLANS.number((mechanism, estimator))
 
 
 def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.domains.columns import finite_or_null, plain
+from ldpsql.domains.domain import Domain
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import BadCounts, InvalidParameter, NotApplicable
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
@@ -20,9 +21,8 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
 from ldpsql.inference.counts import Counts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
-from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 
 GROUPS_SEEN, GROUPS_AT_ONCE = 20_000, 2048  # what groups have in common is learned from so many at most, some at a time
@@ -51,6 +51,20 @@ def check_single(estimator: Estimator) -> None:
         )
 
 
+def check_size(source: Mechanism | ReportSource, estimator: Estimator) -> None:
+    """Refuse a domain that is too large for an estimator, before its reports are read.
+
+    Raises:
+        InvalidParameter: if it is.
+
+    """
+    if estimator.most_values is None:
+        return
+    values = (certify(source) if isinstance(source, Mechanism) else source).values
+    if isinstance(values, Domain):
+        estimator.check_size(len(values))
+
+
 def estimated(
     source: Mechanism | ReportSource, counts: Counts, estimator: Estimator
 ) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
@@ -62,6 +76,7 @@ def estimated(
     """
     refuse_pairs(source)
     check_single(estimator)
+    check_size(source, estimator)
     end, parts = soonest(estimator.deadline), likelihoods(source, counts)
     while True:
         with until(end):  # building the operators counts, too
@@ -87,29 +102,33 @@ def learnt_from(
         BadCounts: if these are not counts.
 
     """
-    refuse_pairs(source)
     rows = np.flatnonzero(_filled(maps))
     if not len(rows):
         return None
     one = np.zeros(1, dtype=np.int64)
     total = Counts.of_maps(maps, rows) if pooled is None else Counts.of_maps(pa.array([pooled], pooled.type), one)
-    everyone = replace(total, group=np.zeros_like(total.group), groups=one)
+    return learnt_of(source, total, _some_groups(maps, rows), estimator)
+
+
+def learnt_of(source: Mechanism | ReportSource, total: Counts, groups: Iterator[Counts], estimator: Estimator) -> Estimator:
+    """Return the estimator after it has seen ``groups``; ``total`` are all reports, whose groups do not matter."""
+    refuse_pairs(source)
+    everyone = replace(total, group=np.zeros_like(total.group), groups=np.zeros(1, dtype=np.int64))
     with until(soonest(estimator.deadline)):
         _, together = next(likelihoods(source, everyone))
         check_possible(together)
-        return estimator.learnt(together, _some_groups(source, maps, rows))
+        return estimator.learnt(together, (each for some in groups for _, each in likelihoods(source, some)))
 
 
-def _some_groups(source: Mechanism | ReportSource, maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Likelihood]:
-    """Yield the likelihoods of `GROUPS_SEEN` groups, evenly from the smallest to the largest, or of all."""
+def _some_groups(maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Counts]:
+    """Yield the counts of `GROUPS_SEEN` groups, evenly from the smallest to the largest, or of all."""
     if len(rows) > GROUPS_SEEN:
         ends = maps.offsets.to_numpy()
         sizes = np.add.reduceat(whole_numbers(maps.items), ends[rows].astype(np.int64))
         order = np.argsort(sizes, kind="stable")
         rows = rows[order[np.linspace(0, len(rows) - 1, GROUPS_SEEN).astype(np.int64)]]
     for start in range(0, len(rows), GROUPS_AT_ONCE):
-        for _, likelihood in likelihoods(source, Counts.of_maps(maps, rows[start : start + GROUPS_AT_ONCE])):
-            yield likelihood
+        yield Counts.of_maps(maps, rows[start : start + GROUPS_AT_ONCE])
 
 
 def _filled(maps: pa.Array) -> NDArray[np.bool_]:

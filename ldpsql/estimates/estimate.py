@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
+from ldpsql.estimates.answers import Answers
 from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.uncertainty import (
@@ -25,7 +26,7 @@ from ldpsql.estimates.uncertainty import (
     suspicious,
 )
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import Described, column_likelihood, operator_of
+from ldpsql.inference.counting import Described, column_likelihood, table_likelihood
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -67,9 +68,13 @@ class Estimates:
     def __getitem__(self, group: int) -> Estimate:
         return Estimate(self, group)
 
+    def only(self, group: int) -> Estimates:
+        """Return the estimates of one group."""
+        return replace(self, likelihood=self.likelihood.group(group), fit=self.fit.group(group))
+
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Answers):
     """The estimated distribution of one group: values, shares, errors, and how far they can be trusted."""
 
     of: Estimates
@@ -122,8 +127,7 @@ class Estimate:
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
-        with until(self.of.end):
-            misfit, log_p = goodness_of_fit(model)
+        misfit, log_p = self._goodness
         variance = float((self.std_error**2).sum())
         return Diagnosis(
             reports=round(float(model.n[0])),
@@ -184,6 +188,13 @@ class Estimate:
         return self.of.fit.theta[self.group : self.group + 1]
 
     @property
+    def _goodness(self) -> tuple[float, float]:
+        """The statistic of misfit and the logarithm of its p-value, 0 and 0 if there is no time for them: 1 is a bound."""
+        with until(self.of.end), suppress(OutOfTime):
+            return goodness_of_fit(self.likelihood)
+        return 0.0, 0.0
+
+    @property
     def _remedy(self) -> str:
         """What to do about the status, and about shares whose error is infinite."""
         unknown = int(np.isinf(self.std_error).sum())
@@ -200,9 +211,7 @@ class Estimate:
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
     """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
-    certified = certify(mechanism)
-    likelihood = Likelihood(operator_of(mechanism), counts, certified.layout, certified.named)
-    return estimate_likelihood(mechanism, likelihood, estimator)
+    return estimate_likelihood(mechanism, table_likelihood(mechanism, counts), estimator)
 
 
 def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:
@@ -214,6 +223,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
         NotReports: if a group's values cannot have been drawn by the mechanism, unless the estimator allows it.
 
     """
+    estimator.check_size(likelihood.operator.inputs)
     check_possible(likelihood)
     end = soonest(estimator.deadline)
     with until(end):

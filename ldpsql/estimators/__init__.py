@@ -6,9 +6,10 @@ counts under a channel and does not depend on a mechanism.
 
 from __future__ import annotations
 
-from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
+from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable, OutOfTime
 from ldpsql.estimators import sharing
 from ldpsql.estimators.base import Estimator
+from ldpsql.estimators.gains import ALIKE, clear, gained
 from ldpsql.estimators.iteration import IterativeEstimator, StopField
 from ldpsql.estimators.pooling import (
     Blocks,
@@ -26,15 +27,18 @@ from ldpsql.estimators.pooling import (
 )
 from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
 from ldpsql.estimators.smoothing import smoothed
+from ldpsql.estimators.tables import TableEstimator, outer, shares_of
 from ldpsql.hooks import API_VERSION, hookimpl
+from ldpsql.inference.deadline import check, within_part
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.outcome import Fit, Status, simplex_projection
+from ldpsql.inference.outcome import Fit, Status, simplex_projection, sum_to_one
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
 from ldpsql.inference.solver.together import Ascent, until_still
 
 __all__ = [
+    "ALIKE",
     "API_VERSION",
     "Ascent",
     "Blocks",
@@ -47,31 +51,40 @@ __all__ = [
     "Likelihood",
     "Limits",
     "NotApplicable",
+    "OutOfTime",
     "Split",
     "Status",
     "StopField",
+    "TableEstimator",
     "absent_error",
     "block_maximum",
     "block_sizes",
     "certain_parts",
+    "check",
+    "clear",
     "contrasts",
     "em_step",
     "folds",
+    "gained",
     "generator",
     "hookimpl",
     "maximum_in_blocks",
     "maximum_likelihood",
     "mean_of_blocks",
+    "outer",
     "redrawn",
     "renumbered",
+    "shares_of",
     "sharing",
     "sibling_contrasts",
     "simplex_projection",
     "smoothed",
     "split",
     "spread",
+    "sum_to_one",
     "uniform",
     "until_still",
     "until_still_in_blocks",
     "with_blocks",
+    "within_part",
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ldpsql.errors import OutOfTime
+from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.inference.deadline import check, late
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.outcome import Fit, Status
@@ -21,7 +21,7 @@ class Estimator(Spec):
 
     It is a function of the counts: an estimator that draws takes its generator from `ldpsql.estimators.resampling`.
     ``distribution`` is whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any
-    domain.
+    domain. ``most_values`` is the largest domain it takes, if there is a limit; see `check_size`.
 
     Errors mean the same for all estimators: ``std_error`` and the interval state how precisely the reports determine the true
     share. For a maximum of the likelihood and for an inversion they are its own sampling error. For a regularised estimate they
@@ -33,6 +33,7 @@ class Estimator(Spec):
     kind = "estimator"
     distribution: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
+    most_values: ClassVar[int | None] = None
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
     intervals: Literal["each", "simultaneous"] = Field(
         "each", description="what `confidence` refers to: 'each' interval, or all of a group together ('simultaneous')"
@@ -49,6 +50,19 @@ class Estimator(Spec):
         for normal estimates however they are correlated.
         """
         return self.confidence ** (1 / count) if self.intervals == "simultaneous" else self.confidence
+
+    def check_size(self, values: int) -> None:
+        """Refuse a domain that is too large for this estimator, before its reports are read.
+
+        Raises:
+            InvalidParameter: if it has more than ``most_values`` values.
+
+        """
+        if self.most_values is not None and values > self.most_values:
+            raise InvalidParameter(
+                f"{self.name} takes at most {self.most_values} values, and the domain has {values}",
+                "use ibu, empirical_bayes or best",
+            )
 
     @property
     def needs_groups(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.resampling import FOLDS, Split, split
 from ldpsql.inference.likelihood import Likelihood
@@ -41,6 +42,7 @@ class IterativeEstimator(Estimator):
     changes by less than ``tolerance``; or 'held_out' for as many steps as best predict held-out reports, see `held_out_steps`.
     """
 
+    least_gain: ClassVar[float] = LEAST_GAIN
     stop: StopField = Field("certified", description="'certified', 'held_out', 'paper' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-9, description="largest gap, or change of the log-likelihood")
     max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps")
@@ -94,12 +96,22 @@ class IterativeEstimator(Estimator):
             ended = tuple(status if how is Status.STOPPED else how for how in ascent.status)
             return Fit(ascent.theta, ascent.steps, ended)
         if self.stop == "held_out":
-            parts = FOLDS_OF_LARGE if likelihood.operator.large else FOLDS
-            steps, _ = self.held_out_steps(split(likelihood, parts), theta, limits)
+            folds = split(likelihood, self.folds(likelihood))
+            steps, learnt = self.held_out_steps(folds, theta, limits)
+            if limits.late:
+                return Fit(folds.means(learnt), steps, (Status.OUT_OF_TIME,) * len(steps))
         else:
             steps = np.full(len(theta), int(self.stop), dtype=np.int64)
         theta, taken = self.after_steps(likelihood, theta, steps, limits)
         return Fit(theta, taken, tuple(status if done else Status.OUT_OF_TIME for done in taken == steps))
+
+    def folds(self, likelihood: Likelihood) -> int:
+        """Return into how many folds reports are split to choose the number of steps."""
+        return FOLDS_OF_LARGE if likelihood.operator.large else FOLDS
+
+    def started_folds(self, parts: Split, start: Floats) -> Floats:
+        """Return the start of each fold: that of its group. A start that depends on reports must not see those held out."""
+        return start[parts.group]
 
     def after_steps(self, likelihood: Likelihood, theta: Floats, steps: Rows, limits: Limits) -> tuple[Floats, Rows]:
         """Return theta after this many steps of each group, or as many as there is time for, and the numbers of steps."""
@@ -108,9 +120,10 @@ class IterativeEstimator(Estimator):
             going = np.flatnonzero(steps >= target)
             part, here, before = likelihood.with_counts(likelihood.counts[going]), theta[going], int(taken[going[0]])
             more = 0
-            while before + more < target and not limits.late:
-                here = self.step(part, here)
-                more += 1
+            with suppress(OutOfTime):
+                while before + more < target and not limits.late:
+                    here = self.step(part, here)
+                    more += 1
             theta[going], taken[going] = here, before + more
         return theta, taken
 
@@ -123,23 +136,24 @@ class IterativeEstimator(Estimator):
         """
         groups, taken = len(start), 0
         patience = PATIENCE_WITH_LARGE if parts.learnt.operator.large else PATIENCE
-        theta, part, row = start[parts.group], parts, np.arange(len(parts.group))
+        theta, part, row = self.started_folds(parts, start), parts, np.arange(len(parts.group))
         learnt, best, highest = (
             theta.copy(),
             np.zeros(groups, dtype=np.int64),
             parts.scores(parts.learnt.operator.forward(theta)),
         )
-        while len(part.group) and taken < self.max_iterations and not limits.late:
-            ahead = min(max(1, taken // 20), self.max_iterations - taken)
-            for _ in range(ahead):
-                theta = self.step(part.learnt, theta)
-            taken += ahead
-            here = part.scores(part.learnt.operator.forward(theta))
-            better = here > highest + LEAST_GAIN
-            best[better], highest[better] = taken, here[better]
-            rise = better[part.group]
-            learnt[row[rise]] = theta[rise]
-            stay = taken < 2 * best[part.group] + patience
-            if not stay.all():
-                theta, part, row = theta[stay], part.of_rows(stay), row[stay]
+        with suppress(OutOfTime):
+            while len(part.group) and taken < self.max_iterations and not limits.late:
+                ahead = min(max(1, taken // 20), self.max_iterations - taken)
+                for _ in range(ahead):
+                    theta = self.step(part.learnt, theta)
+                taken += ahead
+                here = part.scores(part.learnt.operator.forward(theta))
+                better = here > highest + self.least_gain
+                best[better], highest[better] = taken, here[better]
+                rise = better[part.group]
+                learnt[row[rise]] = theta[rise]
+                stay = taken < 2 * best[part.group] + patience
+                if not stay.all():
+                    theta, part, row = theta[stay], part.of_rows(stay), row[stay]
         return best, learnt

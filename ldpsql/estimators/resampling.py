@@ -52,6 +52,14 @@ class Split:
         sums = self.totals(np.einsum("gz,gz->g", self.held_out.counts, logs))
         return np.where(np.bincount(self.group, minlength=self.groups) > 0, sums, -np.inf)
 
+    def means(self, theta: Floats) -> Floats:
+        """Return the mean over the rows of each group of theta, shape (rows, values); equal shares for a group without rows."""
+        rows = np.bincount(self.group, minlength=self.groups)
+        out = np.full((self.groups, theta.shape[1]), 1.0 / theta.shape[1])
+        out[rows > 0] = 0.0
+        np.add.at(out, self.group, theta / rows[self.group, None])
+        return out
+
     def totals(self, of_rows: Floats) -> Floats:
         """Return the sum over the rows of each group."""
         return np.bincount(self.group, weights=of_rows, minlength=self.groups).astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
 
@@ -26,6 +26,14 @@ def until(end: float | None) -> Iterator[None]:
         yield
     finally:
         _END.reset(token)
+
+
+@contextmanager
+def within_part(part: float) -> Iterator[None]:
+    """Let the work within a ``with`` block take at most this part of the time that is left; the block ends without an error."""
+    end = _END.get()
+    with until(None if end is None else monotonic() + part * (end - monotonic())), suppress(OutOfTime):
+        yield
 
 
 def check() -> None:

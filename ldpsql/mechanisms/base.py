@@ -79,6 +79,7 @@ class Mechanism(Spec):
     kind = "mechanism"
     sql_reports: ClassVar[str] = Domain.sql_given("domain")  # the list of the reports in SQL, in terms of the parameters
     sql_domain: ClassVar[str | None] = None  # the list of `values` in SQL, in terms of the parameters
+    per_distance: ClassVar[bool] = False  # whether the parameter epsilon is a privacy parameter per unit of distance
     nulls: Rule | None = Field(None, description="'as:VALUE': a declared value stands for NULL; else NULL is refused")
     outside: Rule | None = Field(None, description="'as:VALUE': a declared value stands for any value outside the domain")
 

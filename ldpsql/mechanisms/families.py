@@ -40,6 +40,7 @@ class RangeMechanism(NumberMechanism):
     """Noise on the whole numbers low .. high, private per unit: an implementation adds ``name`` and `channel`."""
 
     sql_domain = sql_reports = Whole.sql("low", "high")
+    per_distance = True
     epsilon: EpsilonField = Field(description="privacy parameter per unit: numbers d apart keep d * epsilon")
     low: WholeField = Field(description="smallest value")
     high: WholeField = Field(description="largest value; at most 20,000 numbers")
@@ -98,6 +99,7 @@ class GridMechanism(Mechanism):
     """
 
     sql_domain = sql_reports = sql_cells("columns", "rows")
+    per_distance = True
     epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
     columns: Annotated[WholeField, Field(ge=2, le=MOST_ON_MAP // 2)] = Field(description="number of columns of the grid")
     rows: Annotated[WholeField, Field(ge=2, le=MOST_ON_MAP // 2)] = Field(description="number of rows of the grid")
@@ -155,6 +157,7 @@ class MetricMechanism(Mechanism):
     An implementation adds ``name``, its parameters, `values`, `claim` and `channel`; reports are values.
     """
 
+    per_distance = True
     columns: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] | None = Field(None, description="number of columns of the grid")
     side: LengthField = Field(Fraction(1), description="length of the side of a cell of the grid")
     distances: DistancesField | None = Field(None, description="the distances of all pairs of values, instead of a grid")

@@ -22,9 +22,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.spatial.distance import cdist
-from scipy.stats import binom
 
 from ldpsql.channels import TOTAL, ChannelOf, KeepOrSpread, SetChannel, TableChannel, Weights
 from ldpsql.channels.exact import log_ratio
@@ -89,6 +86,7 @@ def hiding(ratio: Fraction, difference: Fraction) -> Kinds:
 
 def _crossing(views: list[Kinds], reports: int, delta: float, local: float, *, up: bool) -> float:
     """Return the epsilon between 0 and ``local`` at which delta falls below this one in all views."""
+    from scipy.optimize import brentq  # noqa: PLC0415  # slow to import
 
     def excess(epsilon: float) -> float:
         return max((divergence(kinds, epsilon, reports, up=up) for kinds in views), default=0.0) / delta - 1
@@ -105,6 +103,8 @@ def divergence(kinds: Kinds, epsilon: float, reports: int, *, up: bool) -> float
     other) / rest of each kind. Only the first x is positive, so the sum falls with the other numbers: they are taken in blocks,
     at the end of each block that gives a bound. What is left is a tail of a binomial law.
     """
+    from scipy.stats import binom  # noqa: PLC0415  # slow to import
+
     gains = [((own - exp(epsilon) * other) / rest, rest) for own, other, rest in zip(*kinds, strict=True)]
     (gain, share), *losses = [gains[0], *sorted(gains[1:])]
     if gain <= 0:
@@ -137,6 +137,8 @@ class _Blocks(NamedTuple):
     @classmethod
     def of(cls, trials: Floats, share: float, most: int) -> _Blocks:
         """Return at most this many blocks, about."""
+        from scipy.stats import binom  # noqa: PLC0415  # slow to import
+
         low, high = binom.ppf(_OUTSIDE, trials, share), trials - binom.ppf(_OUTSIDE, trials, 1 - share)
         size = np.maximum(np.ceil((high - low + 1) / most), 1)
         first = np.maximum(low, 0) + size * np.arange(int(((high - low) // size).max()) + 1)[:, None]
@@ -174,6 +176,8 @@ def _(channel: TableChannel) -> Fraction | None:
 
 def _farthest(weights: Weights) -> tuple[int, int]:
     """Return two values whose reports differ most; of almost equal pairs any."""
+    from scipy.spatial.distance import cdist  # noqa: PLC0415  # slow to import
+
     shares = weights / float(TOTAL)
     x, other = divmod(int(cdist(shares, shares, "cityblock").argmax()), len(shares))
     return x, other

@@ -95,12 +95,11 @@ class Registry:
 
     def _name_columns(self, chosen: settings.Settings) -> None:
         """Name the mechanisms of the policies of tables: ``people_city`` is that of the column city in ``[tables.people]``."""
-        without = {kind for kind, mechanism in self.mechanisms.items() if "epsilon" not in mechanism.model_fields}
         for table, policy in chosen.tables.items():
             names = {column: f"{table}_{column}" for column in policy["columns"] if f"{table}_{column}".isidentifier()}
             self._refuse_clashes(table, names.values())
             with suppress(LdpError):  # raised when the policy is used
-                specs = planned(policy, chosen.mechanisms, without)
+                specs = planned(policy, chosen.mechanisms, self.mechanisms)
                 self.named = {**{name: specs[column] for column, name in names.items()}, **self.named}
                 self.policies |= dict.fromkeys(names.values(), Policy(table, policy, tuple(specs.values())))
 

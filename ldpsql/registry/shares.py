@@ -2,45 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
 from ldpsql.errors import BadSettings, InvalidEpsilon, InvalidSpec, RowBudgetExceeded
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.calls import read_call
 from ldpsql.mechanisms.spec import decimal_text, number
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, MetricLdp
 
+PER_DISTANCE = "epsilon_per_distance"
 _STEPS = 10**6  # planned epsilons are rounded down to millionths, so that they never exceed the total
 
 
-def planned(table: Mapping[str, Any], named: Mapping[str, Any], without_epsilon: Collection[str]) -> dict[str, Any]:
+def planned(table: Mapping[str, Any], named: Mapping[str, Any], kinds: Mapping[str, type[Mechanism]]) -> dict[str, Any]:
     """Return the mechanism of each column as the settings write it, with an epsilon for those without one.
 
     A mechanism ``{mechanism = "krr", share = 0.5, ...}`` gets this share of the total. The other mechanisms without an epsilon
-    divide evenly what remains.
+    divide evenly what remains. Those whose epsilon is per unit of distance have a total of their own.
 
     Args:
-        table: the policy in the settings: ``epsilon``, the total of a row, and ``columns``, the mechanism of each column as
-            its text, its parameters or its name.
+        table: the policy in the settings: ``epsilon`` and ``epsilon_per_distance``, the totals of a row, and ``columns``, the
+            mechanism of each column as its text, its parameters or its name.
         named: the mechanisms that the settings name.
-        without_epsilon: the kinds of mechanisms that have no such parameter.
+        kinds: the classes of mechanisms, by name.
 
     Raises:
-        BadSettings: if the total is not a number, a share is not between 0 and 1, or nothing remains.
+        BadSettings: if a total is not a number, a share is not between 0 and 1, or nothing remains.
 
     """
-    total, columns = total_of(table, "epsilon"), table["columns"]
+    columns = table["columns"]
     specs = {column: _parameters(named.get(spec, spec) if isinstance(spec, str) else spec) for column, spec in columns.items()}
-    shares = {column: _share(spec) * total for column, spec in specs.items() if "share" in spec}
-    spent = sum(shares.values()) + sum(_epsilon(spec) for spec in specs.values() if "epsilon" in spec)
-    unplanned = {column: spec for column, spec in specs.items() if "epsilon" not in spec and column not in shares}
-    even = [column for column, spec in unplanned.items() if spec.get("mechanism") not in without_epsilon]
-    shares |= dict.fromkeys(even, (total - spent) / max(len(even), 1))
-    made = {column: specs[column] | {"epsilon": _text(share)} for column, share in shares.items()}
+    totals = {column: _total_for(kinds.get(spec.get("mechanism", ""))) for column, spec in specs.items()}
+    made: dict[str, Any] = {}
+    for key in ("epsilon", PER_DISTANCE):
+        parts = {column: spec for column, spec in specs.items() if totals[column] == key}
+        for column, epsilon in _shared_out(parts, total_of(table, key), key).items():
+            made[column] = specs[column] | {"epsilon": epsilon}
     return {
         column: made.get(column) or (named.get(one, one) if isinstance(one, str) else one) for column, one in columns.items()
     }
+
+
+def _total_for(kind: type[Mechanism] | None) -> str:
+    """Return the total that the epsilon of a mechanism is a part of, or '' if it has no such parameter."""
+    if kind is None:
+        return "epsilon"
+    if "epsilon" not in kind.model_fields:
+        return ""
+    return PER_DISTANCE if kind.per_distance else "epsilon"
+
+
+def _shared_out(specs: Mapping[str, dict[str, Any]], total: Fraction, key: str) -> dict[str, str]:
+    """Return the epsilons of the mechanisms without one: their shares of a total, or even parts of what remains."""
+    shares = {column: _share(spec) * total for column, spec in specs.items() if "share" in spec}
+    spent = sum(shares.values()) + sum(_epsilon(spec) for spec in specs.values() if "epsilon" in spec)
+    even = [column for column, spec in specs.items() if "epsilon" not in spec and column not in shares]
+    shares |= dict.fromkeys(even, (total - spent) / max(len(even), 1))
+    return {column: _text(share, key) for column, share in shares.items()}
 
 
 def total_of(table: Mapping[str, Any], key: str) -> Fraction:
@@ -70,7 +90,7 @@ def check_total(name: str, table: Mapping[str, Any], claims: Iterable[Claim]) ->
     far = [claim.epsilon.value for claim in listed if isinstance(claim, MetricLdp)]
     near = [claim.epsilon.value for claim in listed if not isinstance(claim, MetricLdp)]
     delta = [claim.delta for claim in listed if isinstance(claim, ApproximateLdp)]
-    for key, parts in (("epsilon", near), ("epsilon_per_distance", far), ("delta", delta)):
+    for key, parts in (("epsilon", near), (PER_DISTANCE, far), ("delta", delta)):
         spent, total = sum(parts, Fraction(0)), total_of(table, key)
         if spent > total:
             both = f"{key} {decimal_text(spent)} on a row, and its total is {decimal_text(total)}"
@@ -111,8 +131,10 @@ def _epsilon(spec: Mapping[str, Any]) -> Fraction:
         return Fraction(0)  # the mechanism itself refuses it
 
 
-def _text(epsilon: Fraction) -> str:
+def _text(epsilon: Fraction, key: str) -> str:
     millionths = int(epsilon * _STEPS)
     if millionths <= 0:
-        raise BadSettings("nothing of the total epsilon remains for a column", "raise the total, or lower the other columns")
+        raise BadSettings(
+            f"nothing of the total {key} remains for a column", "write a larger total, or lower the other columns"
+        )
     return decimal_text(Fraction(millionths, _STEPS))

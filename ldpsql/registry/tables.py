@@ -64,8 +64,7 @@ def table_policy(name: str, con: DuckDBPyConnection | None = None) -> TablePolic
         raise BadSettings(f"[tables.{name}] both perturbs and keeps a column", "name it once")
     if not table["columns"]:
         raise BadSettings(f"[tables.{name}] has no columns to perturb", f"for example {_EXAMPLE}")
-    kinds = registry().mechanisms
-    specs = planned(table, chosen.mechanisms, {kind for kind in kinds if "epsilon" not in kinds[kind].model_fields})
+    specs = planned(table, chosen.mechanisms, registry().mechanisms)
     mechanisms = {column: _mechanism(name, column, spec, con) for column, spec in specs.items()}
     check_total(name, table, [certify(mechanism).certificate.claim for mechanism in mechanisms.values()])
     return TablePolicy(name, mechanisms, tuple(table.get("keep", [])), table.get("unit", ROW), table.get("reports", ""))

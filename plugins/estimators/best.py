@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.estimators import (
+    ALIKE,
     Estimator,
     Fit,
     Floats,
@@ -21,8 +22,12 @@ from ldpsql.estimators import (
     Split,
     Status,
     certain_parts,
+    check,
+    clear,
+    gained,
     hookimpl,
     split,
+    within_part,
 )
 from ldpsql.functions import registry
 
@@ -32,10 +37,14 @@ POOLED = (*SHRUNK, "pool")
 NAMED = ((0.5, (*SHRUNK, "ibu", "inv_p")), (0.25, ("empirical_bayes", "inv_p")), (0.0, SHRUNK))
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
 # The paper's stop is late for channels that blur neighbours; a smoothed estimate hardly moves after a thousand steps.
-SMOOTHED = ("ibu(stop='held_out', max_iterations=1000)", "ems(stop='held_out', max_iterations=1000)")
+SMOOTHED = "ibu(stop='held_out', max_iterations={})", "ems(stop='held_out', max_iterations={})"
 # For values on a line: a rough estimate has to predict better than a smooth one, because most channels hide what is rough.
-SMOOTH, ROUGH = ("ems", SMOOTHED[1]), (SMOOTHED[0], "ibu(stop='paper', tolerance=0.001)")
-ALIKE = 2.0  # in log-likelihood; Edwards, "Likelihood", 1972: two units of support
+SMOOTH, ROUGH = ("ems(max_iterations={})", SMOOTHED[1]), (SMOOTHED[0], STOPPED[0])
+STEPS, FEWEST_STEPS = 1000, 20
+SET_CELLS = 10**10  # of sets that are read, values x reports x steps: about a minute
+TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
+TABLE_WORK = 4_000_000  # numbers of the channel of observed reports, from which on every step takes long
+COMPARING = 0.7  # of the time until the deadline; the rest is for the estimate by what was chosen
 CELLS = 2_000_000  # of groups x folds x (values + reports), for the groups that are estimated together
 
 
@@ -45,11 +54,15 @@ class Best(Estimator):
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
     errors of the difference: estimators that cannot be distinguished are averaged, because choosing among them would follow the
     noise. Candidates are empirical Bayes for both losses if reports are votes for values; ibu and smoothing, both stopped
-    early, for cells of maps; and empirical Bayes, pooling and ibu otherwise. If many reports name the value itself, as those of
-    k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the noise of the mechanism alone. For
-    numbers in order there are two kinds: smoothing, and ibu that stops early or late. Reports hardly show whether neighbouring
-    numbers differ, so ibu counts only as far as it predicts clearly better: from one to three standard errors. In the same way
-    smoothing counts next to empirical Bayes only as far as it predicts clearly better.
+    early, for cells of maps; and empirical Bayes, pooling and ibu otherwise. For tables of several columns, they are ibu
+    stopped early, ``independent``, ``table_bayes`` and, from three columns on, ``tree``. If many reports name the value itself,
+    as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the noise of the mechanism
+    alone.
+
+    For numbers in order there are two kinds: smoothing, and ibu that stops early or late. Reports hardly show whether
+    neighbouring numbers differ, so ibu counts only as far as it predicts clearly better: from one to three standard errors. In
+    the same way smoothing counts next to empirical Bayes only as far as it predicts clearly better.
+
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
     once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
     confidence set", Econometrica 2011.
@@ -71,21 +84,24 @@ class Best(Estimator):
 
     def _chosen(self, part: Likelihood) -> Fit:
         parts = split(part, self.splits, certain_parts(part) if lift(part) >= NAMED[1][0] else None)
-        kinds = [[t for text in texts if (t := Trial.of(text, part, parts)) is not None] for texts in candidates(part)]
+        kinds, untried = tried(part, parts)
         trials = [trial for kind in kinds for trial in kind]
+        if not trials:
+            return uncompared(part)
         weights = weighed(parts, kinds, self.margin)
         theta, steps = np.zeros((len(part.n), part.operator.inputs)), np.zeros(len(part.n), dtype=np.int64)
         for trial, weight in zip(trials, weights, strict=True):
             rows = np.flatnonzero(weight)
             if len(rows):
-                shares, taken = trial.fitted(part, rows)
+                shares, taken = trial.fitted(part, parts, rows)
                 theta[rows] += weight[rows, None] * shares
                 steps[rows] += taken
-        status, groups = (Status.REGULARISED,) * len(theta), range(len(theta))
+        status, groups = (Status.OUT_OF_TIME if untried else Status.REGULARISED,) * len(theta), range(len(theta))
         names = tuple(" + ".join(t.name(g) for t, weight in zip(trials, weights[:, g], strict=True) if weight) for g in groups)
         top, highest = leading(parts, trials)
         behind = [gained(parts, trial.expected, highest) for trial in trials]
-        return Fit(theta, steps, status, names, tuple(reason(trials, behind, int(top[g]), g) for g in groups))
+        late = f"; there was no time to compare {', '.join(untried)}" if untried else ""
+        return Fit(theta, steps, status, names, tuple(reason(trials, behind, int(top[g]), g) + late for g in groups))
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,7 @@ class Trial:
     expected: Floats
     scores: Floats
     steps: NDArray[np.int64] | None
+    learnt: Floats
 
     @classmethod
     def of(cls, text: str, part: Likelihood, parts: Split) -> Trial | None:
@@ -105,22 +122,52 @@ class Trial:
             theta, steps = learnt(estimator, part, parts)
         except (NotApplicable, IllConditioned):
             return None
+        check()  # an estimator that was cut short is not compared
         expected = part.operator.forward(theta)
-        return cls(estimator, expected, parts.scores(expected), steps)
+        return cls(estimator, expected, parts.scores(expected), steps, theta)
 
-    def fitted(self, part: Likelihood, rows: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-        """Return the estimates of some groups from all their reports, and the numbers of steps."""
+    def fitted(self, part: Likelihood, parts: Split, rows: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the estimates of some groups and the numbers of steps: from all their reports, or the mean over the folds.
+
+        The latter if there is no time for the former.
+        """
         some = part.with_counts(part.counts[rows])
         if self.steps is None or not isinstance(self.estimator, IterativeEstimator):
             fit = self.estimator.fit(some)
-            return fit.theta, fit.iterations
-        return self.estimator.after_steps(some, self.estimator.started(some), self.steps[rows], self.estimator.limits())
+            theta, taken, late = fit.theta, fit.iterations, Status.OUT_OF_TIME in fit.status
+        else:
+            begin = self.estimator.started(some)
+            theta, taken = self.estimator.after_steps(some, begin, self.steps[rows], self.estimator.limits())
+            late = bool((taken < self.steps[rows]).any())
+        return parts.means(self.learnt)[rows] if late else theta, taken
 
     def name(self, group: int) -> str:
         """Return the estimator of a group, with its number of steps."""
         if self.steps is None:
             return str(self.estimator)
         return stopped(self.estimator.name, int(self.steps[group]))
+
+
+def tried(part: Likelihood, parts: Split) -> tuple[list[list[Trial]], list[str]]:
+    """Return the trials of each kind of candidates that apply, and the candidates for which there is no time."""
+    kinds = candidates(part)
+    texts = [(number, text) for number, kind in enumerate(kinds) for text in kind]
+    trials: list[tuple[int, Trial | None]] = []
+    with within_part(COMPARING):
+        while texts:
+            number, text = texts[0]
+            trials.append((number, Trial.of(text, part, parts)))
+            del texts[0]
+    of_kinds = [[trial for of, trial in trials if of == number and trial is not None] for number in range(len(kinds))]
+    return [kind for kind in of_kinds if kind], [text for _, text in texts]
+
+
+def uncompared(part: Likelihood) -> Fit:
+    """Return the estimates by the first candidate, if there is no time to compare any."""
+    text, groups = candidates(part)[0][0], len(part.counts)
+    fit = registry().estimator(text).fit(part).out_of_time()
+    names, reasons = (text,) * groups, ("there was no time to compare it with others",) * groups
+    return fit if fit.chosen else replace(fit, chosen=names, reasons=reasons)
 
 
 @cache
@@ -145,18 +192,34 @@ def lift(part: Likelihood) -> float:
 
 def candidates(part: Likelihood) -> tuple[tuple[str, ...], ...]:
     """Return the estimators that may predict best: one kind, or two of which the second has to predict clearly better."""
+    columns, work = len(part.variables), part.operator.inputs * part.operator.outputs
+    if columns > 1 and (part.operator.complete or work <= TABLE_WORK):
+        first, *second = of_values(part) if part.operator.votes else (STOPPED[1:],)
+        return (first + TABLES[: 2 if columns == 2 else 3], *second)
+    return of_values(part)
+
+
+def of_values(part: Likelihood) -> tuple[tuple[str, ...], ...]:
+    """Return the estimators of values without columns that may predict best."""
+    line = len(part.layout) == 1
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         shrunk = next(names for least, names in NAMED if lift(part) >= least)
-        if not part.layout or part.operator.isotropic:
-            return (shrunk,)
-        return shrunk, SMOOTH if len(part.layout) == 1 else SMOOTHED
+        smooth = in_steps(part, SMOOTH if line else SMOOTHED) if part.layout and not part.operator.isotropic else ()
+        return (shrunk, smooth) if smooth else (shrunk,)
     if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long
         return (STOPPED[1:],)
     if not part.operator.complete:
         return (("ibu", "uniform", *POOLED),)
-    if len(part.layout) == 1:
-        return SMOOTH, ROUGH
-    return (SMOOTHED,) if part.layout else (STOPPED + POOLED,)
+    if line:
+        return in_steps(part, SMOOTH), in_steps(part, ROUGH)
+    return (in_steps(part, SMOOTHED),) if part.layout else (STOPPED + POOLED,)
+
+
+def in_steps(part: Likelihood, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the candidates for values with neighbours; with fewer steps, or none, if these would take minutes."""
+    op = part.operator
+    steps = STEPS if op.complete else min(STEPS, SET_CELLS // (op.inputs * op.outputs))
+    return tuple(text.format(steps) for text in texts) if steps >= FEWEST_STEPS else ()
 
 
 def weighed(parts: Split, kinds: list[list[Trial]], margin: float) -> Floats:
@@ -180,26 +243,10 @@ def alike(parts: Split, trials: list[Trial], margin: float) -> Floats:
     return np.asarray(near / near.sum(axis=0))
 
 
-def clear(gain: Floats, error: Floats) -> Floats:
-    """Return how clear a gain in log-likelihood is: 0 up to one standard error or `ALIKE`, 1 from three times that on."""
-    return np.asarray(np.clip((gain / np.maximum(ALIKE, error) - 1.0) / 2.0, 0.0, 1.0))
-
-
 def leading(parts: Split, trials: list[Trial]) -> tuple[NDArray[np.int64], Floats]:
     """Return the number of the best trial of each group, and what it expects of each fold."""
     top = np.array([trial.scores for trial in trials]).argmax(axis=0)
     return top, np.stack([trial.expected for trial in trials])[top[parts.group], np.arange(len(parts.group))]
-
-
-def gained(parts: Split, before: Floats, after: Floats) -> tuple[Floats, Floats]:
-    """Return the gain in log-likelihood of the held-out reports of each group, and its standard error."""
-    counts = parts.held_out.counts
-    seen = counts > 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rise = np.where(seen, np.log(np.where(seen, after, 1.0)) - np.log(np.where(seen, before, 1.0)), 0.0)
-    rise = np.nan_to_num(rise, nan=0.0, posinf=50.0, neginf=-50.0)  # a probability of zero counts as e^-50
-    total, n = parts.totals((counts * rise).sum(axis=1)), np.maximum(parts.totals(counts.sum(axis=1)), 1.0)
-    return total, np.sqrt(np.maximum(parts.totals((counts * rise**2).sum(axis=1)) - total**2 / n, 0.0))
 
 
 def reason(trials: list[Trial], behind: list[tuple[Floats, Floats]], top: int, group: int) -> str:

@@ -9,8 +9,20 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, generator, hookimpl, maximum_likelihood, redrawn
+from ldpsql.estimators import (
+    Estimator,
+    Fit,
+    Floats,
+    Likelihood,
+    Status,
+    check,
+    generator,
+    hookimpl,
+    maximum_likelihood,
+    redrawn,
+)
 
+CELLS = 1 << 22  # of a channel, at a time
 WEIGHTS = np.array([digit * 10.0**-power for power in range(10, 0, -1) for digit in range(1, 10)])  # the paper's grid of alpha
 
 
@@ -30,6 +42,7 @@ class CorrectedEm(Estimator):
     """
 
     name = "corrected_em"
+    most_values = 2048  # all pairs of values are compared
     ridge: Annotated[float, Field(gt=0, le=10)] = Field(1e-3, description="lambda, added to the information of a report")
     simulate: Literal["maximum", "observed"] = Field(
         "maximum", description="distribution from which reports are simulated to find alpha: 'maximum' or 'observed'"
@@ -80,9 +93,15 @@ def error(one: Likelihood, theta: Floats, ridge: float) -> Floats:
 
 
 def quadratic(one: Likelihood, form: Floats) -> Floats:
-    """Return a_z' form a_z for every report."""
-    table = one.operator.matrix()
-    return np.asarray(np.einsum("xz,xz->z", form @ table, table))
+    """Return a_z' form a_z for every report, computed for some reports at a time."""
+    op, out = one.operator, np.empty(one.operator.outputs)
+    step = max(1, CELLS // op.inputs)
+    for start in range(0, op.outputs, step):
+        check()
+        chosen = np.arange(start, min(start + step, op.outputs))
+        table = op.of_reports(chosen)
+        out[chosen] = np.einsum("xz,xz->z", form @ table, table)
+    return out
 
 
 @hookimpl

@@ -4,6 +4,7 @@ It follows the mixture reduction of Ye, Wang, Zhang, Feng, NDSS 2025, with exact
 thresholding of Haar wavelets (Donoho, Johnstone, "Ideal spatial adaptation by wavelet shrinkage", Biometrika 1994).
 """
 
+from contextlib import suppress
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
@@ -16,8 +17,10 @@ from ldpsql.estimators import (
     Fit,
     Floats,
     Likelihood,
+    OutOfTime,
     Status,
     absent_error,
+    check,
     hookimpl,
     maximum_in_blocks,
     maximum_likelihood,
@@ -62,19 +65,25 @@ class Pool(Estimator):
 
     def _small_values(self, part: Likelihood) -> tuple[Floats, Steps]:
         fitted = maximum_likelihood(part)
-        theta, steps = fitted.theta, fitted.iterations
-        pool, going = np.zeros(theta.shape, dtype=np.bool_), np.arange(len(theta))
-        while True:
+        theta, steps, pool = fitted.theta, fitted.iterations, np.zeros(fitted.theta.shape, dtype=np.bool_)
+        with suppress(OutOfTime):
+            self._grow(part, theta, steps, pool)
+        return theta, steps
+
+    def _grow(self, part: Likelihood, theta: Floats, steps: Steps, pool: NDArray[np.bool_]) -> None:
+        """Pool small values and fit again, in place, until no value joins the pool of any group."""
+        going = np.arange(len(theta))
+        while len(going):
             rest = part.with_counts(part.counts[going])
             small = pool[going] | (theta[going] < self.cut * self._deviations(rest, theta[going], pool[going]))
             more = (small != pool[going]).any(axis=1)
-            if not more.any():
-                return theta, steps
             going = going[more]
             pool[going] = small[more]
             rest = part.with_counts(part.counts[going])
-            theta[going], taken = maximum_in_blocks(rest, pool_blocks(pool[going]))
-            steps[going] += taken
+            if len(going):
+                fitted, taken = maximum_in_blocks(rest, pool_blocks(pool[going]))
+                check()  # a fit that was cut short is no better than the one before
+                theta[going], steps[going] = fitted, steps[going] + taken
 
     def _deviations(self, part: Likelihood, theta: Floats, pool: NDArray[np.bool_]) -> Floats:
         """Return the standard deviation of every value: that of an absent one or, without votes, that of the fit."""
@@ -88,16 +97,19 @@ class Pool(Estimator):
         while levels and len(np.unique(levels[-1])) > MOST_BLOCKS:
             levels.pop()
         block = np.broadcast_to(first_values(levels[-1]), (len(steps), part.operator.inputs))
-        for halves, whole in zip(levels[:0:-1], levels[-2::-1], strict=True):
-            theta, taken = maximum_in_blocks(part, block)
-            steps += taken
-            siblings = np.unique(np.stack([first_values(whole), first_values(halves)]), axis=1)
-            pairs = np.stack([siblings[0], siblings[1]], axis=1)[siblings[0] != siblings[1]]
-            if len(pairs):
-                alike = sibling_contrasts(part, block, theta, pairs, first_values(halves)) < self.cut
-                block = with_joined_pairs(block, alike, pairs, first_values(whole))
         theta, taken = maximum_in_blocks(part, block)
-        return theta, steps + taken
+        steps += taken
+        with suppress(OutOfTime):
+            for halves, whole in zip(levels[:0:-1], levels[-2::-1], strict=True):
+                siblings = np.unique(np.stack([first_values(whole), first_values(halves)]), axis=1)
+                pairs = np.stack([siblings[0], siblings[1]], axis=1)[siblings[0] != siblings[1]]
+                if len(pairs):
+                    alike = sibling_contrasts(part, block, theta, pairs, first_values(halves)) < self.cut
+                    block = with_joined_pairs(block, alike, pairs, first_values(whole))
+                    fitted, taken = maximum_in_blocks(part, block)
+                    check()  # a fit that was cut short is no better than the one before
+                    theta, steps = fitted, steps + taken
+        return theta, steps
 
 
 def error_in_blocks(one: Likelihood, theta: Floats, block: Blocks) -> Floats:

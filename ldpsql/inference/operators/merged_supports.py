@@ -14,6 +14,7 @@ from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.supports import SetOperator
 
 _KEPT = 1 << 22  # cells
+_MOST_SAMPLED = 1 << 24
 
 
 class MergedSupportOperator(MergedOperator):
@@ -21,7 +22,28 @@ class MergedSupportOperator(MergedOperator):
 
     def __init__(self, base: SetOperator, block: NDArray[np.int64]) -> None:
         super().__init__(base, block)
-        self._columns = base.columns
+        self._sets = base
+        self.sampled = base.sampled and self.inputs * len(base.sample) <= _MOST_SAMPLED
+
+    def matrix(self) -> Floats:
+        """Return P(report | block), up to the factor."""
+        return np.concatenate([means for _, means in self._means()], axis=1)
+
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(report | block) of some reports, up to the factor, shape (inputs, reports)."""
+        return np.concatenate([means for _, means in self._means(positions)], axis=1)
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the curvature; if there are many reports, from the sample of them and in single precision."""
+        if not self.sampled:
+            return self.curvature(w, among)
+        chosen = w[self._sets.sample]
+        rows = self._of_sample[among] * np.sqrt(chosen * (w.sum() / chosen.sum())).astype(np.float32)
+        return (rows @ rows.T).astype(np.float64)
+
+    @cached_property
+    def _of_sample(self) -> NDArray[np.float32]:
+        return np.concatenate([means.astype(np.float32) for _, means in self._means(self._sets.sample)], axis=1)
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the blocks ``among``."""
@@ -37,10 +59,10 @@ class MergedSupportOperator(MergedOperator):
         """The columns of all reports if they are small, because a solver needs many curvatures; otherwise None."""
         return list(self._means()) if self.inputs * self.outputs <= _KEPT else None
 
-    def _means(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield P(report | block), up to the factor, some reports at a time."""
+    def _means(self, chosen: NDArray[np.int64] | None = None) -> Iterator[tuple[slice, Floats]]:
+        """Yield P(report | block), up to the factor, some reports at a time, of all or the chosen ones."""
         order, starts = self._order
-        for part, columns in self._columns():
+        for part, columns in self._sets.columns(chosen=chosen):
             yield part, np.add.reduceat(columns[order], starts, axis=0) / self.sizes[:, None]
 
 

@@ -21,6 +21,7 @@ from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 from ldpsql.inference.operators.octets import Octets, unpacked
 
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
+_ROWS = 512  # octets of them between two looks at the clock
 CELLS = 1 << 20  # cells unpacked at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
 FEW_REPORTS = 100  # for each value
@@ -77,9 +78,8 @@ class SetOperator(Operator):
         padded[: self.inputs] = theta
         tables = padded.reshape(-1, 8) @ _SUBSETS.T
         out = np.zeros(self.outputs)
-        for start in range(0, self.outputs, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            for table, octet in zip(tables, self._octets[:, part], strict=True):
+        for rows, part in self._blocks():
+            for table, octet in zip(tables[rows], self._octets[rows, part], strict=True):
                 out[part] += table[octet]
         return out
 
@@ -92,10 +92,16 @@ class SetOperator(Operator):
         if w.ndim > 1:
             return np.stack([self.supported(one) for one in w])
         tables = np.zeros((len(self._octets), 256))
-        for start in range(0, self.outputs, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            tables += [np.bincount(octet, weights=w[part], minlength=256) for octet in self._octets[:, part]]
+        for rows, part in self._blocks():
+            tables[rows] += [np.bincount(octet, weights=w[part], minlength=256) for octet in self._octets[rows, part]]
         return (tables @ _SUBSETS).ravel()[: self.inputs]
+
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
+        """Yield which octets and which reports to read next, with a look at the clock before each block."""
+        for start in range(0, self.outputs, _BLOCK):
+            for row in range(0, len(self._octets), _ROWS):
+                check()
+                yield slice(row, row + _ROWS), slice(start, start + _BLOCK)
 
     @cached_property
     def _table(self) -> Floats | None:
@@ -122,9 +128,9 @@ class SetOperator(Operator):
         """Return the curvature; if there are many reports, from a sample of max(30,000, 50 inputs), in single precision."""
         if not self.sampled:
             return self.curvature(w, among)
-        chosen = w[self._sample]
+        chosen = w[self.sample]
         roots = np.sqrt(chosen * (w.sum() / chosen.sum())).astype(np.float32)
-        return self._lifted(float(w.sum()), self._pairs(roots, among, self._sample))
+        return self._lifted(float(w.sum()), self._pairs(roots, among, self.sample))
 
     def _pairs(
         self, roots: Floats | NDArray[np.float32], among: NDArray[np.int64] | slice, chosen: NDArray[np.int64] | None = None
@@ -157,7 +163,7 @@ class SetOperator(Operator):
         return super().information(theta, shares)
 
     @cached_property
-    def _sample(self) -> NDArray[np.int64]:
+    def sample(self) -> NDArray[np.int64]:
         """Positions of max(30,000, 50 inputs) reports: always the same, and unrelated to the order of the reports."""
         order = np.argsort(splitmix(np.arange(self.outputs, dtype=np.uint64)))
         return np.sort(order[: max(30_000, 50 * self.inputs)])

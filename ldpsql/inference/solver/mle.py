@@ -8,6 +8,7 @@ SQUAREM. The gap G = max g - 1 of `Likelihood.gap`, which bounds the distance to
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ STALLED_STEPS = 10  # steps without progress, after which rounding is assumed to
 ROUNDING = 1e-13
 MAX_INTERIOR_CELLS = 1 << 22  # of a channel, for the interior point method
 STACK = 1024  # groups at a time
+MANY = 32  # groups whose closed forms are computed again instead of remembered
 _EVEN = 1e-3  # the part of a beginning that is uniform, as a share of 0 stays 0
 
 Step: TypeAlias = Callable[[Point, int], Point]  # a point and the number of steps without progress -> the next point
@@ -63,8 +65,12 @@ def maximum_likelihood(
 ) -> Fit:
     """Return the maximum for each group, with its steps and its status; ``start`` is uniform by default.
 
-    A remembered maximum is not solved again.
+    A remembered maximum is not solved again. Those of many groups in closed form are not remembered: to compute them together
+    is quicker than to look them up.
     """
+    many = start is None and len(likelihood.counts) > MANY
+    if many and (closed := _closed(likelihood, tolerance)) is not None:
+        return closed
     limits = limits or Limits()
     keys = keys_of(likelihood, tolerance, start)
     maxima = remembered(keys, limits.most)
@@ -79,6 +85,14 @@ def maximum_likelihood(
         rest = iter(remember([keys[i] for i in missing], fit, limits))
         maxima = [next(rest) if one is None else one for one in maxima]
     return joined([one for one in maxima if one is not None])
+
+
+def _closed(likelihood: Likelihood, tolerance: float) -> Fit | None:
+    """Return the maxima of a channel that treats all values alike; None if it has no closed form that is certified."""
+    theta = likelihood.operator.maximum(likelihood.shares) if likelihood.operator.exchangeable else None
+    if theta is None or (likelihood.gap(theta) > tolerance).any():
+        return None
+    return Fit.plain(theta, Status.CERTIFIED)
 
 
 def solve(
@@ -101,9 +115,18 @@ def solve(
             theta[left] = _em_together(part.with_counts(part.counts[~done]), theta[left])
         for i in left:
             one = likelihood.group(int(i))
-            theta[i : i + 1], steps[i] = maximise(one, theta[i : i + 1], tolerance, limits)
-            statuses[i] = Status.CERTIFIED if one.gap(theta[i : i + 1])[0] <= tolerance else limits.status
+            with suppress(OutOfTime):
+                theta[i : i + 1], steps[i] = maximise(one, theta[i : i + 1], tolerance, limits)
+            statuses[i] = _ended(one, theta[i : i + 1], tolerance, limits)
     return Fit(theta, steps, tuple(statuses))
+
+
+def _ended(one: Likelihood, theta: Floats, tolerance: float, limits: Limits) -> Status:
+    """Return the status of one group; a gap that there is no time to compute certifies nothing."""
+    try:
+        return Status.CERTIFIED if one.gap(theta)[0] <= tolerance else limits.status
+    except OutOfTime:
+        return Status.OUT_OF_TIME
 
 
 def _at_once(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
@@ -121,8 +144,9 @@ def _at_once(likelihood: Likelihood, tolerance: float) -> tuple[Floats, NDArray[
 
 def _em_together(likelihood: Likelihood, theta: Floats) -> Floats:
     """Return theta of all groups after the first steps of IBU: cheaper together than one by one."""
-    for _ in range(EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST):
-        theta = em_step(likelihood, theta)
+    with suppress(OutOfTime):
+        for _ in range(EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST):
+            theta = em_step(likelihood, theta)
     return theta
 
 
@@ -148,7 +172,7 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
     op = likelihood.operator
     if op.isotropic:
         best = along_gradients(Point(likelihood, start[0]), target, limits)
-        if best.gap > tolerance and (best.theta > 0).sum() <= MAX_VALUES:
+        if not limits.late and best.gap > tolerance and (best.theta > 0).sum() <= MAX_VALUES:
             best = _run(NewtonStep(), best, target, limits)
         return best.theta[None], limits.steps
     if op.large:
@@ -160,11 +184,11 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
         best = _first_steps(likelihood, start[0])
         best = thinned(best, limits) if op.inputs > MAX_VALUES else best
     best = _run(NewtonStep(), best, target, limits)
-    if best.gap > tolerance and not limits.late and op.inputs * op.outputs <= MAX_INTERIOR_CELLS:
+    if not limits.late and best.gap > tolerance and op.inputs * op.outputs <= MAX_INTERIOR_CELLS:
         best = nearer(best, from_inside(best, np.arange(op.inputs), target))
-    if best.gap > tolerance:
+    if not limits.late and best.gap > tolerance:
         best = _run(squarem_step, best, target, limits)
-    if best.gap <= tolerance and not op.injective and not limits.late:
+    if not limits.late and best.gap <= tolerance and not op.injective:
         best = centred(best, target)
     return best.theta[None], limits.steps
 
@@ -182,22 +206,21 @@ def _first_steps(likelihood: Likelihood, start: Floats) -> Point:
     """Return the point after the first steps of IBU: many from the uniform distribution, one from any other."""
     point, size = Point(likelihood, start), likelihood.operator.inputs
     steps = EM_STEPS_FIRST_LARGE if _large(likelihood) else EM_STEPS_FIRST
-    if point.phi == np.inf:
-        point = point.at(0.999 * start + 0.001 / size)
-    for _ in range(steps if np.ptp(start) == 0 else 1):
-        point = point.em()
+    with suppress(OutOfTime):
+        if point.phi == np.inf:
+            point = point.at(0.999 * start + 0.001 / size)
+        for _ in range(steps if np.ptp(start) == 0 else 1):
+            point = point.em()
     return point
 
 
 def _run(step: Step, point: Point, target: float, limits: Limits, most: int | None = None) -> Point:
     """Repeat a step, at most so often, until the gap is small enough; return the point with the smallest gap."""
     best, stalled, end = point, 0, limits.steps + (limits.most if most is None else most)
-    while best.gap > target and stalled < STALLED_STEPS and limits.steps < end and limits.take():
-        try:
+    with suppress(OutOfTime):
+        while best.gap > target and stalled < STALLED_STEPS and limits.steps < end and limits.take():
             moved = step(point, stalled)
-        except OutOfTime:
-            break
-        # The gap may grow on the way (if a value is just coming in); the objective may not.
-        stalled = 0 if moved.gap < best.gap or moved.phi < point.phi - ROUNDING else stalled + 1
-        point, best = moved, nearer(best, moved)
+            # The gap may grow on the way (if a value is just coming in); the objective may not.
+            stalled = 0 if moved.gap < best.gap or moved.phi < point.phi - ROUNDING else stalled + 1
+            point, best = moved, nearer(best, moved)
     return best

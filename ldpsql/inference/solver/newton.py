@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.hashed import splitmix
+from ldpsql.errors import OutOfTime
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.objective import Point
@@ -84,8 +87,9 @@ def thinned(point: Point, limits: Limits) -> Point:
     theta = np.zeros(size)
     theta[chosen] = point.theta[chosen]
     point = point.at(theta)
-    for _ in range(EM_STEPS):  # a share that is far too small grows by g in a step of IBU, only twofold in one of Newton's
-        if point.gap < NEAR or limits.late:
-            break
-        point = point.em()
+    with suppress(OutOfTime):
+        for _ in range(EM_STEPS):  # a share that is far too small grows by g in a step of IBU, only twofold in one of Newton's
+            if point.gap < NEAR or limits.late:
+                break
+            point = point.em()
     return point

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.errors import OutOfTime
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
@@ -38,6 +40,14 @@ def moved(part: Likelihood, theta: Floats, expected: Floats, _rows: Rows | None 
     return ahead
 
 
+def _expected(part: Likelihood, theta: Floats) -> Floats | None:
+    """Return P(report) under theta; None if there is no time to compute it."""
+    try:
+        return np.maximum(part.operator.forward(theta), TINY)
+    except OutOfTime:
+        return None
+
+
 def until_still(
     likelihood: Likelihood,
     start: Floats,
@@ -63,19 +73,23 @@ def until_still(
     ended = [Status.OUT_OF_STEPS] * groups
     going, part, here, before = np.arange(groups), likelihood, theta.copy(), height.copy()
     for taken in range(limits.most + 1):
-        expected = np.maximum(part.operator.forward(here), TINY)
-        risen = np.einsum("gz,gz->g", part.counts, np.log(expected))
-        done = np.abs(risen - before) < tolerance
-        late = limits.late
+        expected, late = _expected(part, here), limits.late
+        risen, done = before, np.zeros(len(before), dtype=np.bool_)
+        if expected is not None:
+            risen = np.einsum("gz,gz->g", part.counts, np.log(expected))
+            done = np.abs(risen - before) < tolerance
         leave = done | late | (taken == limits.most)
         if leave.any():
             left = going[leave]
             theta[left], height[left], steps[left] = here[leave], risen[leave], taken
             for group, by_rule in zip(left, done[leave], strict=True):
                 ended[group] = Status.STOPPED if by_rule else Status.OUT_OF_TIME if late else Status.OUT_OF_STEPS
-            going, here, risen, expected = going[~leave], here[~leave], risen[~leave], expected[~leave]
-            if not len(going):
-                break
+            going, here, risen = going[~leave], here[~leave], risen[~leave]
             part = likelihood.with_counts(likelihood.counts[going])
-        before, here = risen, step(part, here, expected, going)
+            expected = None if expected is None else expected[~leave]
+        if expected is None or not len(going):
+            break
+        with suppress(OutOfTime):  # the next look at the clock ends the ascent
+            here = step(part, here, expected, going)
+        before = risen
     return Ascent(theta, height, steps, tuple(ended))
