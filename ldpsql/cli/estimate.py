@@ -41,6 +41,11 @@ def estimate(
     ] = None,
     bounds: BoundsOption = "",
     form: FormatOption = Format.TABLE,
+    into: Annotated[
+        str | None, typer.Option("--into", help="With --by: a new table of --database for the estimates of very many groups.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the table of --into.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run with --into that was killed.")] = False,
 ) -> None:
     """Estimate the share of every value from reports.
 
@@ -52,6 +57,7 @@ def estimate(
 
     from ldpsql.bulk.batches import drawn_apart
     from ldpsql.bulk.sources import sql_of
+    from ldpsql.cli.groups import check_into, estimate_into
     from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
     from ldpsql.engine.functions import struct_text
     from ldpsql.errors import NoReports
@@ -60,6 +66,10 @@ def estimate(
 
     on = _sides(bounds, rectangle, top)
     keys, method, columns = by or [], registry().estimator(estimator), columns_named(named, column)
+    if into is not None:
+        check_into(columns, keys, database, part=top is not None or on is not None)
+        estimate_into(source, columns[0], keys, mechanism, method, database, into, replace=replace, resume=resume)
+        return
     with opened(database) as con:
         table = sql_of(con, source, [*columns, *keys])
         made = drawn_by(con, source, columns, mechanism)
