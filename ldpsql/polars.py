@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from ldpsql.bulk import frames
 from ldpsql.bulk.batches import Columns, perturb_batches
+from ldpsql.bulk.charging import Charged
 from ldpsql.bulk.orders import Order, check_order
 from ldpsql.bulk.shuffling import permutation
 from ldpsql.errors.boundary import withheld
+from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
 from ldpsql.reports import type_of
@@ -40,6 +42,7 @@ class LdpFrame:
         policy: str | None = None,
         keep: Iterable[str] = (),
         order: Order = "random",
+        charge: Charged = None,
     ) -> pl.DataFrame:
         """Return a new frame of one report for each value.
 
@@ -49,14 +52,17 @@ class LdpFrame:
             keep: columns whose values pass through. All others are left out.
             order: ``"random"`` puts the rows in a uniformly random order, with the randomness that the reports are drawn with.
                 ``"keep"`` keeps their order: choose it only if the position of a row reveals nothing about the values.
+            charge: the ledger that is charged before the first draw, or the name of the people, for the ledger of
+                ``ldpsql.toml``; each call draws and is charged.
 
         Raises:
             UnknownName, SourceRefused: if a column is missing.
+            BudgetExceeded: if somebody's budget would be exceeded; then nothing is drawn.
             MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
 
         """
         check_order(order)
-        reports = pl.DataFrame(perturb_batches(self._frame, columns, policy=policy, keep=keep).read_all())
+        reports = pl.DataFrame(perturb_batches(self._frame, columns, policy=policy, keep=keep, charge=charge).read_all())
         return reports if order == "keep" else reports[np.asarray(permutation(len(reports)))]
 
 
@@ -70,10 +76,16 @@ class LdpNamespace:
     def perturb(self, mechanism: Mechanism | str) -> pl.Expr:
         """Draw one report for each value, in the engine's own batches.
 
+        No ledger is charged, because an expression does not know the rows of its frame; ``frame.ldp.perturb`` charges.
+
+        Warns:
+            UnchargedReports: once, if ``ldpsql.toml`` names a ledger.
+
         Raises:
             ComputeError: at collection, with ldpsql's message, if a value cannot be perturbed.
 
         """
+        uncharged()
         read = registry().mechanism(mechanism)
         reports = pl.Series(pa.array([], type_of(certify(read).reports))).dtype
         return self._column.map_batches(partial(_perturbed, read), return_dtype=reports, is_elementwise=True)
@@ -81,4 +93,4 @@ class LdpNamespace:
 
 @withheld
 def _perturbed(mechanism: Mechanism, values: pl.Series) -> pl.Series:
-    return frames.perturb(values, mechanism)
+    return frames.perturb_uncharged(values, mechanism)

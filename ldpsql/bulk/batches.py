@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -14,11 +14,16 @@ from ldpsql.domains.arrays import is_frame, is_pandas_frame, pandas_names, panda
 from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.errors.boundary import withheld, withheld_stream
+from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.names import ROW
 from ldpsql.registry.fingerprint import metadata
 from ldpsql.registry.registry import registry
 from ldpsql.reports import type_of
+
+if TYPE_CHECKING:
+    from ldpsql.bulk.charging import Charged
+    from ldpsql.bulk.in_memory import Charging
 
 _SPELLING = "check the spelling; the columns are not listed, since their names may be values"
 Columns: TypeAlias = Mapping[str, Mechanism | str] | Mechanism | str  # by column, or of a row
@@ -32,6 +37,7 @@ def perturb_batches(
     *,
     policy: str | None = None,
     keep: Iterable[str] = (),
+    charge: Charged = None,
 ) -> pa.RecordBatchReader:
     """Return a stream of record batches with some columns perturbed; each batch is drawn when it is read.
 
@@ -45,26 +51,49 @@ def perturb_batches(
         policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
         keep: columns whose values pass through. All others are left out. Dictionaries and views become plain columns, so that
             they hold only the values of their rows.
+        charge: the ledger that is charged before the first draw, or the name of the people, for the ledger of ``ldpsql.toml``.
+            If it charges by user and the rows come as a stream, each batch is charged before it is drawn. The metadata of the
+            schema record the release under ``ldpsql.release``, or that the ledger of ``ldpsql.toml`` was not charged.
 
     Raises:
         UnknownName, SourceRefused: if a column is missing, or occurs twice.
+        BudgetExceeded: if somebody's budget would be exceeded; for a stream that is charged by user while reading.
         MissingValue, OutsideDomain, WrongType: while reading, if a value cannot be perturbed.
 
+    Warns:
+        UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
+
     """
-    from ldpsql.bulk.policies import chosen_columns  # noqa: PLC0415  # policies use charges, which use projections
+    from ldpsql.bulk.in_memory import Charging, is_held  # noqa: PLC0415  # charges use projections
+    from ldpsql.bulk.policies import chosen_columns  # noqa: PLC0415
 
     chosen = chosen_columns(columns, keep, policy)
-    chosen.charge(None)
+    charged = chosen.charge(charge)
     projection = Projection.of(chosen.mechanisms, chosen.keep)
-    reader = stream(batches, projection.columns)
+    charging = Charging(charged, projection.uncertified)
+    user = [] if charging.user is None else [charging.user]
+    reader = stream(batches, [*projection.columns, *user])
     schema = projection.schema(reader.schema)
-    return pa.RecordBatchReader.from_batches(schema, _drawn(reader, projection, schema))
+    check_columns(user, reader.schema.names)
+    if user and is_held(batches):
+        table = reader.read_all()
+        charging.whole(table.column(user[0]), len(table))
+        reader = table.to_reader(BATCH_ROWS)
+    elif not user:
+        charging.whole()
+    schema = schema.with_metadata(schema.metadata | charging.metadata(uncharged=charged is None and uncharged()))
+    return pa.RecordBatchReader.from_batches(schema, _drawn(reader, projection, schema, charging))
 
 
 @withheld_stream
-def _drawn(reader: pa.RecordBatchReader, projection: Projection, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _drawn(
+    reader: pa.RecordBatchReader, projection: Projection, schema: pa.Schema, charging: Charging
+) -> Iterator[pa.RecordBatch]:
     for batch in batches_of(reader):
-        yield projection.perturb(batch, schema)
+        with charging.drawing(batch):
+            reports = projection.perturb(batch, schema)
+        yield reports
+    charging.end()
 
 
 def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from duckdb import DuckDBPyConnection
 
@@ -11,9 +11,12 @@ from ldpsql.bulk.batches import Projection
 from ldpsql.bulk.parts import Source
 from ldpsql.bulk.tables import written_tokens
 from ldpsql.engine.interrupting import cursor_of
-from ldpsql.errors import DestinationExists, NotReleased, UnfinishedRun
+from ldpsql.errors import DestinationExists, LedgerMissing, NotReleased, UnfinishedRun
+from ldpsql.ledger.configured import configured_ledger
 from ldpsql.ledger.datasets import Dataset, dataset_of
-from ldpsql.ledger.guard import ledger_files
+from ldpsql.ledger.guard import ledgers_of
+from ldpsql.ledger.policy import ROW
+from ldpsql.ledger.uncharged import uncharged
 
 if TYPE_CHECKING:
     from ldpsql.ledger import Ledger
@@ -34,6 +37,35 @@ class Charge:
     user: str | None = None
 
 
+Charged: TypeAlias = "Charge | str | None"  # a name is that of the people; see `charge_of`
+
+
+def charge_of(charge: Charged, con: DuckDBPyConnection | None = None) -> Charge | None:
+    """Return the charge that an argument stands for; without one, warn if the settings name a ledger.
+
+    Args:
+        charge: a charge; or the name of a dataset, which is charged to the ledger of the connection, else to that of the
+            settings, by the column of user ids that is its unit of privacy.
+        con: the connection of the run, if it has one.
+
+    Raises:
+        LedgerMissing: if a name is passed, and there is no ledger.
+        LedgerError: if the ledger cannot be used.
+
+    """
+    if charge is None and not (con is not None and ledgers_of(con)):
+        uncharged()
+    if not isinstance(charge, str):
+        return charge
+    own = [] if con is None else [*ledgers_of(con).values()]
+    ledger = own[0] if len(own) == 1 else configured_ledger()
+    if ledger is None:
+        hint = "write path in [ledger] of ldpsql.toml, or pass charge=Charge(ledger, dataset)"
+        raise LedgerMissing("there is no ledger to charge", hint)
+    unit = ledger.policy.privacy_unit
+    return Charge(ledger, charge, user=None if unit == ROW else unit)
+
+
 def check_ledger(con: DuckDBPyConnection, charge: Charge | None) -> None:
     """Check that a run on a connection with a ledger charges that ledger.
 
@@ -41,7 +73,7 @@ def check_ledger(con: DuckDBPyConnection, charge: Charge | None) -> None:
         NotReleased: if it charges another ledger or none.
 
     """
-    files = ledger_files(con)
+    files = ledgers_of(con)
     if files and (charge is None or charge.ledger.path.resolve() not in files):
         raise NotReleased(
             "this connection draws only what its own ledger was charged for",

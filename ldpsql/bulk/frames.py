@@ -14,8 +14,10 @@ import polars as pl
 import pyarrow as pa
 
 from ldpsql.bulk.batches import batches_of, drawn, drawn_apart, row_of, stream
+from ldpsql.bulk.charging import Charge, Charged, charge_of
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
+from ldpsql.bulk.in_memory import Charging
 from ldpsql.bulk.sources import source_of
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.domains.columns import plain
@@ -48,28 +50,55 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray | pl.Series | pd.Series | pd.Ind
 
 
 @overload
-def perturb(column: pl.Series, mechanism: Mechanism | str) -> pl.Series: ...
+def perturb(column: pl.Series, mechanism: Mechanism | str, *, charge: Charged = None) -> pl.Series: ...
 @overload
-def perturb(column: Column, mechanism: Mechanism | str) -> Any: ...
+def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = None) -> Any: ...
 @withheld
-def perturb(column: Column, mechanism: Mechanism | str) -> Any:
+def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = None) -> Any:
     """Draw one report for each value of a column.
 
     Args:
         column: a list, an Arrow or NumPy array, a Polars or pandas series. NaN of pandas and NumPy is NULL.
         mechanism: the mechanism that draws the reports.
+        charge: the ledger that is charged before they are drawn, each row as a person; or the name of the people, for the
+            ledger of ``ldpsql.toml``. If the ledger charges by user, pass a frame to `perturb_batches`.
 
     Returns:
         A Polars series for a Polars series, a pandas series with the same index for a pandas series, else an Arrow array.
 
     Raises:
         MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed; then no value is perturbed.
+        BudgetExceeded: if the budget would be exceeded; then no value is perturbed.
+
+    Warns:
+        UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
 
     """
-    reports = drawn(certify(registry().mechanism(mechanism)), column_of(column), getattr(column, "name", None))
+    certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
+    charging = Charging(_by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism})
+    values = column_of(column)
+    charging.whole(rows=len(values))
+    reports = drawn(certified, values, name)
+    charging.end()
+    return _like(reports, column)
+
+
+def perturb_uncharged(column: pl.Series, mechanism: Mechanism) -> pl.Series:
+    """Draw one report for each value of a part of a column, whose caller has noticed that no ledger is charged."""
+    return pl.Series(column.name, drawn(certify(mechanism), column_of(column), column.name))
+
+
+def _like(reports: pa.Array, column: Column) -> Any:
     if isinstance(column, pl.Series):
         return pl.Series(column.name, reports)
     return like_series(reports, column) if is_pandas_series(column) else reports
+
+
+def _by_row(charge: Charge | None) -> Charge | None:
+    if charge is not None and charge.user is not None:
+        hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
+        raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
+    return charge
 
 
 @overload

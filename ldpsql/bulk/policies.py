@@ -9,7 +9,7 @@ from typing import NamedTuple
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Columns, by_column
-from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.charging import Charge, Charged, charge_of
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.registry.tables import TablePolicy, table_policy
 from ldpsql.sql.named import mechanism_of
@@ -22,13 +22,14 @@ class Chosen(NamedTuple):
     keep: tuple[str, ...]
     policy: TablePolicy | None = None
 
-    def charge(self, charge: Charge | None) -> Charge | None:
-        """Return the charge of a run, with the column of user ids of the policy.
+    def charge(self, argument: Charged, con: DuckDBPyConnection | None = None) -> Charge | None:
+        """Return the charge of a run, as `charge_of` reads it, with the column of user ids of the policy.
 
         Raises:
             NotReleased: if the policy counts by user and the run charges no ledger, or one that counts otherwise.
 
         """
+        charge = charge_of(argument, con)
         if self.policy is None:
             return charge
         unit = charge.ledger.policy.privacy_unit if charge else "row"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Columns, Projection
-from ldpsql.bulk.charging import Charge, charged, check_ledger, is_published, mark_drawn, publish, written_release
+from ldpsql.bulk.charging import Charge, Charged, charged, check_ledger, is_published, mark_drawn, publish, written_release
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
@@ -30,17 +30,22 @@ from ldpsql.bulk.unchanged import witnessed
 from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
+from ldpsql.ledger.uncharged import uncharged
 from ldpsql.reports import type_of
 
 
 @dataclass
 class Run:
-    """The result of a run: the rows and parts that it drew, the parts that an earlier run drew, and its token in the ledger."""
+    """The result of a run: the rows and parts that it drew, the parts that an earlier run drew, and its token in the ledger.
+
+    ``uncharged`` is true if the settings name a ledger that the run did not charge.
+    """
 
     rows: int = 0
     parts: int = 0
     resumed: int = 0
     release: str = ""
+    uncharged: bool = False
 
 
 @withheld
@@ -57,7 +62,7 @@ def perturb_copy(
     replace: bool = False,
     resume: bool = False,
     order: Order = "random",
-    charge: Charge | None = None,
+    charge: Charged = None,
     progress: Progress | None = None,
 ) -> Run:
     """Perturb columns of a table, of files or of a frame into a file or a folder of files.
@@ -78,7 +83,9 @@ def perturb_copy(
         order: 'random' shuffles all rows with cryptographic randomness, so that the position of a report reveals nothing
             about its value. 'keep' leaves them in the order of the source: choose it only if neither that order nor the number
             of rows in each file reveals anything about the perturbed values.
-        charge: the ledger that is charged before the first draw.
+        charge: the ledger that is charged before the first draw; or the name of the people, for the ledger of the connection or
+            of ``ldpsql.toml``. Without a charge, ``Run.uncharged`` and a warning say that the ledger of ``ldpsql.toml`` is not
+            charged.
         progress: called after every batch with the rows done and the rows in all, None if that number is unknown.
 
     Raises:
@@ -92,7 +99,7 @@ def perturb_copy(
     check_order(order)
     target = Path(destination).absolute()
     chosen = chosen_columns(columns, keep, policy, con)
-    charge = chosen.charge(charge)
+    charge = chosen.charge(charge, con)
     projection, form = Projection.of(chosen.mechanisms, chosen.keep), Form.of(target, tuple(partition_by))
     _check_partition(form, projection)
     opened = _opened(con, source, projection, charge, split=form.folder)
@@ -113,7 +120,7 @@ def perturb_copy(
         staging.publish(one_file=not form.folder)
         publish(charge, token)
         staging.remove()
-    return Run(drawing.rows, drawing.parts, drawing.resumed, token)
+    return Run(drawing.rows, drawing.parts, drawing.resumed, token, charge is None and uncharged())
 
 
 @withheld
@@ -130,7 +137,7 @@ def perturb_table(
     append: bool = False,
     resume: bool = False,
     order: Order = "random",
-    charge: Charge | None = None,
+    charge: Charged = None,
     progress: Progress | None = None,
 ) -> Run:
     """Perturb columns of a table, of files or of a frame into a table, in one statement that writes all rows or none.
@@ -147,7 +154,9 @@ def perturb_table(
         append: add the reports to a table of that name; name the part that is added, such as a day, in the `Charge`.
         resume: do not charge again for a run that was killed; if its reports are in a table, they are not drawn again.
         order: as for `perturb_copy`.
-        charge: the ledger that is charged before the first draw.
+        charge: the ledger that is charged before the first draw; or the name of the people, for the ledger of the connection or
+            of ``ldpsql.toml``. Without a charge, ``Run.uncharged`` and a warning say that the ledger of ``ldpsql.toml`` is not
+            charged.
         progress: as for `perturb_copy`.
 
     Raises:
@@ -160,7 +169,7 @@ def perturb_table(
     """
     check_order(order)
     chosen = chosen_columns(columns, keep, policy, con)
-    charge = chosen.charge(charge)
+    charge = chosen.charge(charge, con)
     projection, name = Projection.of(chosen.mechanisms, chosen.keep), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
@@ -185,7 +194,7 @@ def perturb_table(
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
     drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, charge=charge))
     publish(charge, token)
-    return Run(drawing.rows, 1, 0, token)
+    return Run(drawing.rows, 1, 0, token, charge is None and uncharged())
 
 
 def _opened(

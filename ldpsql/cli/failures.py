@@ -26,6 +26,14 @@ _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
         "a column or a subquery holds a mechanism as text",
         "make it there with its constructor, such as ldp.krr(1, ['a', 'b']), or write the text into the call",
     ),
+    'is a Macro Function. "DISTINCT", "FILTER"': (
+        "DuckDB allows DISTINCT, FILTER and ORDER BY only in its own aggregates",
+        "instead of FILTER (WHERE c), write CASE WHEN c THEN report END for the report: NULL reports are not counted",
+    ),
+    "Catalog Error: Aggregate Function with name": (
+        "OVER follows a function that is not one of DuckDB's own aggregates",
+        "instead of OVER (PARTITION BY k), estimate in a subquery with GROUP BY k, and join its rows by k",
+    ),
 }
 
 

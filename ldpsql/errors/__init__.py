@@ -6,7 +6,7 @@ value: people's data must not reach a log through a message.
 
 from __future__ import annotations
 
-from ldpsql.errors.base import LdpError, PrivacyLeakWarning, UnmarkedReports
+from ldpsql.errors.base import LdpError, PrivacyLeakWarning, UnchargedReports, UnmarkedReports
 from ldpsql.errors.data import (
     BadCounts,
     DataError,
@@ -108,6 +108,7 @@ __all__ = [
     "RowBudgetExceeded",
     "SourceRefused",
     "SparkRefused",
+    "UnchargedReports",
     "UnfinishedRun",
     "UnknownName",
     "UnknownRelease",

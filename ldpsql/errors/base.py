@@ -13,6 +13,10 @@ class UnmarkedReports(UserWarning):
     """Reports were estimated without any record of the mechanism that drew them."""
 
 
+class UnchargedReports(UserWarning):
+    """Reports are drawn although the ledger that the settings name is not charged for them."""
+
+
 class LdpError(Exception):
     """Base of all errors of ldpsql: ``code``, ``message``, ``hint`` and the exit code of the command line.
 

@@ -17,7 +17,7 @@ from typing import Generic, ParamSpec, TypeVar
 
 import duckdb
 
-from ldpsql.errors import InternalError, LdpError, PrivacyLeakWarning, UnmarkedReports
+from ldpsql.errors import InternalError, LdpError, PrivacyLeakWarning, UnchargedReports, UnmarkedReports
 from ldpsql.errors.wording import restated
 
 P = ParamSpec("P")
@@ -97,7 +97,8 @@ def bare(error: BaseException, name: str, typed: str = "") -> BaseException:
 def _stated(error: BaseException, name: str, typed: str) -> BaseException:
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
-    ours = LdpError | PrivacyLeakWarning | UnmarkedReports  # warnings are raised where a filter makes errors of them
+    # Warnings are raised if a filter turns them into errors.
+    ours = LdpError | PrivacyLeakWarning | UnchargedReports | UnmarkedReports
     if not isinstance(error, Exception) or isinstance(error, ours | duckdb.InterruptException):
         return error
     if isinstance(error, duckdb.Error):

@@ -20,6 +20,7 @@ from ldpsql.errors import NotReleased
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
+from ldpsql.ledger.uncharged import first_draw
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS, Handles
@@ -91,6 +92,7 @@ _DRAWS: Handles[tuple[Mechanism, Guard]] = Handles()
 def draws_handle(mechanism: int, guard: int | None) -> int:
     """Return the handle with which a mechanism draws: its own, or one below zero if a ledger must allow the draws."""
     if guard is None or GUARDS.thing(guard).ledger is None:
+        first_draw()
         return mechanism
     return -1 - _DRAWS.number((MECHANISMS.thing(mechanism), GUARDS.thing(guard)))
 
@@ -118,8 +120,8 @@ def guard_number(cursor: DuckDBPyConnection, name: str) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def ledger_files(con: DuckDBPyConnection) -> set[Path]:
-    """Return the files of the ledgers of a connection, in all catalogs of ldpsql."""
+def ledgers_of(con: DuckDBPyConnection) -> dict[Path, Ledger]:
+    """Return the ledgers of a connection, in all catalogs of ldpsql, by their files."""
     with con.cursor() as cursor:
         guards = [GUARDS.thing(number) for number in marked(cursor).values()]
-    return {guard.ledger.path.resolve() for guard in guards if guard.ledger is not None}
+    return {guard.ledger.path.resolve(): guard.ledger for guard in guards if guard.ledger is not None}

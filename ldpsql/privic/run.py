@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.charging import Charge, Charged, charge_of
 from ldpsql.bulk.sources import sql_of
 from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread
@@ -43,7 +43,7 @@ def collect(
     stop: str | int = STEPS,
     pool: bool = False,
     finished: Callable[[Cycle], None] | None = None,
-    charge: Charge | None = None,
+    charge: Charged = None,
 ) -> list[Cycle]:
     """Run cycles until there are as many as asked for, and return all; everybody in the source reports once in each cycle.
 
@@ -63,7 +63,8 @@ def collect(
         stop: steps of IBU in each cycle, or 'certified'.
         pool: use the reports of all cycles for each estimate, instead of the last cycle's.
         finished: called after each cycle that this call finishes.
-        charge: the ledger that is charged for every cycle before it is drawn, as for a column ``cell``.
+        charge: the ledger that is charged for every cycle before it is drawn, as for a column ``cell``; or the name of the
+            people, for the ledger of ``ldpsql.toml``.
 
     Raises:
         InvalidParameter: if the state belongs to a run with other parameters.
@@ -75,6 +76,7 @@ def collect(
         duckdb.Error: with our own message, if a value cannot be perturbed.
 
     """
+    charge = charge_of(charge)
     with connect(str(state)) as con, interruptible(con):
         values = Values(column, _relation(con, source))
         run = State.opened(con, mechanism, stop=str(stop), pool=pool)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ldpsql.bulk.batches import Columns, Projection
+from ldpsql.bulk.charging import Charged
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
 from ldpsql.bulk.orders import Order, check_order
@@ -25,11 +26,13 @@ from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimators.base import Estimator
+from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, Mechanism, certify
 from ldpsql.names import IBU
 from ldpsql.registry.fingerprint import KEY, fingerprint, of_text
 from ldpsql.registry.registry import registry
 from ldpsql.reports import ListedHashReports, PrefixReports, type_of
+from ldpsql.spark.charging import charged
 from ldpsql.spark.destination import Destination
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ def perturb(
     keep: Iterable[str] = (),
     replace: bool = False,
     order: Order = "random",
+    charge: Charged = None,
 ) -> DataFrame:
     """Perturb columns of a frame into Parquet files, once, and return the frame of what was written.
 
@@ -62,11 +66,15 @@ def perturb(
         order: ``"random"`` puts the rows of the whole frame in a uniformly random order, over all files. The reports are drawn
             into a folder next to ``into``, each with 128 cryptographic random bits, and then Spark sorts them by these bits.
             ``"keep"`` leaves rows in the order and the partitions of the frame; one file may hold the reports of one value.
+        charge: the ledger that is charged before the first draw, or the name of the people, for the ledger of ``ldpsql.toml``.
+            The ledger is a file of the driver, and if it charges by user, the user ids travel there.
 
     Raises:
         SparkRefused: if speculation could draw a report twice, the reports have no type in Spark, or the frame reads ``into``.
         DestinationExists: if something is at ``into``, and ``replace`` is not set.
         UnknownName, SourceRefused: if a column is missing, or occurs twice.
+        BudgetExceeded: if somebody's budget would be exceeded; then nothing is drawn.
+        NotReleased: if the frame had rows of users after the draw who were not charged; then delete the folder.
 
     """
     check_order(order)
@@ -75,19 +83,20 @@ def perturb(
     if not into:
         raise InvalidParameter("the folder to write is missing", "into='reports.parquet'")
     chosen = chosen_columns(columns, keep, policy)
-    chosen.charge(None)
+    charge = chosen.charge(charge)
     projection = Projection.of(chosen.mechanisms, chosen.keep)
     selected = frame.select(*projection.among(frame.columns))
     key = None if order == "keep" else _unlike(selected.columns)
     drawn, destination = _drawn(selected, projection, key), Destination(session, into)
     destination.check(frame, replace=replace)
     mode = "overwrite" if replace else "errorifexists"
-    if key is None:
-        drawn.write.mode(mode).parquet(into)
-        return session.read.parquet(into)
-    with destination.temporary() as folder:
-        drawn.write.parquet(folder)
-        session.read.parquet(folder).orderBy(key).drop(key).write.mode(mode).parquet(into)
+    with charged(frame, charge, projection, destination.name):
+        if key is None:
+            drawn.write.mode(mode).parquet(into)
+        else:
+            with destination.temporary() as folder:
+                drawn.write.parquet(folder)
+                session.read.parquet(folder).orderBy(key).drop(key).write.mode(mode).parquet(into)
     return session.read.parquet(into)
 
 
@@ -131,7 +140,10 @@ def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> 
 
     It draws at every evaluation: use it only if the result is written, in ``CREATE TABLE ... AS`` or ``INSERT INTO``, and
     without ``ORDER BY`` in the same statement: Spark samples what it sorts, and draws again for that. Rows stay in the order of
-    the source; `perturb` shuffles them. Cast the arguments, because 1.0 is a DECIMAL in Spark.
+    the source; `perturb` shuffles them. Cast the arguments, because 1.0 is a DECIMAL in Spark. The function charges no ledger.
+
+    Warns:
+        UnchargedReports: once, if ``ldpsql.toml`` names a ledger.
 
     Raises:
         SparkRefused: if speculation could draw a report twice, or the reports have no type in Spark.
@@ -142,6 +154,7 @@ def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> 
     from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415
 
     _refuse_speculation(spark)
+    uncharged()
     for name, specification in mechanisms.items():
         if not name.isidentifier():
             raise InvalidParameter("a mechanism in Spark needs a name of letters, digits and _", "for example city")

@@ -24,6 +24,11 @@ class Destination:
         self._files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
         self._path = self._files.makeQualified(path)
 
+    @property
+    def name(self) -> str:
+        """The full path with its file system, by which a ledger recognises the folder."""
+        return str(self._path.toString())
+
     def check(self, frame: DataFrame, *, replace: bool) -> None:
         """Check that the folder does not exist, or may be replaced.
 

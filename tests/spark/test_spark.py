@@ -18,7 +18,9 @@ from scipy.stats import chi2_contingency
 
 import ldpsql
 from ldpsql import spark as ldp_spark
-from ldpsql.errors import DestinationExists, InvalidParameter, SparkRefused, UnknownName
+from ldpsql.bulk.charging import Charge
+from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
+from ldpsql.ledger import Ledger, Policy
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 if TYPE_CHECKING:
@@ -219,3 +221,21 @@ def test_a_folder_that_the_frame_reads_is_never_replaced(spark: SparkSession, so
 def test_a_frame_without_rows_gives_a_folder_without_reports(spark: SparkSession, sorted_by_value: str, tmp_path: Path) -> None:
     frame = spark.read.parquet(sorted_by_value).where("at < 0")
     assert ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out")).count() == 0
+
+
+def test_a_frame_is_charged_before_it_is_drawn(spark: SparkSession, people: str, tmp_path: Path) -> None:
+    frame, ledger = spark.read.parquet(people), Ledger.open(tmp_path / "rows.ledger", Policy(epsilon_budget=1))
+    columns = {"city": MECHANISMS["krr"]}
+    ldp_spark.perturb(frame, columns, str(tmp_path / "once"), charge=Charge(ledger, "people"))
+    assert [(row["state"], row["users"]) for row in ledger.history()] == [("published", ROWS)]
+    with pytest.raises(BudgetExceeded):
+        ldp_spark.perturb(frame, columns, str(tmp_path / "twice"), charge=Charge(ledger, "people"))
+    assert not (tmp_path / "twice").exists()
+
+
+def test_users_are_charged_for_each_of_their_rows(spark: SparkSession, people: str, tmp_path: Path) -> None:
+    frame = spark.read.parquet(people).limit(1000).selectExpr("id % 500 AS id", "city")
+    ledger = Ledger.open(tmp_path / "users.ledger", Policy(epsilon_budget=2, privacy_unit="id"))
+    charge = Charge(ledger, "people", user="id")
+    ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "reports"), charge=charge)
+    assert [(balance.people, balance.spent) for balance in ledger.balances()] == [(500, "2")]

@@ -1,0 +1,51 @@
+"""Charge a ledger, a file of the driver, for a frame of Spark: before the first task draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ldpsql.bulk.batches import Projection, check_columns
+from ldpsql.bulk.charging import Charge
+from ldpsql.errors import NotReleased
+from ldpsql.ledger.witness import others
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@contextmanager
+def charged(frame: DataFrame, charge: Charge | None, projection: Projection, destination: str) -> Iterator[None]:
+    """Charge for a frame, run the block, which draws and writes it, and publish.
+
+    Raises:
+        BudgetExceeded: if somebody's budget would be exceeded.
+        NotReleased: if the frame has rows of other users after the block: a frame is computed again at each use.
+
+    """
+    if charge is None:
+        yield
+        return
+    users = _users(frame, charge.user)
+    rows = None if users is not None else frame.count()
+    options: dict[str, Any] = {"users": users, "rows": rows, "part": charge.part, "again": True}
+    release = charge.ledger.charge(charge.dataset, projection.uncertified, destination, **options)
+    charge.ledger.drawn(release.token)
+    yield
+    if users is not None and (new := others(users, _users(frame, charge.user))):
+        raise NotReleased(
+            f"the frame has rows of {new} users now that were not charged for, and they may have been drawn",
+            "delete the folder, write the rows into a table or a file first, and perturb the frame that reads it",
+        )
+    charge.ledger.publish(release)
+
+
+def _users(frame: DataFrame, user: str | None) -> pa.ChunkedArray | None:
+    """Return the user ids of all rows, None if each row is a person."""
+    if user is None:
+        return None
+    check_columns([user], frame.columns)
+    return frame.select(user).toArrow().column(0)

@@ -1,0 +1,221 @@
+"""The ledger in every path of Python: charged before the first draw, and a warning if the ledger of the settings is not."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import ldpsql
+import ldpsql.polars
+from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.frames import Frame
+from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.uncharged import notice_again
+
+CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
+COLUMNS = {"city": CITY}
+PEOPLE = pl.DataFrame({"id": [1, 2, 2], "city": ["Lima", "Oslo", "Lima"]})
+
+
+@pytest.fixture(autouse=True)
+def _noticing() -> Iterator[None]:
+    notice_again()
+    yield
+    notice_again()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "rows.ledger", Policy(epsilon_budget=2))
+
+
+@pytest.fixture
+def by_user(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "users.ledger", Policy(epsilon_budget=4, privacy_unit="id"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Return what writes the settings of a project, which names the ledger ``budget.ledger``."""
+
+    def write(unit: str = "row") -> Path:
+        text = f"[ledger]\npath = 'budget.ledger'\nepsilon_budget = '4'\nprivacy_unit = '{unit}'\n"
+        (tmp_path / "ldpsql.toml").write_text(text, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        return tmp_path / "budget.ledger"
+
+    return write
+
+
+def spent(path: Path | Ledger) -> list[str]:
+    ledger = path if isinstance(path, Ledger) else Ledger.open(path)
+    ledger.check()
+    return [balance.spent for balance in ledger.balances()]
+
+
+def table(charge: Charge | str | None) -> object:
+    with duckdb.connect() as con:
+        return ldpsql.perturb_table(con, PEOPLE, "reports", COLUMNS, replace=True, charge=charge)
+
+
+WAYS: dict[str, Callable[[Charge | str | None], object]] = {
+    "perturb": lambda charge: ldpsql.perturb(PEOPLE["city"], CITY, charge=charge),
+    "perturb_batches": lambda charge: ldpsql.perturb_batches(PEOPLE, COLUMNS, charge=charge).read_all(),
+    "a stream": lambda charge: ldpsql.perturb_batches(PEOPLE.to_arrow().to_reader(), COLUMNS, charge=charge).read_all(),
+    "Polars": lambda charge: PEOPLE.ldp.perturb(COLUMNS, charge=charge),  # type: ignore[attr-defined]
+    "perturb_table": table,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_draw_is_charged_and_nothing_is_drawn_beyond_the_budget(
+    way: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        WAYS[way](Charge(ledger, "people"))
+        assert spent(ledger) == [str(number + 1)]
+    assert {row["state"] for row in ledger.history()} == {"published"}
+    monkeypatch.setattr("ldpsql.mechanisms.certified.CertifiedMechanism.perturb", pytest.fail)
+    with pytest.raises(BudgetExceeded):
+        WAYS[way](Charge(ledger, "people"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_name_of_the_people_charges_the_ledger_of_the_settings(way: str, project: Callable[[str], Path]) -> None:
+    path = project("row")
+    WAYS[way]("people")
+    assert spent(path) == ["1"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_draw_outside_the_ledger_of_the_settings_warns_once(way: str, project: Callable[[str], Path]) -> None:
+    path = project("row")
+    with pytest.warns(UnchargedReports, match="drawn without charging it"):
+        WAYS[way](None)
+    WAYS[way](None)  # a second warning would be an error
+    assert not path.exists()
+
+
+def test_without_a_ledger_in_the_settings_nothing_warns_and_nothing_is_recorded() -> None:
+    for draw in WAYS.values():
+        draw(None)
+    assert b"ldpsql.release" not in (ldpsql.perturb_batches(PEOPLE, COLUMNS).schema.metadata or {})
+
+
+def test_results_tell_whether_they_were_charged(project: Callable[[str], Path], ledger: Ledger, tmp_path: Path) -> None:
+    project("row")
+    with pytest.warns(UnchargedReports):
+        reports = ldpsql.perturb_batches(PEOPLE, COLUMNS)
+    assert reports.schema.metadata[b"ldpsql.release"] == b"uncharged"
+    with duckdb.connect() as con:
+        assert ldpsql.perturb_table(con, PEOPLE, "reports", COLUMNS).uncharged
+        assert ldpsql.perturb_copy(con, PEOPLE, tmp_path / "reports.parquet", COLUMNS).uncharged
+        assert not ldpsql.perturb_table(con, PEOPLE, "charged", COLUMNS, charge="people").uncharged
+    token = ldpsql.perturb_batches(PEOPLE, COLUMNS, charge=Charge(ledger, "people")).schema.metadata[b"ldpsql.release"].decode()
+    assert ledger.release_of(token).state == "charged"  # until the stream was read to its end
+
+
+def test_sql_and_expressions_of_polars_warn_as_well(project: Callable[[str], Path]) -> None:
+    project("row")
+    with ldpsql.connect() as con, pytest.warns(UnchargedReports):
+        con.sql("SELECT ldp.perturb('Lima', ldp.krr(1, ['Lima', 'Oslo']))").fetchall()
+    notice_again()
+    with pytest.warns(UnchargedReports):
+        pl.col("city").ldp.perturb(CITY)  # type: ignore[attr-defined]
+
+
+def test_estimates_in_sql_do_not_warn(project: Callable[[str], Path]) -> None:
+    project("row")
+    with ldpsql.connect() as con:
+        con.sql("SELECT ldp.inv('Lima', ldp.krr(1, ['Lima', 'Oslo']))").fetchall()
+
+
+def test_a_connection_with_a_ledger_of_its_own_charges_that_by_name(project: Callable[[str], Path], ledger: Ledger) -> None:
+    configured = project("row")
+    with ldpsql.connect(ledger=ledger) as con:
+        ldpsql.perturb_table(con, PEOPLE, "reports", COLUMNS, charge="people")
+    assert spent(ledger) == ["1"]
+    assert not configured.exists()
+
+
+FRAMES: dict[str, Callable[[], Frame]] = {
+    "Polars": lambda: PEOPLE,
+    "pandas": lambda: pd.DataFrame({"id": [1, 2, 2], "city": ["Lima", "Oslo", "Lima"]}),
+    "Arrow": PEOPLE.to_arrow,
+    "stream": lambda: PEOPLE.to_arrow().to_reader(),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_users_are_charged_for_each_of_their_rows(frame: str, by_user: Ledger) -> None:
+    charge = Charge(by_user, "people", user="id")
+    reports = ldpsql.perturb_batches(FRAMES[frame](), COLUMNS, charge=charge).read_all()
+    assert reports.column_names == ["city"]  # the ids are read, and stay here
+    assert spent(by_user) == ["2"]
+
+
+def test_the_settings_name_the_column_of_users(project: Callable[[str], Path]) -> None:
+    path = project("id")
+    PEOPLE.ldp.perturb(COLUMNS, charge="people")  # type: ignore[attr-defined]
+    assert spent(path) == ["2"]
+    with pytest.raises(UnknownName, match="column named 'id'"):
+        PEOPLE.drop("id").ldp.perturb(COLUMNS, charge="people")  # type: ignore[attr-defined]
+
+
+def test_a_frame_is_charged_as_a_whole_or_not_at_all(by_user: Ledger) -> None:
+    frame = pa.Table.from_batches([*PEOPLE.to_arrow().to_batches()] * 3)  # the second user has six rows, and budget for four
+    with pytest.raises(BudgetExceeded):
+        ldpsql.perturb_batches(frame, COLUMNS, charge=Charge(by_user, "people", user="id"))
+    assert spent(by_user) == []
+
+
+def test_a_stream_that_runs_out_of_budget_ends_with_an_error_and_charged_what_it_drew(by_user: Ledger) -> None:
+    (batch,) = PEOPLE.to_arrow().to_batches()
+    stream = pa.RecordBatchReader.from_batches(batch.schema, [batch] * 3)
+    reports = ldpsql.perturb_batches(stream, COLUMNS, charge=Charge(by_user, "people", user="id"))
+    drawn = [reports.read_next_batch(), reports.read_next_batch()]
+    assert spent(by_user) == ["4"]
+    with pytest.raises(BudgetExceeded):
+        reports.read_next_batch()
+    assert sum(one.num_rows for one in drawn) == 6
+    assert spent(by_user) == ["4"]
+
+
+def test_no_rows_cost_nothing(ledger: Ledger, by_user: Ledger) -> None:
+    ldpsql.perturb(pl.Series("city", [], pl.String), CITY, charge=Charge(ledger, "people"))
+    ldpsql.perturb_batches(PEOPLE.clear(), COLUMNS, charge=Charge(by_user, "people", user="id")).read_all()
+    assert spent(ledger) == spent(by_user) == []
+
+
+def test_a_column_alone_cannot_be_charged_by_user(by_user: Ledger) -> None:
+    with pytest.raises(InvalidParameter, match="a single column has no user ids"):
+        ldpsql.perturb(PEOPLE["city"], CITY, charge=Charge(by_user, "people", user="id"))
+
+
+def test_a_name_without_a_ledger_is_refused() -> None:
+    with pytest.raises(LedgerMissing, match="there is no ledger to charge"):
+        ldpsql.perturb(PEOPLE["city"], CITY, charge="people")
+
+
+def test_a_value_that_cannot_be_perturbed_is_charged_and_not_in_the_message(ledger: Ledger) -> None:
+    with pytest.raises(ldpsql.LdpError) as error:
+        ldpsql.perturb(["Secret"], CITY, charge=Charge(ledger, "people"))
+    assert "Secret" not in str(error.value)
+    assert [row["state"] for row in ledger.history()] == ["charged"]
+
+
+def test_the_warning_holds_no_path(project: Callable[[str], Path], tmp_path: Path) -> None:
+    project("row")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ldpsql.perturb(["Lima"], CITY)
+    assert str(tmp_path) not in json.dumps([str(one.message) for one in caught])

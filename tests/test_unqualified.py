@@ -1,0 +1,58 @@
+"""Names without ``ldp.``: the catalog on the search path, what it hides, and the clauses that only DuckDB's aggregates take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql.cli.failures import failure
+
+FORMS = ["krr", "oue", "olh", "subset_selection", "square_wave"]
+RANGE = {"square_wave": "0, 3"}
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[DuckDBPyConnection]:
+    with ldpsql.connect(use=True) as con:
+        con.execute("CREATE TABLE people AS SELECT i % 3 AS region, i % 4 AS city FROM range(300) t(i)")
+        for form in FORMS:
+            con.execute(f"CREATE MACRO {form}_of_city() AS {form}(1, {RANGE.get(form, '[0, 1, 2, 3]')})")
+            con.execute(f"CREATE TABLE {form}s AS SELECT region, perturb(city, {form}_of_city()) AS city FROM people")
+        yield con
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_case_in_an_aggregate_does_what_filter_would_do(con: DuckDBPyConnection, form: str) -> None:
+    filtered = con.sql(f"SELECT ibu(CASE WHEN region = 1 THEN city END, {form}_of_city()) FROM {form}s").fetchall()
+    assert filtered == con.sql(f"SELECT ibu(city, {form}_of_city()) FROM {form}s WHERE region = 1").fetchall()
+
+
+def test_functions_of_duckdb_and_of_the_user_go_before_those_of_the_catalog(con: DuckDBPyConnection) -> None:
+    functions = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE database_name = '{}'"
+    both = con.sql(f"{functions.format('ldp')} INTERSECT {functions.format('system')} ORDER BY ALL").fetchall()
+    assert [name for (name,) in both] == ["mean", "median", "quantile", "row", "variance"]
+    assert con.execute("SELECT mean(i), row(i, 1) FROM (SELECT 4 AS i) GROUP BY i").fetchone() == (4, (4, 1))
+    with con.cursor() as own:
+        own.execute("CREATE TEMP MACRO emd(x) AS x + 1")
+        assert own.execute("SELECT emd(1)").fetchone() == (2,)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("ibu(city, krr_of_city()) FILTER (WHERE region = 1)", "CASE WHEN c THEN report END"),
+        ("ldp.ibu(DISTINCT city, krr_of_city())", "DISTINCT, FILTER and ORDER BY"),
+        ("ldp.counts(city) OVER (PARTITION BY region)", "GROUP BY k"),
+    ],
+)
+def test_clauses_that_only_aggregates_of_duckdb_take_are_explained(con: DuckDBPyConnection, call: str, said: str) -> None:
+    typed = f"SELECT {call} FROM krrs"
+    with pytest.raises(duckdb.Error) as caught:
+        con.sql(typed)
+    explained = failure(caught.value, typed)
+    assert explained.code == "LDP903"
+    assert said in f"{explained.message} {explained.hint}"
