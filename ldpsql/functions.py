@@ -35,6 +35,7 @@ from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, No
 from ldpsql.estimates import distances
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
+from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
@@ -162,6 +163,7 @@ __all__ = [
     "estimate_densities",
     "estimate_key_value",
     "estimated",
+    "estimator_of_shares",
     "family",
     "fingerprint",
     "finite_or_null",
