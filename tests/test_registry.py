@@ -20,6 +20,7 @@ from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, PluginErro
 from ldpsql.inference.solver.mle import uniform
 from ldpsql.registry.registry import Plugin, Registry, registry
 from ldpsql.testing import check_mechanism, examples
+from tests import commands
 
 
 class Whisper(CategoricalMechanism):
@@ -332,7 +333,7 @@ for _ in range(5):
 
 
 def test_a_function_that_a_hook_makes_at_each_call_lives_as_long_as_duckdb_may_call_it() -> None:
-    done = subprocess.run([sys.executable, "-c", CLOSURE], capture_output=True, text=True, timeout=60, check=False)
+    done = commands.python(CLOSURE)
     assert done.returncode == 0, done.stderr
 
 

@@ -31,6 +31,11 @@ def estimate(
     database: DatabaseOption = ":memory:",
     top: Annotated[int | None, typer.Option("--top", min=1, help="Only the most frequent values, so many.")] = None,
     form: FormatOption = Format.TABLE,
+    into: Annotated[
+        str | None, typer.Option("--into", help="With --by: a new table of --database for the estimates of very many groups.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the table of --into.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run with --into that was killed.")] = False,
 ) -> None:
     """Estimate the share of every value from reports.
 
@@ -42,6 +47,7 @@ def estimate(
 
     from ldpsql.bulk.batches import drawn_apart
     from ldpsql.bulk.sources import sql_of
+    from ldpsql.cli.groups import check_into, estimate_into
     from ldpsql.cli.source import compared, drawn_by, estimating, estimating_top, opened
     from ldpsql.engine.functions import struct_text
     from ldpsql.errors import NoReports
@@ -50,6 +56,10 @@ def estimate(
     from ldpsql.registry.registry import registry
 
     keys, columns = by or [], columns_named(named, column)
+    if into is not None:
+        check_into(columns, keys, database, top)
+        estimate_into(source, columns[0], keys, mechanism, estimator, database, into, replace=replace, resume=resume)
+        return
     with opened(database) as con:
         table = sql_of(con, source, [*columns, *keys])
         made = drawn_by(con, source, columns, mechanism)
