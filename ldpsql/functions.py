@@ -40,6 +40,7 @@ from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.questions import Asked, recommend
+from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.tables import (
@@ -145,6 +146,7 @@ __all__ = [
     "QuantilesOf",
     "RangeShare",
     "RangeShares",
+    "RectangleShares",
     "Region",
     "Registry",
     "Repeated",

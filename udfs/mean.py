@@ -22,6 +22,7 @@ from ldpsql.functions import (
     QuantilesOf,
     RangeShare,
     RangeShares,
+    RectangleShares,
     Scalar,
     Variance,
     VarianceOf,
@@ -61,6 +62,8 @@ def functional_handle(
         own = [column[row] for column in columns]
         functional, unbiased = _of_table(name, mechanism, of_columns[row], conditions[row], own), None
         if functional is None:
+            if not _on_map(name, own):
+                check_ordered(mechanism)
             unbiased = without_inversion(mechanism, plan[1]) if name in ("mean", "variance") else None
             functional = _functional(name, mechanism, own, unbiased=unbiased is not None)
         out.append(MEASURES.number(((mechanism, unbiased or plan[1]), functional)))
@@ -91,7 +94,6 @@ def _of_table(
 
 
 def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, unbiased: bool) -> Functional:
-    check_ordered(mechanism)
     match name:
         case "mean":
             return Mean(unbiased)
@@ -102,12 +104,25 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, 
         case "quantiles":
             return _quantiles(arguments[0])
         case "range_shares":
-            lows, highs = (_items(ends, "ends of ranges", "[0, 10], [9, 19] are two ranges") for ends in arguments)
+            lows, highs = (_items(ends, "ends of ranges", "[0, 10], [9, 19] are two ranges") for ends in arguments[:2])
             if len(lows) != len(highs):
                 raise InvalidParameter("there must be as many low ends as high ends", "[0, 10], [9, 19] are two ranges")
-            return RangeShares(tuple(_range(mechanism, ends) for ends in zip(lows, highs, strict=True)))
+            return _shares(mechanism, lows, highs, arguments[2])
         case _:
-            return _range(mechanism, arguments)
+            return _shares(mechanism, [arguments[0]], [arguments[1]], arguments[2]).only
+
+
+def _on_map(name: str, arguments: Sequence[pa.Scalar]) -> bool:
+    """Return whether shares of rectangles are asked for: the last argument is a grid."""
+    return name in ("range_share", "range_shares") and bool(arguments[2].is_valid)
+
+
+def _shares(
+    mechanism: Mechanism, lows: Sequence[pa.Scalar], highs: Sequence[pa.Scalar], grid: pa.Scalar
+) -> RangeShares | RectangleShares:
+    if grid.is_valid:
+        return RectangleShares.between(mechanism, lows, highs, grid)
+    return RangeShares(tuple(_range(mechanism, ends) for ends in zip(lows, highs, strict=True)))
 
 
 def _quantiles(shares: pa.Scalar) -> Quantiles:
@@ -201,6 +216,7 @@ def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tup
 
 _ESTIMATOR = {"estimator": "'ibu'"}
 _WHERE = {"keep": "true", "of": "NULL", "given": "NULL"}  # a column of a table, and a condition on others
+_ON_MAPS = {**_ESTIMATOR, "keep": "true", "grid": "NULL"}
 _AGGREGATES = (
     Aggregate(
         "mean",
@@ -238,15 +254,15 @@ _AGGREGATES = (
     ),
     Aggregate(
         "range_shares",
-        "__ldp_measure_all({counts}, __ldp_functional('range_shares', ldp._plan(estimator, m), NULL, NULL, lows, highs))",
-        {"m": None, "lows": None, "highs": None, **_ESTIMATOR},
+        "__ldp_measure_all({counts}, __ldp_functional('range_shares', ldp._plan(estimator, m), NULL, NULL, lows, highs, grid))",
+        {"m": None, "lows": None, "highs": None, **_ON_MAPS},
         "the shares of several ranges from one estimate, in the order of the lists of their low and high ends",
     ),
     Aggregate(
         "range_share",
-        "__ldp_measure({counts}, __ldp_functional('range_share', ldp._plan(estimator, m), NULL, NULL, low, high))",
-        {"m": None, "low": None, "high": None, **_ESTIMATOR},
-        "the share of the values from low to high, with its error and interval",
+        "__ldp_measure({counts}, __ldp_functional('range_share', ldp._plan(estimator, m), NULL, NULL, low, high, grid))",
+        {"m": None, "low": None, "high": None, **_ON_MAPS},
+        "the share of the values from low to high, with its error and interval; with a grid, of a rectangle between two points",
     ),
 )
 
