@@ -41,7 +41,7 @@ SMOOTHED = "ibu(stop='held_out', max_iterations={})", "ems(stop='held_out', max_
 # For values on a line: a rough estimate has to predict better than a smooth one, because most channels hide what is rough.
 SMOOTH, ROUGH = ("ems(max_iterations={})", SMOOTHED[1]), (SMOOTHED[0], STOPPED[0])
 STEPS, FEWEST_STEPS = 1000, 20
-SET_CELLS = 10**10  # of sets that are read, values x reports x steps: about a minute
+SET_CELLS = 4 * 10**9  # of sets that are read, values x reports x steps: a quarter of a minute
 TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
 TABLE_WORK = 4_000_000  # numbers of the channel of observed reports, from which on every step takes long
 COMPARING = 0.7  # of the time until the deadline; the rest is for the estimate by what was chosen
