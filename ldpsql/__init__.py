@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
+    from ldpsql.bulk.once import perturb_once
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ldpsql.engine.interrupting import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
     from ldpsql.estimates.estimate import Estimate
+    from ldpsql.estimates.rectangles import rectangle_shares
     from ldpsql.estimators.base import Estimator
     from ldpsql.hooks import hookimpl
     from ldpsql.inference.likelihood import Likelihood
@@ -49,6 +51,7 @@ _HOMES = {
     "bulk.charging": ["Charge"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
+    "bulk.once": ["perturb_once"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
     "privacy.certificate": ["Certificate"],
@@ -57,6 +60,7 @@ _HOMES = {
     "sql.attach": ["attach", "connect"],
     "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
     "estimates.estimate": ["Estimate"],
+    "estimates.rectangles": ["rectangle_shares"],
     "estimators.base": ["Estimator"],
     "inference.outcome": ["Fit", "Status"],
     "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
@@ -127,7 +131,9 @@ __all__ = [
     "perturb",
     "perturb_batches",
     "perturb_copy",
+    "perturb_once",
     "perturb_table",
+    "rectangle_shares",
     "release",
     "shuffled",
 ]

@@ -98,6 +98,8 @@ def wrong_arguments(con: DuckDBPyConnection) -> Iterator[str]:
         for wrong in parameters:
             if name in estimators and wrong in sound and not name.startswith("ibu"):
                 continue  # one estimator stands for all: their macros differ in their options only
+            if name in estimators and name.endswith("_counts") and wrong not in sound:
+                continue  # the macro of reports has the same options, and passes them on in the same way
             valid = {p: sound[p] for p in parameters if p in sound}
             for raw in RAW:
                 arguments = ", ".join(f'"{p}" := {text}' for p, text in (valid | {wrong: raw}).items())
@@ -126,7 +128,7 @@ def wrong_values() -> Iterator[str]:
         for column in ("city", "[city]", "{'v': city}", "city::BLOB", "n", "n / 7", "CASE WHEN n > 0 THEN city END"):
             yield f"SELECT ldp.perturb({column}, {text}) FROM raw"
             yield f"SELECT ldp.perturb_once({column}, {text}, city) FROM raw"
-            for estimator in registry().estimators:
+            for estimator in registry().estimators if text == KRR else ["ibu"]:  # reports are counted before they are estimated
                 yield f"SELECT ldp.{estimator}({column}, {text}) FROM raw"
 
 

@@ -35,8 +35,7 @@ ENDLESS = [
 
 
 @pytest.fixture
-def con() -> DuckDBPyConnection:
-    con = ldpsql.connect()
+def con(con: DuckDBPyConnection) -> DuckDBPyConnection:
     con.execute("CREATE TABLE r AS SELECT range % 50 AS x FROM range(1000)")
     return con
 
@@ -63,6 +62,13 @@ def another_thread(stop: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
+@contextmanager
+def control_c_soon() -> Iterator[None]:
+    """Press Ctrl-C in a moment; entered where the exception is expected, as a loaded machine may take longer to get there."""
+    threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+    yield
+
+
 @pytest.mark.parametrize("endless", ENDLESS, ids=["plain", "solve"])
 def test_another_thread_stops_a_statement(con: DuckDBPyConnection, endless: str) -> None:
     with pytest.raises(duckdb.Error) as refused, another_thread(partial(ldpsql.interrupt, con)):
@@ -74,8 +80,7 @@ def test_another_thread_stops_a_statement(con: DuckDBPyConnection, endless: str)
 @pytest.mark.parametrize("endless", ENDLESS, ids=["plain", "solve"])
 def test_control_c_stops_a_statement(con: DuckDBPyConnection, endless: str) -> None:
     for _ in range(3):
-        threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
-        with pytest.raises(KeyboardInterrupt), ldpsql.interruptible(con):
+        with pytest.raises(KeyboardInterrupt), ldpsql.interruptible(con), control_c_soon():
             con.execute(endless).fetchall()
     goes_on(con)
 
@@ -108,8 +113,7 @@ def test_a_bulk_run_is_stopped_and_leaves_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     con.execute("CREATE VIEW slow AS SELECT (sum(i) % 2)::BIGINT AS x FROM range(100000000000) t(i) WHERE sin(i) > 2")
-    threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), control_c_soon():
         run(con, source())
     with pytest.raises(Interrupted), another_thread(partial(ldpsql.interrupt, con)):
         run(con, source())
@@ -158,7 +162,8 @@ def test_a_solve_that_begins_after_the_interrupt_is_stopped(
     def press() -> None:
         preparing.wait()
         signal.raise_signal(signal.SIGINT) if stop == "control_c" else ldpsql.interrupt(con)
-        time.sleep(0.2)  # for DuckDB to notice
+        while not Limits._ending:
+            time.sleep(0.001)
         stopped.set()
 
     threading.Thread(target=press).start()
@@ -200,8 +205,11 @@ def test_a_second_control_c_ends_the_process_whatever_duckdb_does() -> None:
         child.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.3)
-        child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=30)
+        end = time.monotonic() + 30
+        while child.poll() is None and time.monotonic() < end:  # two that arrive together are one
+            child.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+        _, errors = child.communicate(timeout=1)
     assert child.returncode == Interrupted.exit_code
     assert "second Ctrl-C" in errors
 
@@ -240,8 +248,7 @@ def test_an_event_loop_that_listens_for_signals_still_hears_them(con: DuckDBPyCo
         ear.settimeout(10)
         before = signal.set_wakeup_fd(mouth.fileno())
         try:
-            threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
-            with pytest.raises(KeyboardInterrupt), ldpsql.interruptible(con):
+            with pytest.raises(KeyboardInterrupt), ldpsql.interruptible(con), control_c_soon():
                 con.execute(ENDLESS[0]).fetchall()
             assert ear.recv(1) == bytes([signal.SIGINT])
         finally:

@@ -6,8 +6,6 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import textwrap
 import time
@@ -36,7 +34,7 @@ from ldpsql.ledger.entries import clock
 from ldpsql.ledger.policy import Cost
 from ldpsql.privacy.claims import PureLdp
 from ldpsql.registry.registry import registry
-from tests import spending
+from tests import commands, spending
 from tests.spending import krr
 
 
@@ -330,8 +328,9 @@ CHILD = """
 
 
 def in_child(path: Path, prepare: str) -> str:
-    program = textwrap.dedent(CHILD).format(prepare=prepare)
-    return subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True).stdout
+    done = commands.python(textwrap.dedent(CHILD).format(prepare=prepare), str(path))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_a_full_disk_is_reported_and_charges_nothing(path: Path) -> None:
@@ -364,9 +363,10 @@ def test_processes_never_overspend(path: Path, start: Literal["fork", "spawn"], 
     if start == "fork":
         Ledger.open(path, Policy(epsilon_budget=1))  # a ledger that was used before the fork
     context: Any = multiprocessing.get_context(start)
-    workers = [context.Process(target=spending.spend_alone, args=(path, number, 160 // count)) for number in range(count)]
+    workers = [context.Process(target=spending.spend_alone, args=(path, number, 160 // count)) for number in range(1, count)]
     for worker in workers:
         worker.start()
+    spending.spend_alone(path, 0, 160 // count)
     for worker in workers:
         worker.join()
         assert worker.exitcode == 0

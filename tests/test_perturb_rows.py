@@ -26,13 +26,12 @@ SURE = "ldp.krr(32, range(3000))"  # keeps all but one value in 10^10
 
 
 @pytest.fixture
-def con() -> DuckDBPyConnection:
-    con = ldpsql.connect()
+def con(con: DuckDBPyConnection) -> DuckDBPyConnection:
     con.execute(
         f"""CREATE TABLE people AS SELECT i AS id, 'region ' || (i % 7) AS region, ['Lima', 'Oslo'][1 + i % 2] AS city, i AS n
             FROM range({ROWS}) t(i)"""
     )
-    con.execute("CREATE MACRO city() AS ldp.krr(1, ['Lima', 'Oslo', 'Rome'])")
+    con.execute("CREATE MACRO town() AS ldp.krr(1, ['Lima', 'Oslo', 'Rome'])")
     con.execute(f"CREATE MACRO n() AS {SURE}")
     return con
 
@@ -41,7 +40,7 @@ def con() -> DuckDBPyConnection:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_reports_stay_in_their_rows_and_the_rows_come_in_another_order(con: DuckDBPyConnection, threads: int) -> None:
     con.execute(f"SET threads = {threads}")
-    query = "FROM ldp.perturb_rows(people, {n: n(), city: city()}, keep := ['region', 'id'])"
+    query = "FROM ldp.perturb_rows(people, {n: n(), city: town()}, keep := ['region', 'id'])"
     rows = con.execute(f"SELECT n, id, region, city FROM ({query})").fetchall()
     assert [(i, i, f"region {i % 7}") for i in range(ROWS)] == sorted(row[:3] for row in rows)
     assert {row[3] for row in rows} == {"Lima", "Oslo", "Rome"}
@@ -68,7 +67,7 @@ def test_many_rows_are_ordered_without_loss() -> None:
 def test_reports_follow_the_channel(con: DuckDBPyConnection) -> None:
     rows = 60_000
     con.execute(f"CREATE TABLE cities AS SELECT 'Lima' AS city FROM range({rows})")
-    counts = dict(con.execute("SELECT city, count(*) FROM ldp.perturb_rows(cities, {city: city()}) GROUP BY 1").fetchall())
+    counts = dict(con.execute("SELECT city, count(*) FROM ldp.perturb_rows(cities, {city: town()}) GROUP BY 1").fetchall())
     keep = np.e / (np.e + 2)
     expected = np.array([keep, (1 - keep) / 2, (1 - keep) / 2])
     assert plausible(np.array([counts[c] for c in ("Lima", "Oslo", "Rome")]), rows, expected, 1e-6)
@@ -101,13 +100,13 @@ def test_views_files_and_frames_are_read(con: DuckDBPyConnection, tmp_path: Path
     con.execute("CREATE VIEW nine AS SELECT city FROM people LIMIT 9")
     con.execute(f"COPY nine TO '{tmp_path}/nine.parquet'")
     for source in ("nine", f"'{tmp_path}/nine.parquet'", "frame", "arrow"):
-        assert con.execute(f"SELECT count(city) FROM ldp.perturb_rows({source}, {{city: city()}})").fetchall() == [(9,)]
+        assert con.execute(f"SELECT count(city) FROM ldp.perturb_rows({source}, {{city: town()}})").fetchall() == [(9,)]
     assert len(frame) == arrow.num_rows
 
 
 def test_no_row_and_one_row(con: DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE few AS FROM people LIMIT 1")
-    query = "FROM ldp.perturb_rows(few, {city: city()}, keep := ['id'])"
+    query = "FROM ldp.perturb_rows(few, {city: town()}, keep := ['id'])"
     assert [row[1] for row in con.execute(query).fetchall()] == [0]
     con.execute("DELETE FROM few")
     assert con.execute(query).fetchall() == []
@@ -116,19 +115,19 @@ def test_no_row_and_one_row(con: DuckDBPyConnection) -> None:
 @pytest.mark.parametrize(
     ("query", "code"),
     [
-        ("ldp.perturb_rows(people, {city: city()}, keep := ['CITY'])", "LDP103"),
-        ("ldp.perturb_rows(people, {city: city()}, keep := ['id', 'nobody'])", "LDP103"),
-        ("ldp.perturb_rows(people, {city: city()}, keep := ['id', 'id'])", "LDP103"),
+        ("ldp.perturb_rows(people, {city: town()}, keep := ['CITY'])", "LDP103"),
+        ("ldp.perturb_rows(people, {city: town()}, keep := ['id', 'nobody'])", "LDP103"),
+        ("ldp.perturb_rows(people, {city: town()}, keep := ['id', 'id'])", "LDP103"),
         (
-            "ldp.perturb_rows(people, {id: n(), n: n(), city: city(), a: n(), b: n(), c: n(), d: n()})",
+            "ldp.perturb_rows(people, {id: n(), n: n(), city: town(), a: n(), b: n(), c: n(), d: n()})",
             "LDP103|empty set of columns",
         ),
         ("ldp.perturb_rows(people, {city: ldp.krr(1, ['Lima', 'Rome'])})", "LDP302"),
-        ("ldp.perturb_rows((SELECT 'Lima' AS city UNION ALL SELECT NULL), {city: city()})", "LDP|Parser|Binder"),
-        ("ldp.perturb_rows(holes, {city: city()})", "LDP303"),
-        ("ldp.perturb_rows(people, {nobody: city()})", "empty set of columns"),
+        ("ldp.perturb_rows((SELECT 'Lima' AS city UNION ALL SELECT NULL), {city: town()})", "LDP|Parser|Binder"),
+        ("ldp.perturb_rows(holes, {city: town()})", "LDP303"),
+        ("ldp.perturb_rows(people, {nobody: town()})", "empty set of columns"),
         ("ldp.perturb_rows(people, {city: NULL})", "LDP104"),
-        ("ldp.perturb_rows(people, {city: city()}, keep := NULL)", "LDP103"),
+        ("ldp.perturb_rows(people, {city: town()}, keep := NULL)", "LDP103"),
     ],
 )
 def test_what_cannot_be_perturbed_is_refused_without_a_value(con: DuckDBPyConnection, query: str, code: str) -> None:
@@ -156,10 +155,10 @@ def test_a_null_is_drawn_by_its_rule(con: DuckDBPyConnection) -> None:
 def test_a_ledger_lets_only_a_release_draw(con: DuckDBPyConnection, tmp_path: Path) -> None:
     Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2))
     ldpsql.attach(con, ledger=tmp_path / "ledger")
-    query = "CREATE OR REPLACE TABLE r AS FROM ldp.perturb_rows(people, {city: city()}, keep := ['region'])"
+    query = "CREATE OR REPLACE TABLE r AS FROM ldp.perturb_rows(people, {city: town()}, keep := ['region'])"
     with pytest.raises(Exception, match="LDP320"):
         con.execute(query)
-    with ldpsql.release(con, "people", {"city": "city()"}, "r"):
+    with ldpsql.release(con, "people", {"city": "town()"}, "r"):
         con.execute(query)
         with pytest.raises(Exception, match="LDP320"):  # each row once
             con.execute(query)
@@ -168,13 +167,13 @@ def test_a_ledger_lets_only_a_release_draw(con: DuckDBPyConnection, tmp_path: Pa
 def test_names_of_columns_do_not_meet_those_of_the_macro(con: DuckDBPyConnection) -> None:
     names = ["keep", "columns", "t", "x", "m", "c", "places", "name"]
     con.execute(f"CREATE TABLE odd AS SELECT {', '.join(f'city AS {name}' for name in names)} FROM people LIMIT 9")
-    rows = con.execute(f"FROM ldp.perturb_rows(odd, {{x: city()}}, keep := {[n for n in names if n != 'x']})").fetchall()
+    rows = con.execute(f"FROM ldp.perturb_rows(odd, {{x: town()}}, keep := {[n for n in names if n != 'x']})").fetchall()
     assert all(len(set(row[1:])) == 1 for row in rows)
     assert len(rows) == 9
 
 
 def test_lint_knows_that_it_perturbs_and_that_the_order_is_random(con: DuckDBPyConnection, tmp_path: Path) -> None:
-    call = "FROM ldp.perturb_rows(people, {city: city()})"
+    call = "FROM ldp.perturb_rows(people, {city: town()})"
     assert Drawing.of_registry().of(call) is Draws.REPORTS
     files = {
         "stored": f"CREATE TABLE r AS {call};",
@@ -193,5 +192,5 @@ def test_lint_knows_that_it_perturbs_and_that_the_order_is_random(con: DuckDBPyC
 def test_a_column_with_a_name_that_the_macro_uses_is_not_kept(con: DuckDBPyConnection, name: str) -> None:
     con.execute(f"CREATE TABLE hostile AS SELECT 'Lima' AS city, i::INTEGER AS {name} FROM range(1, 300) t(i)")
     with pytest.raises(duckdb.Error, match="LDP103"):
-        con.execute(f"FROM ldp.perturb_rows(hostile, {{city: city()}}, keep := ['{name}'])").fetchall()
-    assert len(con.execute("FROM ldp.perturb_rows(hostile, {city: city()})").fetchall()) == 299
+        con.execute(f"FROM ldp.perturb_rows(hostile, {{city: town()}}, keep := ['{name}'])").fetchall()
+    assert len(con.execute("FROM ldp.perturb_rows(hostile, {city: town()})").fetchall()) == 299

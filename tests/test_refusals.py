@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from itertools import chain, product
-from pathlib import Path
 
 import duckdb
 import pytest
+from duckdb import DuckDBPyConnection
 
-import ldpsql
 from ldpsql.domains import written
 from ldpsql.errors import InvalidParameter
+from tests import commands
 
-ROOT = Path(__file__).parents[1]
 NUMBERS = [
     "1e9",
     "1e8",
@@ -74,15 +72,10 @@ for parameter in parameters:
 FAMILIES = ["krr", "laplace", "geometric", "planar_laplace", "exponential", "matrix", "pckv_pm"]  # one of each
 
 
-def in_process(*arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", "-c", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_absurd_numbers_are_refused_in_little_time_and_memory(name: str) -> None:
-    done = in_process(SCRIPT, name, *NUMBERS)
+    done = commands.python(SCRIPT, name, *NUMBERS)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
 
 
@@ -91,6 +84,7 @@ def test_lists_that_are_too_long_and_tables_that_are_too_large_are_refused() -> 
 import resource, pytest
 from fractions import Fraction
 from ldpsql.errors import InvalidParameter
+from tests import commands
 from ldpsql.mechanisms.base import certify
 from ldpsql.registry.registry import registry
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30,) * 2)
@@ -105,7 +99,7 @@ for spec in (
     with pytest.raises(InvalidParameter, match="most|too many"):
         certify(registry().mechanism(spec))
 """
-    done = in_process(script)
+    done = commands.python(script)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
 
 
@@ -114,16 +108,14 @@ LONG = ["range(10000000000)", "generate_series(1, 3 * 10000000000, 3)", "[x * 2 
 
 @pytest.mark.parametrize("function", ["inv(r, {m})", "top(r, {m}, 5)", "perturb(1, {m})", "describe({m})"])
 @pytest.mark.parametrize("constructor", ["krr(1, {})", "olh(1, {})", "pckv_ue(1, {})"])
-def test_a_long_list_in_a_query_is_refused_before_it_is_made(constructor: str, function: str) -> None:
-    con = ldpsql.connect()
+def test_a_long_list_in_a_query_is_refused_before_it_is_made(con: DuckDBPyConnection, constructor: str, function: str) -> None:
     for made in LONG:
         call = function.format(m=f"ldp.{constructor.format(made)}")
         with pytest.raises(duckdb.Error, match=r"\[LDP103\].*10,000,000,000"):
             con.execute(f"SELECT ldp.{call} FROM (SELECT 1 AS r)")
 
 
-def test_a_long_list_in_a_prepared_statement_is_refused_before_it_is_made() -> None:
-    con = ldpsql.connect()
+def test_a_long_list_in_a_prepared_statement_is_refused_before_it_is_made(con: DuckDBPyConnection) -> None:
     con.execute("PREPARE p AS SELECT ldp.perturb(1, ldp.krr(1, range($1)))")
     with pytest.raises(duckdb.Error, match=r"\[LDP103\].*10,000,000,000"):
         con.execute("EXECUTE p(10000000000)")
@@ -145,9 +137,9 @@ def test_a_long_list_in_a_prepared_statement_is_refused_before_it_is_made() -> N
         ("unnest([[1, 2]])", 2),
     ],
 )
-def test_lists_of_any_other_form_remain_domains(made: str, length: int) -> None:
+def test_lists_of_any_other_form_remain_domains(con: DuckDBPyConnection, made: str, length: int) -> None:
     source = '(SELECT 1 AS i, 1 AS "range(10000000000)")'
-    assert ldpsql.connect().sql(f"SELECT len((ldp.krr(1, {made})).domain) FROM {source}").fetchall() == [(length,)]
+    assert con.sql(f"SELECT len((ldp.krr(1, {made})).domain) FROM {source}").fetchall() == [(length,)]
 
 
 @pytest.mark.parametrize("name", ["range", "generate_series"])

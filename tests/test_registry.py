@@ -20,6 +20,7 @@ from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, PluginErro
 from ldpsql.inference.solver.mle import uniform
 from ldpsql.registry.registry import Plugin, Registry, registry
 from ldpsql.testing import check_mechanism, examples
+from tests import commands
 
 
 class Whisper(CategoricalMechanism):
@@ -288,6 +289,10 @@ def test_unknown_names_come_with_a_suggestion() -> None:
         registry().mechanism("kr(1, ['a', 'b'])")
     assert UnknownName("plugin", "coin", (), "ldpsql plugins install").hint == "ldpsql plugins install"
     assert UnknownName("plugin", "coin", ()).hint
+    with pytest.raises(UnknownName, match="did you mean 'em_mr'"):
+        registry().estimator("em-mr")
+    with pytest.raises(UnknownName, match="did you mean 'planar_laplace'"):
+        registry().mechanism("planar-laplace")
     with pytest.raises(UnknownName, match="did you mean 'domain'"):
         registry().mechanism("krr(epsilon=1, domains=['a', 'b'])")
 
@@ -332,7 +337,7 @@ for _ in range(5):
 
 
 def test_a_function_that_a_hook_makes_at_each_call_lives_as_long_as_duckdb_may_call_it() -> None:
-    done = subprocess.run([sys.executable, "-c", CLOSURE], capture_output=True, text=True, timeout=60, check=False)
+    done = commands.python(CLOSURE)
     assert done.returncode == 0, done.stderr
 
 

@@ -74,11 +74,6 @@ def test_strings_of_very_different_lengths_need_no_more_memory_than_arrow_takes(
     assert Listed(values).locate(values).to_pylist() == list(range(2_001))
 
 
-@pytest.fixture
-def con() -> DuckDBPyConnection:
-    return ldpsql.connect()
-
-
 _TYPES = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), "i % 100"),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), "i % 100"),

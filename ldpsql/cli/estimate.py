@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ldpsql.cli.options import (
+    BoundsOption,
     ByOption,
     DatabaseOption,
     EstimatorOption,
@@ -17,6 +18,9 @@ from ldpsql.cli.options import (
 )
 from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
 from ldpsql.names import IBU
+
+if TYPE_CHECKING:
+    from ldpsql.cli.sides import Sides
 
 
 def estimate(
@@ -31,6 +35,11 @@ def estimate(
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     top: Annotated[int | None, typer.Option("--top", min=1, help="Only the most frequent values, so many.")] = None,
+    rectangle: Annotated[
+        list[str] | None,
+        typer.Option(help="WEST,SOUTH,EAST,NORTH: only the share of this rectangle of a map, with --bounds; repeat it."),
+    ] = None,
+    bounds: BoundsOption = "",
     form: FormatOption = Format.TABLE,
     into: Annotated[
         str | None, typer.Option("--into", help="With --by: a new table of --database for the estimates of very many groups.")
@@ -49,15 +58,16 @@ def estimate(
     from ldpsql.bulk.batches import drawn_apart
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.groups import check_into, estimate_into
-    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_top, opened
+    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
     from ldpsql.engine.functions import struct_text
     from ldpsql.errors import NoReports
     from ldpsql.quoting import quoted
     from ldpsql.registry.registry import registry
 
+    on = _sides(bounds, rectangle, top)
     keys, method, columns = by or [], registry().estimator(estimator), columns_named(named, column)
     if into is not None:
-        check_into(columns, keys, database, top)
+        check_into(columns, keys, database, part=top is not None or on is not None)
         estimate_into(source, columns[0], keys, mechanism, method, database, into, replace=replace, resume=resume)
         return
     with opened(database) as con:
@@ -67,7 +77,9 @@ def estimate(
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
             reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-            if top is None:
+            if on:
+                query = estimating_rectangles(con, table, reports, keys, made, method, on)
+            elif top is None:
                 query = estimating(con, table, reports, keys, made, method)
             else:
                 query = estimating_top(con, table, reports, keys, made, method, top)
@@ -75,3 +87,15 @@ def estimate(
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)
+
+
+def _sides(bounds: str, rectangles: list[str] | None, top: int | None) -> Sides | None:
+    """Return the rectangles whose shares are asked for, if any."""
+    from ldpsql.cli.sides import Sides
+    from ldpsql.errors import InvalidParameter
+
+    if rectangles and top is not None:
+        raise InvalidParameter("--top and --rectangle are different questions", "leave out one of them")
+    if bounds and not rectangles:
+        raise InvalidParameter("--bounds is for --rectangle", "ldpsql report draws a map with them")
+    return Sides.named(bounds, rectangles) if rectangles else None

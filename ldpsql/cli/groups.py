@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ldpsql.estimators.base import Estimator
 
 
-def check_into(columns: list[str], keys: list[str], database: str, top: int | None) -> None:
-    """Refuse options that do not go together with ``--into``.
+def check_into(columns: list[str], keys: list[str], database: str, *, part: bool) -> None:
+    """Refuse options that do not go together with ``--into``; ``part``: only a part of each estimate is asked for.
 
     Raises:
         InvalidParameter: unless there are keys, one column of reports and a database file.
@@ -21,9 +21,9 @@ def check_into(columns: list[str], keys: list[str], database: str, top: int | No
     """
     from ldpsql.errors import InvalidParameter
 
-    if not keys or len(columns) > 1 or top is not None or database == ":memory:":
+    if not keys or len(columns) > 1 or part or database == ":memory:":
         raise InvalidParameter(
-            "--into takes one column of reports, --by and --database, and not --top",
+            "--into takes one column of reports, --by and --database, and neither --top nor --rectangle",
             "ldpsql estimate reports.parquet city --by region --database warehouse.duckdb --into by_region",
         )
 

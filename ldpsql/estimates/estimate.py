@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
+from ldpsql.estimates.answers import Answers
 from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.uncertainty import (
@@ -25,7 +26,7 @@ from ldpsql.estimates.uncertainty import (
     suspicious,
 )
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import Described, column_likelihood, operator_of
+from ldpsql.inference.counting import Described, column_likelihood, table_likelihood
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -67,9 +68,13 @@ class Estimates:
     def __getitem__(self, group: int) -> Estimate:
         return Estimate(self, group)
 
+    def only(self, group: int) -> Estimates:
+        """Return the estimates of one group."""
+        return replace(self, likelihood=self.likelihood.group(group), fit=self.fit.group(group))
+
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Answers):
     """The estimated distribution of one group: values, shares, errors, and how far they can be trusted."""
 
     of: Estimates
@@ -206,9 +211,7 @@ class Estimate:
 
 def estimate_counts(mechanism: Mechanism, counts: Floats, estimator: Estimator) -> Estimates:
     """Estimate every group from counts of shape (groups, reports of the alphabet): for reports that can be listed."""
-    certified = certify(mechanism)
-    likelihood = Likelihood(operator_of(mechanism), counts, certified.layout, certified.named)
-    return estimate_likelihood(mechanism, likelihood, estimator)
+    return estimate_likelihood(mechanism, table_likelihood(mechanism, counts), estimator)
 
 
 def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, estimator: Estimator) -> Estimates:

@@ -25,11 +25,12 @@ from ldpsql.estimators.pooling import (
     with_blocks,
 )
 from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
+from ldpsql.estimators.tables import TableEstimator, outer, shares_of
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.deadline import check, within_part
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.outcome import Fit, Status, simplex_projection
+from ldpsql.inference.outcome import Fit, Status, simplex_projection, sum_to_one
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
 from ldpsql.inference.solver.together import Ascent, until_still
@@ -51,6 +52,7 @@ __all__ = [
     "Split",
     "Status",
     "StopField",
+    "TableEstimator",
     "absent_error",
     "block_maximum",
     "block_sizes",
@@ -64,13 +66,16 @@ __all__ = [
     "maximum_in_blocks",
     "maximum_likelihood",
     "mean_of_blocks",
+    "outer",
     "redrawn",
     "renumbered",
+    "shares_of",
     "sharing",
     "sibling_contrasts",
     "simplex_projection",
     "split",
     "spread",
+    "sum_to_one",
     "uniform",
     "until_still",
     "until_still_in_blocks",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -42,6 +42,7 @@ class IterativeEstimator(Estimator):
     changes by less than ``tolerance``; or 'held_out' for as many steps as best predict held-out reports, see `held_out_steps`.
     """
 
+    least_gain: ClassVar[float] = LEAST_GAIN
     stop: StopField = Field("certified", description="'certified', 'held_out', 'paper' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-9, description="largest gap, or change of the log-likelihood")
     max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps")
@@ -95,8 +96,7 @@ class IterativeEstimator(Estimator):
             ended = tuple(status if how is Status.STOPPED else how for how in ascent.status)
             return Fit(ascent.theta, ascent.steps, ended)
         if self.stop == "held_out":
-            parts = FOLDS_OF_LARGE if likelihood.operator.large else FOLDS
-            folds = split(likelihood, parts)
+            folds = split(likelihood, self.folds(likelihood))
             steps, learnt = self.held_out_steps(folds, theta, limits)
             if limits.late:
                 return Fit(folds.means(learnt), steps, (Status.OUT_OF_TIME,) * len(steps))
@@ -104,6 +104,14 @@ class IterativeEstimator(Estimator):
             steps = np.full(len(theta), int(self.stop), dtype=np.int64)
         theta, taken = self.after_steps(likelihood, theta, steps, limits)
         return Fit(theta, taken, tuple(status if done else Status.OUT_OF_TIME for done in taken == steps))
+
+    def folds(self, likelihood: Likelihood) -> int:
+        """Return into how many folds reports are split to choose the number of steps."""
+        return FOLDS_OF_LARGE if likelihood.operator.large else FOLDS
+
+    def started_folds(self, parts: Split, start: Floats) -> Floats:
+        """Return the start of each fold: that of its group. A start that depends on reports must not see those held out."""
+        return start[parts.group]
 
     def after_steps(self, likelihood: Likelihood, theta: Floats, steps: Rows, limits: Limits) -> tuple[Floats, Rows]:
         """Return theta after this many steps of each group, or as many as there is time for, and the numbers of steps."""
@@ -128,7 +136,7 @@ class IterativeEstimator(Estimator):
         """
         groups, taken = len(start), 0
         patience = PATIENCE_WITH_LARGE if parts.learnt.operator.large else PATIENCE
-        theta, part, row = start[parts.group], parts, np.arange(len(parts.group))
+        theta, part, row = self.started_folds(parts, start), parts, np.arange(len(parts.group))
         learnt, best, highest = (
             theta.copy(),
             np.zeros(groups, dtype=np.int64),
@@ -141,7 +149,7 @@ class IterativeEstimator(Estimator):
                     theta = self.step(part.learnt, theta)
                 taken += ahead
                 here = part.scores(part.learnt.operator.forward(theta))
-                better = here > highest + LEAST_GAIN
+                better = here > highest + self.least_gain
                 best[better], highest[better] = taken, here[better]
                 rise = better[part.group]
                 learnt[row[rise]] = theta[rise]

@@ -17,7 +17,7 @@ from ldpsql.errors import ImpossibleReport, NoReports
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Operator, collapsed, observed, packed
-from ldpsql.inference.rows import certified_operator, row_likelihoods, row_possible
+from ldpsql.inference.rows import certified_operator, row_likelihoods, row_possible, variables_of
 from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
 from ldpsql.reports import NumberedReports, SetReports, WordReports, impossible
 
@@ -97,8 +97,7 @@ def likelihoods(source: Mechanism | ReportSource, counts: Counts) -> Iterator[tu
 
 
 def _listed_likelihood(mechanism: Mechanism, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
-    certified = certify(mechanism)
-    yield counts.groups, Likelihood(operator_of(mechanism), aligned(counts, mechanism), certified.layout, certified.named)
+    yield counts.groups, table_likelihood(mechanism, aligned(counts, mechanism))
 
 
 def _observed_likelihoods(mechanism: Mechanism, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
@@ -111,7 +110,14 @@ def _observed_likelihoods(mechanism: Mechanism, counts: Counts) -> Iterator[tupl
         raise impossible()
     for name, rows in zip(counts.groups, counts.rows_of_groups(), strict=True):
         octets, sums = collapsed(packed(channel, words[rows]), counts.numbers[rows])
-        yield np.array([name]), Likelihood(observed(channel, octets), sums[None], certified.layout)
+        own = observed(channel, octets)
+        yield np.array([name]), Likelihood(own, sums[None], certified.layout, variables=variables_of(certified))
+
+
+def table_likelihood(mechanism: Mechanism, counts: Floats) -> Likelihood:
+    """Return the likelihood of counts of reports that can be listed, shape (groups, reports of the alphabet)."""
+    certified = certify(mechanism)
+    return Likelihood(operator_of(mechanism), counts, certified.layout, certified.named, variables_of(certified))
 
 
 def aligned(counts: Counts, mechanism: Mechanism) -> Floats:

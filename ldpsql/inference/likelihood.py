@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +17,27 @@ from numpy.typing import NDArray
 from ldpsql.inference.operators import Floats, Operator, stacked
 
 
+class Variable(NamedTuple):
+    """A column of a table: its number of values, and which of them are neighbours, as the layout of a likelihood."""
+
+    size: int
+    layout: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class Likelihood:
     """Counts of reports, shape (groups, outputs), under a channel; every group holds at least one report.
 
     ``layout`` defines which values are neighbours: (inputs,) if they lie on a line, (rows, columns) on a grid row by row, () if
-    they have no order. ``named`` is the value that each report names, if all reports are values.
+    they have no order. ``named`` is the value that each report names, if all reports are values. ``variables`` are the
+    columns, the last one fastest, if the values are rows of several columns.
     """
 
     operator: Operator
     counts: Floats
     layout: tuple[int, ...] = ()
     named: NDArray[np.int64] | None = None
+    variables: tuple[Variable, ...] = ()
 
     @cached_property
     def n(self) -> Floats:
@@ -101,4 +111,5 @@ def joined(parts: Sequence[Likelihood]) -> Likelihood:
         np.concatenate([level.counts for level in kept], axis=1),
         layouts.pop() if len(layouts) == 1 else (),
         np.concatenate(named) if len(named) == len(kept) else None,
+        kept[0].variables,
     )

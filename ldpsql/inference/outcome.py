@@ -94,6 +94,14 @@ class Fit:
             _filled([part.reasons for part in parts], counts),
         )
 
+    def group(self, i: int) -> Fit:
+        """Return the outcome of one group."""
+        each = {
+            name: getattr(self, name)[i : i + 1] for name in ("theta", "iterations", "status", "chosen", "reasons", "borrowed")
+        }
+        errors = self.errors and (self.errors[0][i : i + 1], self.errors[1][i : i + 1], self.errors[2][i : i + 1])
+        return Fit(**each, errors=errors)
+
     def out_of_time(self) -> Fit:
         """Return the outcome as that of a solve that the deadline cut short."""
         return replace(self, status=(Status.OUT_OF_TIME,) * len(self.status))
@@ -104,6 +112,21 @@ def _filled(texts: Sequence[tuple[str, ...]], counts: Sequence[int]) -> tuple[st
     if not any(texts):
         return ()
     return tuple(text for part, count in zip(texts, counts, strict=True) for text in part or ("",) * count)
+
+
+def sum_to_one(mean: Floats, variance: Floats, times: Floats | float = 1.0) -> Floats:
+    """Return shares that sum to one along the last axis: the excess is subtracted in proportion to the variances.
+
+    A share stands for ``times`` values. None becomes negative.
+    """
+    variance = np.maximum(variance, 1e-300)
+    for _ in range(50):
+        excess = (mean * times).sum(axis=-1, keepdims=True) - 1.0
+        if (np.abs(excess) < 1e-12).all():
+            break
+        positive = variance * (mean > 0)
+        mean = np.maximum(mean - positive * excess / (positive * times).sum(axis=-1, keepdims=True), 0.0)
+    return np.asarray(mean)
 
 
 def simplex_projection(v: Floats) -> Floats:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.inference.counts import Counts
-from ldpsql.inference.likelihood import Likelihood, joined
+from ldpsql.inference.likelihood import Likelihood, Variable, joined
 from ldpsql.inference.operators import (
     MOST_REPORTS,
     KhatriRaoOperator,
@@ -31,6 +32,14 @@ _AT_ONCE = 1 << 24  # counts of groups in one table
 def certified_operator(certified: CertifiedMechanism) -> Operator:
     """Return the operator of a certified channel whose reports can be listed."""
     return operator(certified.response)
+
+
+def variables_of(certified: CertifiedMechanism) -> tuple[Variable, ...]:
+    """Return the columns if the values are rows of several columns; otherwise none."""
+    if isinstance(certified, CertifiedRow):
+        return tuple(Variable(len(part.values), part.layout) for part in certified.parts)
+    values = certified.values
+    return tuple(map(Variable, values.shape)) if isinstance(values, Product) else ()
 
 
 def row_likelihoods(row: CertifiedRow, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
@@ -100,11 +109,11 @@ def _listed_likelihoods(row: CertifiedRow, counts: Counts) -> Iterator[tuple[NDA
     cells, step = np.ravel_multi_index(places, own.reports), max(1, _AT_ONCE // own.outputs)
     for first in range(0, len(counts.groups), step):
         if len(counts.groups) <= step:
-            yield counts.groups, Likelihood(own, counts.table(cells, own.outputs))
+            yield counts.groups, Likelihood(own, counts.table(cells, own.outputs), variables=variables_of(row))
             return
         rows = np.flatnonzero((counts.group >= first) & (counts.group < first + step))
         some = counts.select(rows)
-        yield some.groups, Likelihood(own, some.table(cells[rows], own.outputs))
+        yield some.groups, Likelihood(own, some.table(cells[rows], own.outputs), variables=variables_of(row))
 
 
 def _kronecker(row: CertifiedMechanism) -> KroneckerOperator:
@@ -128,9 +137,10 @@ def _one(row: CertifiedRow, counts: Counts, rows: NDArray[np.int64], there: NDAr
             each = zip(row.parts, columns, there, strict=True)
             places = [_positions(*pair) if reported else np.zeros(len(rows), np.int64) for *pair, reported in each]
             cells = np.ravel_multi_index(places, own.reports)
-            return Likelihood(own, np.bincount(cells, weights=numbers, minlength=own.outputs)[None].astype(np.float64))
+            table = np.bincount(cells, weights=numbers, minlength=own.outputs)[None].astype(np.float64)
+            return Likelihood(own, table, variables=variables_of(row))
     each = zip(row.parts, columns, there, strict=True)
-    return Likelihood(KhatriRaoOperator(_observed(each, len(rows))), numbers[None])
+    return Likelihood(KhatriRaoOperator(_observed(each, len(rows))), numbers[None], variables=variables_of(row))
 
 
 def _observed(each: Iterator[tuple[CertifiedValues, pa.Array, bool]], rows: int) -> Sequence[Observed]:

@@ -31,7 +31,7 @@ def _weight(sql: str, _: list[Statement]) -> int:
 
 
 # Our own macros are the same in every database, and to read them takes half as long as to create them.
-_DEFINITIONS: ByteCache[str, list[Statement]] = ByteCache(1 << 23, _weight)
+_DEFINITIONS: ByteCache[str, list[Statement]] = ByteCache(1 << 24, _weight)
 
 
 class Draws(IntEnum):
@@ -55,8 +55,8 @@ class Drawing:
     def of_registry(cls) -> Drawing:
         """Return the functions of all plugins, for SQL that is read without a connection."""
         offered = [function for _, functions in registry().functions() for function in functions]
-        made = cls()
-        made.define_all("\n".join(function.text for function in offered if isinstance(function, Macros)))
+        made, texts = cls(), [function.text for function in offered if isinstance(function, Macros)]
+        made._add(_created(statement for text in texts for statement in _DEFINITIONS.remembered(text, statements)))
         return made
 
     def define(self, macros: Iterable[tuple[str, str]]) -> None:
@@ -65,7 +65,7 @@ class Drawing:
 
     def define_all(self, sql: str) -> None:
         """Add all macros that a text creates."""
-        self._add([(made.macro, made.body) for made in statements(sql) if made.macro])
+        self._add(_created(statements(sql)))
 
     def read(self, con: DuckDBPyConnection) -> list[tuple[str, str]]:
         """Add the macros of a connection; return the user's, each a pair of its name and its definition."""
@@ -114,6 +114,11 @@ class Drawing:
         if not statement.only_constants(_RUNS_TEXT, or_calls=WRITTEN_CALL):
             return True
         return any(self._hides(inner) for text in statement.strings for inner in statements(text))
+
+
+def _created(read: Iterable[Statement]) -> list[tuple[str, Statement]]:
+    """Return the name and the body of each macro that statements create."""
+    return [(statement.macro, statement.body) for statement in read if statement.macro]
 
 
 def _only_declared(statement: Statement, names: frozenset[str]) -> bool:

@@ -37,6 +37,8 @@ STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
 SMOOTHED = "ibu(stop='held_out', max_iterations={})", "ems(stop='held_out', max_iterations={})"
 STEPS, FEWEST_STEPS = 1000, 20
 SET_CELLS = 10**10  # of sets that are read, values x reports x steps: about a minute
+TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
+TABLE_WORK = 4_000_000  # numbers of the channel of observed reports, from which on every step takes long
 ALIKE = 2.0  # in log-likelihood; Edwards, "Likelihood", 1972: two units of support
 COMPARING = 0.7  # of the time until the deadline; the rest is for the estimate by what was chosen
 CELLS = 2_000_000  # of groups x folds x (values + reports), for the groups that are estimated together
@@ -48,9 +50,10 @@ class Best(Estimator):
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
     errors of the difference: estimators that cannot be distinguished are averaged, because choosing among them would follow the
     noise. Candidates are empirical Bayes for both losses if reports are votes for values; ibu and smoothing, both stopped
-    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. If many reports
-    name the value itself, as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the
-    noise of the mechanism alone.
+    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. For tables of
+    several columns, they are ibu stopped early, ``independent``, ``table_bayes`` and, from three columns on, ``tree``. If many
+    reports name the value itself, as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ
+    by the noise of the mechanism alone.
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
     once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
     confidence set", Econometrica 2011.
@@ -177,6 +180,14 @@ def lift(part: Likelihood) -> float:
 
 def candidates(part: Likelihood) -> tuple[str, ...]:
     """Return the estimators that may predict best."""
+    columns, work = len(part.variables), part.operator.inputs * part.operator.outputs
+    if columns > 1 and (part.operator.complete or work <= TABLE_WORK):
+        return (of_values(part) if part.operator.votes else STOPPED[1:]) + TABLES[: 2 if columns == 2 else 3]
+    return of_values(part)
+
+
+def of_values(part: Likelihood) -> tuple[str, ...]:
+    """Return the estimators of values without columns that may predict best."""
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         shrunk = next(names for least, names in NAMED if lift(part) >= least)
         return shrunk + (smoothed(part) if part.layout and not part.operator.isotropic else ())

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookimpl, simplex_projection, uniform
+from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookimpl, simplex_projection, sum_to_one, uniform
 
 MOST_ATOMS, RATIOS = 300, 96
 NEAR = np.arange(0.0, 8.0, 0.25)  # atoms around the noise, in standard errors
@@ -121,14 +121,8 @@ def log_normals(shares: Floats, size: int) -> tuple[Floats, Floats]:
 def means(shares: Floats, weights: Floats, times: Floats) -> Floats:
     """Return the posterior means given that all shares sum to one: the excess is subtracted in proportion to the variances."""
     mean = (shares[:, None] @ weights)[:, 0]
-    variance = np.maximum((shares[:, None] ** 2 @ weights)[:, 0] - mean**2, 1e-300)
-    for _ in range(50):
-        excess = (mean * times).sum(axis=-1, keepdims=True) - 1.0
-        if (np.abs(excess) < 1e-12).all():
-            break
-        positive = variance * (mean > 0)
-        mean = np.maximum(mean - positive * excess / (positive * times).sum(axis=-1, keepdims=True), 0.0)
-    return np.asarray(mean)
+    variance = (shares[:, None] ** 2 @ weights)[:, 0] - mean**2
+    return sum_to_one(mean, variance, times)
 
 
 def quantiles(shares: Floats, weights: Floats, times: Floats) -> Floats:

@@ -62,6 +62,11 @@ class KhatriRaoOperator(InvertedOperator):
         """A digest of the tables."""
         return digest(b"khatri-rao", *self._tables)
 
+    def of_columns(self, columns: Sequence[int]) -> KhatriRaoOperator | None:
+        """Return the operator of the reports of some columns; None if they were not reported."""
+        some = [self._columns[j] for j in columns]
+        return None if all(np.isinf(one.condition) for one in some) else KhatriRaoOperator(some)
+
     def _blocks(self) -> Iterator[slice]:
         step = max(1, _BLOCK // self.inputs)
         for start in range(0, self.outputs, step):

@@ -1,0 +1,109 @@
+"""Empirical Bayes for the cells of a table, which are shrunk towards the product of the margins.
+
+Fay, Herriot, "Estimates of income for small places", JASA 1979; the spread around the model is a mixture here.
+"""
+
+from typing import TypeAlias
+
+import numpy as np
+
+from ldpsql.estimators import (
+    Estimator,
+    Fit,
+    Floats,
+    IllConditioned,
+    Likelihood,
+    NotApplicable,
+    Status,
+    hookimpl,
+    sum_to_one,
+)
+from ldpsql.functions import registry
+
+MOST_CELLS = 200_000
+ROUNDS = 3  # in which the noise of a share is computed from the estimate
+RATIOS = np.concatenate([[0.0], np.geomspace(0.02, 60.0, 70)])  # of a share to the product of its margins
+WIDTH = 0.06  # about half the distance of neighbouring ratios
+ABSENT, SPREAD = (0.0, 0.2, 0.5, 0.8, 0.95), (0.03, 0.1, 0.25, 0.5, 0.8, 1.2, 1.8)
+LEAST = 1e-12
+Moments: TypeAlias = tuple[Floats, Floats]
+
+
+def prior(absent: float, spread: float) -> Floats:
+    """Return the chance of every ratio: 0 if the cell is absent, otherwise log-normal; its mean is 1."""
+    middle = -np.log1p(-absent) - spread**2 / 2.0
+    present = np.exp(-(((np.log(RATIOS[1:]) - middle) / spread) ** 2) / 2.0)
+    return np.concatenate([[absent], (1.0 - absent) * present / present.sum()])
+
+
+PRIORS = np.stack([prior(absent, spread) for absent in ABSENT for spread in SPREAD])
+
+
+class TableBayes(Estimator):
+    """Empirical Bayes of a table: the inverted shares of the cells, shrunk towards the product of the margins.
+
+    The ratio of a share to the product of its margins is 0 with some probability, otherwise log-normal. 35 such priors are
+    averaged, each weighted by how likely it makes the inverted shares of all cells: the more columns depend on each other, the
+    less is shrunk. The shares are those of the people who reported. One column is estimated by ``best``.
+
+    >>> import ldpsql
+    >>> two = "row(a=krr(8, [0, 1]), b=krr(8, [0, 1]))"
+    >>> rows = [{"a": i % 2, "b": i % 2} for i in range(1000)]
+    >>> ldpsql.estimate(rows, two, "table_bayes").estimate.round(1).tolist()
+    [0.5, 0.0, 0.0, 0.5]
+    """
+
+    name = "table_bayes"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Shrink the shares of every group.
+
+        Raises:
+            IllConditioned: if the channel has no useful inverse.
+            NotApplicable: if the table is too large.
+
+        """
+        if len(likelihood.variables) < 2:
+            return registry().estimator("best").fit(likelihood)
+        if likelihood.operator.inputs > MOST_CELLS:
+            raise NotApplicable(f"table_bayes takes tables of at most {MOST_CELLS:,} cells", "use independent or tree")
+        likelihood.operator.invert(likelihood.shares[:1])
+        return self.each(likelihood, shrunk)
+
+
+def shrunk(one: Likelihood) -> Fit:
+    """Return the estimate of one group."""
+    product = registry().estimator("independent(stop=0)").fit(one).theta
+    theta, inverted = product, one.operator.invert(one.shares)[0]
+    for _ in range(ROUNDS):
+        theta = sum_to_one(*posterior(inverted, noise(one, theta), np.maximum(product[0], LEAST)))[None]
+    return Fit.plain(theta, Status.REGULARISED)
+
+
+def noise(one: Likelihood, theta: Floats) -> Floats:
+    """Return the variance of each inverted share, without the chance by which these people rather than others reported."""
+    error = one.operator.inverted_interval(one.shares, one.n, theta, 1.0)[0][0]
+    if not np.isfinite(error).all():
+        raise IllConditioned("the errors of the inversion are not finite", "use ibu")
+    return np.maximum(error**2 - theta[0] * (1.0 - theta[0]) / one.n[0], LEAST**2)
+
+
+def posterior(inverted: Floats, variance: Floats, model: Floats) -> Moments:
+    """Return the mean and the variance of every share in the mean of the posteriors under all priors."""
+    blurred = variance + (WIDTH * inverted) ** 2  # the ratios are too far apart for exact shares, around which a prior is flat
+    logs = -((inverted[:, None] - model[:, None] * RATIOS) ** 2) / (2.0 * blurred[:, None])
+    density = np.exp(logs - logs.max(axis=1, keepdims=True))
+    chance = np.maximum(density @ PRIORS.T, 1e-300)
+    evidence = np.log(chance).sum(axis=0)
+    each = np.exp(evidence - evidence.max())
+    weights = density * ((each / each.sum() / chance) @ PRIORS)
+    weights /= weights.sum(axis=1, keepdims=True)
+    mean, square = weights @ RATIOS, weights @ RATIOS**2
+    noisy = variance / blurred
+    return noisy * model * mean + (1.0 - noisy) * inverted, noisy * model**2 * np.maximum(square - mean**2, 0.0)
+
+
+@hookimpl
+def ldpsql_estimators() -> list[type[Estimator]]:
+    """Offer empirical Bayes of tables."""
+    return [TableBayes]
