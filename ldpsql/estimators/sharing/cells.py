@@ -92,7 +92,8 @@ class Cells:
         width = len(self.masses)
         at = place + width * np.arange(len(weights))[:, None]
         both, where = np.hstack([weights * (1.0 - part), weights * part]), np.hstack([at, at + 1])
-        return np.bincount(where.ravel(), both.ravel(), width * len(weights)).reshape(len(weights), width)
+        sums = np.bincount(where.ravel(), weights=both.ravel(), minlength=width * len(weights))
+        return np.asarray(sums, dtype=np.float64).reshape(len(weights), width)
 
 
 def evidence(votes: Votes, mean: Floats) -> Floats:
