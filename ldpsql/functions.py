@@ -37,6 +37,7 @@ from ldpsql.estimates.conditions import column_of_table, columns_named, conditio
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
+from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
@@ -191,6 +192,7 @@ __all__ = [
     "estimate_densities",
     "estimate_key_value",
     "estimated",
+    "estimator_of_shares",
     "family",
     "fingerprint",
     "finite_or_null",

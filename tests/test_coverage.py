@@ -70,7 +70,7 @@ def test_the_error_of_an_inversion_is_its_own() -> None:
     for name in ("inv", "ibu"):
         fit = registry().estimator(name).fit(drawn)
         seen, stated = fit.theta.std(axis=0), intervals(drawn, fit, 0.95).std_error.mean(axis=0)
-        assert seen == pytest.approx(stated, rel=5 * np.sqrt(0.5 / repeats))  # five standard deviations of a standard deviation
+        assert seen == pytest.approx(stated, rel=6 * np.sqrt(0.5 / repeats))  # six standard deviations of a standard deviation
 
 
 def test_score_intervals_of_a_table_are_those_of_wilson() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import monotonic
+from time import process_time
 
 import numpy as np
 import pytest
@@ -110,10 +110,10 @@ def test_mixture_reduction_that_runs_out_of_steps_says_so() -> None:
 def test_a_deadline_ends_the_steps_of_all_groups_together() -> None:
     krr = registry().mechanism({"mechanism": "krr", "epsilon": 0.5, "domain": list(range(200))})
     counts = RNG.multinomial(50_000, np.full(200, 1 / 200), size=2000).astype(np.float64)
-    before = monotonic()
+    before = process_time()
     text = "em_mr(tolerance=1e-12, deadline=0.1)"
     fit = estimate_counts(krr, counts, registry().estimator(text)).fit
-    assert monotonic() - before < 10  # a loaded machine
+    assert process_time() - before < 10
     assert set(fit.status) == {Status.OUT_OF_TIME}
     assert np.allclose(fit.theta.sum(axis=1), 1)
 

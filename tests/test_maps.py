@@ -11,6 +11,8 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from duckdb import DuckDBPyConnection
 
@@ -21,6 +23,7 @@ from ldpsql.channels.plane import clamped_plane
 from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
 from ldpsql.estimates.distances import emd
 from ldpsql.estimates.estimate import Estimate, estimate_counts
+from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.inference.operators import PlaneOperator
 from ldpsql.mechanisms import certify, certify_values
 from ldpsql.mechanisms.region import Region
@@ -30,6 +33,7 @@ from ldpsql.privacy.certificate import Certificate, certificate
 from ldpsql.privacy.claims import Epsilon, MetricLdp
 from ldpsql.privacy.metric import Grid
 from ldpsql.registry.registry import registry
+from tests.commands import run
 from tests.seeds import generator
 
 RNG = generator(__name__)
@@ -296,6 +300,47 @@ def test_a_large_map_is_perturbed_and_read_in_sql(con: DuckDBPyConnection) -> No
     assert sum(row[1] for row in rows) == pytest.approx(1)
     with pytest.raises(duckdb.Error, match=r"LDP103.*at most 160000 cells"):
         con.execute("SELECT ldp.describe(ldp.planar_laplace(1, 401, 400))")
+
+
+def test_a_large_map_is_read_up_to_the_step_that_predicts_best_unless_an_estimator_is_named(con: DuckDBPyConnection) -> None:
+    con.execute(f"CREATE MACRO place() AS ldp.planar_geometric(2, {SIDE}, {SIDE})")
+    con.execute(
+        "CREATE TABLE noisy AS SELECT ldp.perturb(1000 + i % 50, place()) AS cell FROM range(2000) t(i) ORDER BY random()"
+    )
+    stopped = "'ibu(stop=''held_out'')'"
+    for query in (
+        "SELECT ldp.top(cell, place(), 3{}) FROM noisy",
+        "FROM ldp.top(noisy, cell, place(), 3{})",
+        "FROM ldp.estimate(noisy, cell, place(){}) ORDER BY ALL",
+    ):
+        named = con.execute(query.format(f", estimator := {stopped}")).fetchall()
+        assert con.execute(query.format("")).fetchall() == named
+
+
+@pytest.mark.parametrize(
+    ("text", "estimator"),
+    [
+        ("planar_geometric(2, 64, 64)", "ibu"),
+        ("planar_geometric(2, 65, 64)", "ibu(stop='held_out')"),
+        ("krr(2, ['a', 'b'])", "ibu"),
+        ("oue(2, ['a', 'b'])", "ibu"),
+        ("row(a=krr(2, ['a', 'b']), b=krr(2, ['a', 'b']))", "ibu"),
+    ],
+)
+def test_only_a_large_map_has_another_estimator_by_default(text: str, estimator: str) -> None:
+    assert estimator_of_shares(registry().mechanism(text)) == estimator
+
+
+def test_the_commands_read_large_maps_up_to_the_step_that_predicts_best(tmp_path: Path) -> None:
+    mechanism = registry().mechanism(f"planar_geometric(2, {SIDE}, {SIDE})")
+    source = tmp_path / "cells.parquet"
+    pq.write_table(pa.table({"cell": ldpsql.perturb([1000, 1001] * 500, mechanism)}), source)
+    page, named = tmp_path / "page.html", [str(source), "cell", "--mechanism", str(mechanism)]
+    assert run("report", *named, "--output", str(page)).returncode == 0
+    assert "held_out" in page.read_text("utf-8")
+    default = run("estimate", *named, "--format", "csv")
+    assert default.returncode == 0
+    assert default.stdout == run("estimate", *named, "--estimator", "ibu(stop='held_out')", "--format", "csv").stdout
 
 
 def test_a_region_of_160000_cells_finds_cells_and_centres(con: DuckDBPyConnection) -> None:

@@ -92,7 +92,7 @@ def test_realised_epsilon_is_never_above_the_claim(name: str, size: int, epsilon
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("size", [2, 10, 100, 1000])
+@pytest.mark.parametrize("size", [2, 10, 100, 400])
 @pytest.mark.parametrize("name", METRIC)
 def test_realised_epsilon_per_unit_is_never_above_the_claim(name: str, size: int, epsilon: str) -> None:
     mechanism = made(name, epsilon, size)

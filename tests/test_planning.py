@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
+from math import exp
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -12,7 +15,8 @@ from scipy.stats import chi2
 
 import ldpsql
 from ldpsql import certify
-from ldpsql.channels import SetChannel
+from ldpsql.channels import KeepOrSpread, OrthogonalHash, SetChannel
+from ldpsql.channels.galois import hash_symbols, prime_power, quicker_symbols, space
 from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
 from ldpsql.estimates import planning
 from ldpsql.estimates.estimate import estimate_counts
@@ -221,3 +225,58 @@ def test_a_plan_by_question_draws_no_page_and_takes_no_parameters() -> None:
         done = run("plan", "-n", "100", "-q", "mean", *(("-k", "9") if options else ()), *options)
         assert done.returncode == 2
         assert "LDP103" in done.stderr
+
+
+def test_the_usual_symbols_are_the_power_of_a_prime_nearest_to_the_best_number() -> None:
+    for best in range(2, 200):
+        nearest = min((g for g in range(2, 2 * best + 1) if prime_power(g)), key=lambda g: (abs(g - best), g))
+        assert hash_symbols(Fraction(best - 1), 1000) == nearest
+
+
+def test_quicker_symbols_transform_fewer_numbers_and_have_the_stated_error() -> None:
+    usual, one = olh(3), quicker_symbols(e_to(3), 20_000, hash_symbols(e_to(3), 20_000))
+    assert one is not None
+    other = olh(3, symbols=one.symbols)
+    usual_error, error = (expected_error(each, 1000).std_error for each in (usual, other))
+    assert usual_error is not None
+    assert error is not None
+    assert error / usual_error == pytest.approx(one.larger, rel=0.01)
+    spaces = [space(each.size(), 20_000) for each in (usual, other)]
+    assert spaces[0] / spaces[1] == pytest.approx(one.fewer)
+    assert one.fewer > 4
+
+
+def test_no_symbols_are_recommended_that_gain_little() -> None:
+    assert quicker_symbols(e_to(5), 100_000, 317) is None  # quick already
+    assert quicker_symbols(e_to(1), 1 << 20, 4) is None  # no shorter transform
+    assert quicker_symbols(e_to(3), 200, 19) is None  # few values
+    one = quicker_symbols(e_to(5), 100_000, 149)
+    assert one is not None
+    assert (one.symbols, round(one.fewer), round(one.larger, 2)) == (317, 33, 1.07)
+
+
+def test_a_space_that_is_too_large_is_refused_with_symbols_whose_space_is_not() -> None:
+    size, most = 5_000_000, 1 << 25
+    with pytest.raises(InvalidParameter, match="use symbols := 173, with errors that are") as refused:
+        OrthogonalHash(size, KeepOrSpread.within(149, e_to(5)))
+    assert "too many orthogonal seeds" in str(refused.value)
+    OrthogonalHash(size, KeepOrSpread.within(173, e_to(5)))
+    assert space(149, size) > most >= space(173, size)
+    with pytest.raises(InvalidParameter, match="use krr"):
+        OrthogonalHash(16_000_000, KeepOrSpread.within(1097, e_to(7)))
+
+
+def test_ldpsql_plan_recommends_symbols_with_which_estimates_are_quicker() -> None:
+    planned = run("plan", "-n", "1000", "-k", "20000", "-m", "olh", "--epsilon", "3", "--epsilon", "1")
+    assert planned.returncode == 0
+    (line,) = planned.stderr.splitlines()
+    assert line.startswith("olh at epsilon 3: with symbols=")
+    assert "times as few numbers" in line
+
+
+def olh(epsilon: float, **options: object) -> Any:
+    return registry().mechanism({"mechanism": "olh", "epsilon": epsilon, "domain": range(20_000), **options})
+
+
+def e_to(epsilon: float) -> Fraction:
+    return Fraction(exp(epsilon))

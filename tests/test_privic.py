@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter
 from ldpsql.estimates.distances import emd
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.privacy.metric import Grid
+from tests import commands
 
 TRUTH = np.array([0.4, 0.3, 0.1, 0.1, 0.05, 0.05])
 COUNTS = np.array([300, 250, 150, 120, 100, 80])
@@ -346,22 +346,11 @@ def test_a_run_that_is_killed_loses_no_cycle_and_draws_none_again(tmp_path: Path
 def test_the_command_line_collects_from_longitudes_and_latitudes(tmp_path: Path) -> None:
     row, column = np.divmod(np.repeat(np.arange(6), (TRUTH * 1000).astype(int)), 3)
     pl.DataFrame({"lon": 10 + column + 0.5, "lat": 50 + row + 0.5}).write_parquet(tmp_path / "places.parquet")
-    command = [
-        str(Path(sys.executable).parent / "ldpsql"),
-        "privic",
-        "places.parquet",
-        "--state",
-        "run.duckdb",
-        "--beta",
-        "1.5",
-    ]
+    command = ["privic", "places.parquet", "--state", "run.duckdb", "--beta", "1.5"]
     command += ["--columns", "3", "--rows", "2", "--bounds", "10,50,13,52", "--pool", "--stop", "certified", "--mixing", "0.1"]
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "LDPSQL_PLUGINS": "0"}
-        return subprocess.run(
-            [*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        return commands.run(*command, *more, cwd=tmp_path, LDPSQL_PLUGINS="0")
 
     first = run("--cycles", "2", "--format", "json")
     assert first.returncode == 0, first.stderr
@@ -410,14 +399,11 @@ def test_the_command_does_not_draw_past_a_ledger(tmp_path: Path) -> None:
     pl.DataFrame({"cell": [0, 1, 2] * 100, "id": range(300)}).write_parquet(tmp_path / "places.parquet")
     policy = Policy(epsilon_budget=1, distance_budget=4, privacy_unit="id")
     ledger = Ledger.open(tmp_path / "budget.ledger", policy)
-    command = [str(Path(sys.executable).parent / "ldpsql"), "privic", "places.parquet", "--state", "run.duckdb"]
+    command = ["privic", "places.parquet", "--state", "run.duckdb"]
     command += ["--beta", "1", "--columns", "3", "--rows", "2", "--stop", "2"]
 
     def run(*more: str) -> tuple[int, str]:
-        environment = {**os.environ, "LDPSQL_PLUGINS": "0", "LDPSQL_LEDGER": "budget.ledger"}
-        done = subprocess.run(
-            [*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = commands.run(*command, *more, cwd=tmp_path, LDPSQL_PLUGINS="0", LDPSQL_LEDGER="budget.ledger")
         return done.returncode, done.stderr
 
     assert run()[0] == InvalidParameter.exit_code

@@ -486,6 +486,27 @@ def test_sql_refuses_what_makes_no_sense(sql: DuckDBPyConnection, statement: str
         sql.execute(statement).fetchall()
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("row(ldp.krr(1, ['a', 'b']))", "LDP104.*this is one mechanism"),
+        ("joint_olh(1, ldp.krr(1, ['a', 'b']))", "LDP104.*this is one mechanism"),
+        ("joint_krr(1, ['a', 'b'])", "LDP104.*a struct with the name of each column"),
+        ("row('krr')", "LDP104.*a struct with the name of each column"),
+        ("joint_krr(1, {a: ['x', 'y'], b: 3})", "LDP104.*a mechanism, or the list of its values"),
+        ("row({a: NULL, b: 'krr(1, [1, 2])'})", "LDP104.*a mechanism, or the list of its values"),
+        ("row({a: 'krr(1, [1, 2])', b: ldp.joint_krr(1, {x: [1, 2], y: [1, 2]})})", "LDP103.*cannot be a row itself"),
+        (
+            "row({a: 'krr(1, [1, 2])', b: ldp.row({x: 'krr(1, [1, 2])', y: 'krr(1, [1, 2])'})})",
+            "LDP103.*cannot be a row itself",
+        ),
+    ],
+)
+def test_a_constructor_of_rows_says_what_it_needs(con: DuckDBPyConnection, call: str, words: str) -> None:
+    with pytest.raises(duckdb.Error, match=words):
+        con.execute(f"SELECT ldp.{call}").fetchall()
+
+
 # --- other engines ---
 def test_several_columns_in_bulk_are_the_columns_of_the_row(tmp_path: Path) -> None:
     source, out = tmp_path / "people.parquet", tmp_path / "reports.parquet"

@@ -31,6 +31,7 @@ from ldpsql.functions import (
     counted_by_form,
     counts_of,
     estimated,
+    estimator_of_shares,
     guarded,
     hookimpl,
     listed,
@@ -64,10 +65,11 @@ def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa
     return pa.array(numbers(rows, lambda row: _plan(*(row[i].as_py() for i in range(3)))), pa.int64())
 
 
-def _plan(name: str, handle: int, options: dict[str, object] | None) -> int:
+def _plan(name: str | None, handle: int, options: dict[str, object] | None) -> int:
     arguments = {key: value for key, value in (options or {}).items() if value is not None}
-    estimator = read_estimator({"estimator": name, **arguments} if arguments else name)
-    check_size(mechanism := MECHANISMS.thing(handle), estimator)
+    mechanism = MECHANISMS.thing(handle)
+    estimator = read_estimator({"estimator": name, **arguments} if arguments else name or estimator_of_shares(mechanism))
+    check_size(mechanism, estimator)
     return PLANS.number((mechanism, estimator))
 
 

@@ -16,7 +16,7 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
     flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL))
 );
 
--- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'.
+-- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'; NULL is what fits the mechanism.
 CREATE OR REPLACE MACRO ldp._plan(estimator, m) AS __ldp_plan(estimator, __ldp_mechanism(m), NULL);
 
 -- The same for estimators that may have to learn from all groups first.
@@ -57,11 +57,11 @@ CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     WHERE ldp._agreed(reports, report_name, m);
 -- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
 -- The name of a column is then a string, and so is what upper() makes of it; alias() is the expression as it was written.
-CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
+CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate(reports, report, m, estimator)),
     (reports, report) AS TABLE
         (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
-CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
+CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
             SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report"

@@ -46,10 +46,10 @@ def _call(macro: str, reports: str, report: str | dict[str, str], mechanism: str
     place = text_literal(reports)
     hidden = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
     if isinstance(report, str):
-        return f"FROM {macro}({place}, {quoted(report)}, {mechanism}({place}, {text_literal(report)}), 'ibu') {hidden}"
+        return f"FROM {macro}({place}, {quoted(report)}, {mechanism}({place}, {text_literal(report)}), NULL) {hidden}"
     row = ", ".join(f"{quoted(field)}: {quoted(column)}" for field, column in report.items())
     drew = ", ".join(f"{quoted(field)}: {mechanism}({place}, {text_literal(column)})" for field, column in report.items())
-    return f"FROM {macro}({place}, {{{row}}}, ldp.row({{{drew}}}), 'ibu') {hidden}"
+    return f"FROM {macro}({place}, {{{row}}}, ldp.row({{{drew}}}), NULL) {hidden}"
 
 
 def _as_written(report: object) -> str:

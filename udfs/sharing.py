@@ -12,6 +12,7 @@ from ldpsql.functions import (
     PLANS,
     Macros,
     Scalar,
+    estimator_of_shares,
     guarded,
     hookimpl,
     learnt_from,
@@ -21,6 +22,7 @@ from ldpsql.functions import (
     plain,
     registry,
 )
+from ldpsql.mechanisms import Mechanism
 
 _PRIOR = pa.struct([(name, pa.list_(pa.float64())) for name in sharing.Prior.__dataclass_fields__])
 
@@ -30,7 +32,11 @@ def learner(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator, which may have to learn from all groups first."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), strict=True)
     with names_withheld():
-        return pa.array([PLANS.number((MECHANISMS.thing(m), registry().estimator(name))) for name, m in rows], pa.int64())
+        return pa.array([_plan(name, MECHANISMS.thing(m)) for name, m in rows], pa.int64())
+
+
+def _plan(name: str | None, mechanism: Mechanism) -> int:
+    return PLANS.number((mechanism, registry().estimator(name or estimator_of_shares(mechanism))))
 
 
 @guarded

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from math import isqrt
+from math import ceil, isqrt, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from ldpsql.errors import InvalidParameter
 
 Elements = NDArray[np.int32]
+_MANY = 1 << 16  # numbers that are not transformed at once
+_WORSE, _OFTEN = 1.1, 4.0  # how much larger an error may be for a quicker estimate, and how much quicker that has to be
 
 
 def prime_power(q: int) -> tuple[int, int] | None:
@@ -110,5 +113,65 @@ def hash_symbols(ratio: Fraction, size: int, *, orthogonal: bool = True) -> int:
         best = size
     if not orthogonal:
         return max(2, best)
-    near = [g for g in range(max(2, best - best // 2), 2 * best + 1) if prime_power(g)] if best < size else []
-    return min(near, key=lambda g: (abs(g - best), g)) if near else next(g for g in range(size, 2 * size) if prime_power(g))
+    if best >= size:
+        return next(g for g in range(size, 2 * size) if prime_power(g))
+    return next(g for away in range(best) for g in (best - away, best + away) if prime_power(g))
+
+
+class Quicker(NamedTuple):
+    """Symbols with which estimates transform ``fewer`` times as few numbers, at ``larger`` times the error."""
+
+    symbols: int
+    fewer: float
+    larger: float
+
+
+def quicker_symbols(ratio: Fraction, size: int, symbols: int) -> Quicker | None:
+    """Return the symbols with the shortest transform among those whose error is at most a tenth larger.
+
+    None if ``symbols`` need few numbers, or at most `_OFTEN` times as many.
+
+    Args:
+        ratio: e^epsilon, or a bound below it.
+        size: how many values there are.
+        symbols: the symbols to compare with.
+
+    """
+    if space(symbols, size) < _MANY:
+        return None
+    good = [one for one in _compared(_least(size), ratio, size, symbols) if one.fewer > _OFTEN]
+    return max(good, key=lambda one: one.fewer, default=None)
+
+
+def symbols_within(ratio: Fraction, size: int, symbols: int, most: int) -> Quicker | None:
+    """Return the symbols with the least error whose transform is of at most ``most`` numbers; see `quicker_symbols`.
+
+    None if that error is more than a tenth larger.
+    """
+    roots = {int(most ** (1 / m)) for m in range(1, most.bit_length())}
+    others = {next(g for g in range(root, 1, -1) if prime_power(g)) for root in roots}
+    good = [one for one in _compared(others | _least(size), ratio, size, symbols) if space(one.symbols, size) <= most]
+    return min(good, key=lambda one: one.larger, default=None)
+
+
+def _least(size: int) -> set[int]:
+    """Return the least symbols of each dimension whose space has room for so many values."""
+    roots = {max(2, ceil(size ** (1 / m))) for m in range(1, size.bit_length() + 1)}
+    return {next(g for g in range(root, 2 * root) if prime_power(g)) for root in roots}
+
+
+def _compared(others: set[int], ratio: Fraction, size: int, symbols: int) -> list[Quicker]:
+    points, error = space(symbols, size), _error(symbols, ratio)
+    choices = [Quicker(g, points / space(g, size), _error(g, ratio) / error) for g in others]
+    return [one for one in choices if one.larger <= _WORSE]
+
+
+def space(symbols: int, size: int) -> int:
+    """Return the first power of ``symbols`` that is not below the number of values."""
+    return next(symbols**m for m in range(1, 65) if symbols**m >= size)
+
+
+def _error(symbols: int, ratio: Fraction) -> float:
+    """Return the standard error of an absent value's share, up to the root of the number of reports."""
+    hit, miss = float(ratio / (ratio + symbols - 1)), 1 / symbols
+    return sqrt(miss * (1 - miss)) / (hit - miss)

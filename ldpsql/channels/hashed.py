@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
-from ldpsql.channels.galois import Field
+from ldpsql.channels.galois import Field, symbols_within
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
@@ -158,9 +158,12 @@ class OrthogonalHash(HashChannel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.response.size**self.dimension > _MOST_POINTS:
+            other = symbols_within(self.ratio, self.size, self.response.size, _MOST_POINTS)
             raise InvalidParameter(
                 f"{self.size:,} values have too many orthogonal seeds at this epsilon",
-                "use krr, whose error is then the smallest, or seeds := 'private'",
+                f"use symbols := {other.symbols}, with errors that are {max(0.0, other.larger - 1):.0%} larger"
+                if other
+                else "use krr, whose error is then the smallest, or seeds := 'private'",
             )
         Field.of(self.response.size)
 

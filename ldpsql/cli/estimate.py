@@ -17,7 +17,6 @@ from ldpsql.cli.options import (
     columns_named,
 )
 from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
-from ldpsql.names import IBU
 
 if TYPE_CHECKING:
     from ldpsql.cli.sides import Sides
@@ -31,7 +30,7 @@ def estimate(
         typer.Option("--column", "-c", help="The column that holds the reports; of a row(...), each of its columns."),
     ] = None,
     mechanism: RecordedOption = None,
-    estimator: EstimatorOption = IBU,
+    estimator: EstimatorOption = "",
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     top: Annotated[int | None, typer.Option("--top", min=1, help="Only the most frequent values, so many.")] = None,
@@ -61,18 +60,20 @@ def estimate(
     from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
     from ldpsql.engine.functions import struct_text
     from ldpsql.errors import NoReports
+    from ldpsql.estimates.fitting import estimator_of_shares
     from ldpsql.quoting import quoted
     from ldpsql.registry.registry import registry
 
     on = _sides(bounds, rectangle, top)
-    keys, method, columns = by or [], registry().estimator(estimator), columns_named(named, column)
+    keys, columns = by or [], columns_named(named, column)
     if into is not None:
         check_into(columns, keys, database, part=top is not None or on is not None)
-        estimate_into(source, columns[0], keys, mechanism, method, database, into, replace=replace, resume=resume)
+        estimate_into(source, columns[0], keys, mechanism, estimator, database, into, replace=replace, resume=resume)
         return
     with opened(database) as con:
         table = sql_of(con, source, [*columns, *keys])
         made = drawn_by(con, source, columns, mechanism)
+        method = registry().estimator(estimator or estimator_of_shares(made))
         with ExitStack() as comparisons:
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
-
-if TYPE_CHECKING:
-    from ldpsql.estimators.base import Estimator
 
 
 def check_into(columns: list[str], keys: list[str], database: str, *, part: bool) -> None:
@@ -33,7 +29,7 @@ def estimate_into(
     column: str,
     keys: list[str],
     mechanism: str | None,
-    estimator: Estimator,
+    estimator: str,
     database: str,
     into: str,
     *,
@@ -45,6 +41,7 @@ def estimate_into(
     from ldpsql.cli.bar import bar
     from ldpsql.cli.source import compared, drawn_by, existing
     from ldpsql.errors import UnmarkedReports
+    from ldpsql.estimates.fitting import estimator_of_shares
 
     reports = str(Path(source) / "**" / "*.parquet") if Path(source).is_dir() else source
     with ldpsql.connect(existing(database)) as con, warnings.catch_warnings():
@@ -58,7 +55,7 @@ def estimate_into(
                 report=column,
                 keys=keys,
                 mechanism=drew,
-                estimator=estimator,
+                estimator=estimator or estimator_of_shares(drew),
                 replace=replace,
                 resume=resume,
                 progress=progress,

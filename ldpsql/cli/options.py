@@ -30,7 +30,12 @@ RecordedOption: TypeAlias = Annotated[
     typer.Option("--mechanism", "-m", help="The mechanism, or its name in ldpsql.toml; by default what the reports record."),
 ]
 EstimatorOption: TypeAlias = Annotated[
-    str, typer.Option("--estimator", envvar="LDPSQL_ESTIMATOR", help="The estimator, with its options: ibu(stop=100).")
+    str,
+    typer.Option(
+        "--estimator",
+        envvar="LDPSQL_ESTIMATOR",
+        help="The estimator, with its options: ibu(stop=100). By default ibu; ibu(stop='held_out') for maps above 4,096 cells.",
+    ),
 ]
 SourceArgument: TypeAlias = Annotated[
     str,

@@ -74,6 +74,7 @@ def plan(
         plan_columns(reports, column or [], table or [], epsilon or [], form)
         return
     from ldpsql.estimates import planning
+    from ldpsql.estimates.symbols import quicker
     from ldpsql.pages import page as pages
     from ldpsql.registry.registry import registry
 
@@ -98,6 +99,8 @@ def plan(
     write_rows([asdict(one) for one in expected], form)
     if any(one.std_error is None for one in expected):
         typer.echo(UNDETERMINED, err=True)
+    for line in quicker(compared, epsilons):
+        typer.echo(line, err=True)
     for path in (output, page):
         if path:
             draw(path, expected, reports)

@@ -39,7 +39,8 @@ def report(
         str,
         typer.Option(
             envvar="LDPSQL_ESTIMATOR",
-            help="The estimator, with its options: ibu(stop=100). By default ibu, and unbiased for key-value reports.",
+            help="The estimator, with its options: ibu(stop=100). By default ibu, ibu(stop='held_out') for maps "
+            "above 4,096 cells, and unbiased for key-value reports.",
         ),
     ] = "",
     by: ByOption = None,

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 
 from ldpsql.errors import LdpError, NoReports, OutOfTime, raised_by
 from ldpsql.estimators.base import Estimator
+from ldpsql.inference.counting import on_large_map
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.outcome import Fit
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.names import IBU
 from ldpsql.privacy.owned import of_core
 from ldpsql.reports import impossible
 
@@ -20,6 +23,14 @@ def fitted(estimator: Estimator, likelihood: Likelihood) -> Fit:
             return estimator.fit(likelihood)
     except OutOfTime:
         return estimator.unfitted(likelihood)
+
+
+def estimator_of_shares(mechanism: Mechanism) -> str:
+    """Return the estimator of the shares of values if nobody names one.
+
+    The maximum of the likelihood for a large map is far, and a set of spikes: there, steps end where they predict best.
+    """
+    return f"{IBU}(stop='held_out')" if on_large_map(mechanism) else IBU
 
 
 @contextmanager

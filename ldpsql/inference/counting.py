@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import SetChannel
+from ldpsql.channels import PlanarNoise, SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
@@ -17,6 +17,7 @@ from ldpsql.errors import ImpossibleReport, NoReports
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Operator, collapsed, observed, packed
+from ldpsql.inference.operators.plane import FEW
 from ldpsql.inference.rows import certified_operator, row_likelihoods, row_possible, variables_of
 from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
 from ldpsql.reports import NumberedReports, SetReports, WordReports, impossible
@@ -25,6 +26,13 @@ from ldpsql.reports import NumberedReports, SetReports, WordReports, impossible
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; it is kept as long as the channel is."""
     return certify(mechanism).derived(certified_operator)
+
+
+def on_large_map(mechanism: Mechanism) -> bool:
+    """Return whether the values are the cells of a map that is too large for a table of all pairs of them."""
+    certified = certify(mechanism)
+    channel = None if isinstance(certified, CertifiedRow) else certified.response
+    return isinstance(channel, PlanarNoise) and channel.inputs > FEW
 
 
 class Described(Protocol):

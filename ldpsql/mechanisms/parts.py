@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from ldpsql.domains.product import check_names
-from ldpsql.errors import InternalError, InvalidSpec
+from ldpsql.domains.product import Product, check_names
+from ldpsql.errors import InternalError, InvalidParameter, InvalidSpec
 
 if TYPE_CHECKING:
     from ldpsql.mechanisms.base import Mechanism
@@ -74,7 +74,10 @@ def parts_of(given: Any) -> Parts:
     if not _READERS:
         raise InternalError("nothing reads the mechanisms of columns", "import ldpsql.registry.registry first")
     check_names(tuple(given))
-    return Parts(Part(column, _READERS[0](spec)) for column, spec in given.items())
+    parts = Parts(Part(column, _READERS[0](spec)) for column, spec in given.items())
+    if any(isinstance(vars(mechanism).get("columns"), Parts | Product) for mechanism in parts.mechanisms):
+        raise InvalidParameter("a column of a row cannot be a row itself", "write the columns of both rows next to each other")
+    return parts
 
 
 PartsField = Annotated[Parts, BeforeValidator(parts_of), PlainSerializer(Parts.to_json)]

@@ -20,6 +20,7 @@ from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InternalError
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
+from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.uncertainty import error_text
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import late, soonest, until
@@ -29,7 +30,7 @@ from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.names import IBU, INV
+from ldpsql.names import INV
 from ldpsql.pairs.densities import by_key, centres, densities
 from ldpsql.pairs.shown import Shown, channel_of, over_pairs, shown
 from ldpsql.pairs.sizes import lost_if_geometric
@@ -248,4 +249,4 @@ def of_symbols(estimator: Estimator | str) -> Estimator | str:
 
 def default_estimator(mechanism: Mechanism) -> str:
     """Return the estimator of reports of a mechanism if nobody names one."""
-    return "unbiased" if isinstance(mechanism, KeyValueMechanism) else IBU
+    return "unbiased" if isinstance(mechanism, KeyValueMechanism) else estimator_of_shares(mechanism)

@@ -129,6 +129,9 @@ def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
     return estimator
 
 
+_ROWS = "write ldp.row({city: ldp.krr(1, ['a', 'b']), ...}) or ldp.joint_krr(1, {city: ['a', 'b'], ...})"
+
+
 def read_parts(columns: pa.Scalar) -> Parts | Product:
     """Read the mechanisms of the columns of a row from a STRUCT of them, or their domains from a STRUCT of lists.
 
@@ -137,7 +140,9 @@ def read_parts(columns: pa.Scalar) -> Parts | Product:
 
     """
     read = _columns(columns)
-    lists = isinstance(read, dict) and any(isinstance(value, pa.Array) for value in read.values())
+    if not isinstance(read, dict):
+        raise InvalidSpec("the columns of a row must be a struct with the name of each column", _ROWS)
+    lists = any(isinstance(value, pa.Array) for value in read.values())
     return of_columns(read) if lists else parts_of(read)
 
 
@@ -145,12 +150,18 @@ def _columns(value: pa.Scalar) -> Any:
     """Return a struct of mechanisms with each of them read, anything else as a plain value."""
     if not isinstance(value, pa.StructScalar) or not value.is_valid:
         return _plain_value(value)
+    if "mechanism" in value.type.names and str(value["mechanism"]) in registry().mechanisms:
+        raise InvalidSpec("this is one mechanism, and a row needs that of each column by its name", _ROWS)
     return {name: _column(value[name]) for name in value.type.names}
 
 
 def _column(value: pa.Scalar) -> Any:
     """Return the mechanism of a column, or the list of its values."""
-    return _plain_value(value) if isinstance(value, pa.ListScalar) else read_mechanism(value)
+    if isinstance(value, pa.ListScalar):
+        return _plain_value(value)
+    if not isinstance(value, pa.StructScalar | pa.StringScalar | pa.DictionaryScalar):
+        raise InvalidSpec("each column of a row needs a mechanism, or the list of its values for ldp.joint_krr", _ROWS)
+    return read_mechanism(value)
 
 
 def _plain_value(value: pa.Scalar) -> Any:
