@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ldpsql.engine.interrupting import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
     from ldpsql.estimates.estimate import Estimate
+    from ldpsql.estimates.synthetic import synthesize
     from ldpsql.estimators.base import Estimator
     from ldpsql.hooks import hookimpl
     from ldpsql.inference.likelihood import Likelihood
@@ -57,6 +58,7 @@ _HOMES = {
     "sql.attach": ["attach", "connect"],
     "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
     "estimates.estimate": ["Estimate"],
+    "estimates.synthetic": ["synthesize"],
     "estimators.base": ["Estimator"],
     "inference.outcome": ["Fit", "Status"],
     "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
@@ -130,6 +132,7 @@ __all__ = [
     "perturb_table",
     "release",
     "shuffled",
+    "synthesize",
 ]
 
 

@@ -38,6 +38,7 @@ from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
@@ -158,6 +159,7 @@ __all__ = [
     "distinct",
     "drawing",
     "drawn_by_form",
+    "drawn_cells",
     "draws_handle",
     "estimate_densities",
     "estimate_key_value",
@@ -206,6 +208,7 @@ __all__ = [
     "tops",
     "type_of",
     "values_type",
+    "weights",
     "without_impossible",
     "without_inversion",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +15,11 @@ from ldpsql.cli.options import (
     SourceArgument,
     columns_named,
 )
-from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
+from ldpsql.cli.output import Format, FormatOption, of_table, write_rows
 from ldpsql.names import IBU
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def estimate(
@@ -39,17 +42,34 @@ def estimate(
 
     Example: ldpsql estimate reports.parquet city --by region
     """
+    from ldpsql.errors import NoReports
+
+    rows = list(of_table(estimates(source, columns_named(named, column), by or [], mechanism, estimator, database, top)))
+    if not rows:
+        raise NoReports(hint="is the column empty?")
+    write_rows(rows, form)
+
+
+def estimates(
+    source: str,
+    columns: list[str],
+    keys: list[str],
+    mechanism: str | None,
+    estimator: str,
+    database: str,
+    top: int | None = None,
+) -> pa.Table:
+    """Return the estimate from columns of reports, for each group of the keys; with ``top``, of the most frequent values."""
     from contextlib import ExitStack
 
     from ldpsql.bulk.batches import drawn_apart
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.source import compared, drawn_by, estimating, estimating_top, opened
     from ldpsql.engine.functions import struct_text
-    from ldpsql.errors import NoReports
     from ldpsql.quoting import quoted
     from ldpsql.registry.registry import registry
 
-    keys, method, columns = by or [], registry().estimator(estimator), columns_named(named, column)
+    method = registry().estimator(estimator)
     with opened(database) as con:
         table = sql_of(con, source, [*columns, *keys])
         made = drawn_by(con, source, columns, mechanism)
@@ -61,7 +81,4 @@ def estimate(
                 query = estimating(con, table, reports, keys, made, method)
             else:
                 query = estimating_top(con, table, reports, keys, made, method, top)
-            rows = list(rows_of(con.sql(query)))
-    if not rows:
-        raise NoReports(hint="is the column empty?")
-    write_rows(rows, form)
+            return con.sql(query).to_arrow_table()
