@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ldpsql.engine.interrupting import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
     from ldpsql.estimates.estimate import Estimate
+    from ldpsql.estimates.rectangles import rectangle_shares
     from ldpsql.estimates.synthetic import synthesize
     from ldpsql.estimators.base import Estimator
     from ldpsql.hooks import hookimpl
@@ -58,6 +59,7 @@ _HOMES = {
     "sql.attach": ["attach", "connect"],
     "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
     "estimates.estimate": ["Estimate"],
+    "estimates.rectangles": ["rectangle_shares"],
     "estimates.synthetic": ["synthesize"],
     "estimators.base": ["Estimator"],
     "inference.outcome": ["Fit", "Status"],
@@ -130,6 +132,7 @@ __all__ = [
     "perturb_batches",
     "perturb_copy",
     "perturb_table",
+    "rectangle_shares",
     "release",
     "shuffled",
     "synthesize",

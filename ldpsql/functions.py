@@ -28,18 +28,29 @@ from ldpsql.engine.functions import (
 )
 from ldpsql.engine.groups import check_size, counts_of, estimated, learnt_from, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
-from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, values_type
+from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
+from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
+from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.questions import Asked, recommend
+from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
+from ldpsql.estimates.tables import (
+    Margin,
+    MeanOf,
+    QuantileOf,
+    QuantilesOf,
+    Share,
+    VarianceOf,
+)
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
@@ -63,9 +74,11 @@ from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import (
     GRIDS,
+    MARGINS,
     MEASURES,
     MECHANISMS,
     MIXTURES,
+    NUMBERS,
     PLANS,
     SEARCHES,
     TOPS,
@@ -88,9 +101,11 @@ __all__ = [
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",
+    "MARGINS",
     "MEASURES",
     "MECHANISMS",
     "MIXTURES",
+    "NUMBERS",
     "PLANS",
     "ROW",
     "SEARCHES",
@@ -101,8 +116,10 @@ __all__ = [
     "Asked",
     "BadCounts",
     "CertifiedMechanism",
+    "Contrast",
     "Counts",
     "Diagnosis",
+    "Difference",
     "Drawn",
     "Estimate",
     "Estimates",
@@ -115,21 +132,27 @@ __all__ = [
     "KeyUnusable",
     "Line",
     "Macros",
+    "Margin",
     "Mean",
+    "MeanOf",
     "Mixed",
     "NotReleased",
     "Object",
     "OutsideDomain",
     "PlannedTable",
     "Quantile",
+    "QuantileOf",
     "Quantiles",
+    "QuantilesOf",
     "RangeShare",
     "RangeShares",
+    "RectangleShares",
     "Region",
     "Registry",
     "Repeated",
     "Scalar",
     "SetDiagnosis",
+    "Share",
     "Shuffled",
     "Spec",
     "Step",
@@ -137,6 +160,7 @@ __all__ = [
     "ToColumn",
     "Top",
     "Variance",
+    "VarianceOf",
     "WrongType",
     "aggregates",
     "aligned",
@@ -151,12 +175,17 @@ __all__ = [
     "check_size",
     "check_written",
     "checked_count",
+    "column_of_table",
+    "columns_named",
     "columns_of",
     "compare_comments",
+    "condition",
     "counted_by_form",
     "counts_of",
+    "difference",
     "distances",
     "distinct",
+    "domain_type",
     "drawing",
     "drawn_by_form",
     "drawn_cells",
@@ -177,6 +206,7 @@ __all__ = [
     "lint_objects",
     "listed",
     "mechanism_at",
+    "named_place",
     "names_withheld",
     "numbers",
     "octets",
@@ -207,6 +237,7 @@ __all__ = [
     "text_literal",
     "tops",
     "type_of",
+    "values_of",
     "values_type",
     "weights",
     "without_impossible",

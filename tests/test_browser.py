@@ -17,6 +17,7 @@ import pytest
 
 import ldpsql
 from ldpsql.estimates.planning import compare, over_declared_values
+from ldpsql.estimates.rectangles import region_of
 from ldpsql.pages import demo
 from ldpsql.pages import page as pages
 from ldpsql.pages.plan import plan_page
@@ -72,7 +73,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("pages")
     demo.write_page(demo.run("1"), folder / "demo.html")
     grid = registry().mechanism("planar_geometric(epsilon=1, columns=12, rows=7)")
-    region = pages.region_of(grid, ["-122.5123", "37.7", "-122.3", "37.8123"])
+    region = region_of(grid, ["-122.5123", "37.7", "-122.3", "37.8123"])
     many = [LONG, *(f"value number {i}" for i in range(1200))]
     plan = compare(["0.25", "0.5", "1", "2", "4", "8"], 100_000, over_declared_values(registry().mechanisms, 50))
     return {

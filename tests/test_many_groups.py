@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -9,7 +13,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.errors import DestinationExists, InvalidParameter, UnknownName
+from ldpsql.errors import DestinationExists, ImpossibleReport, InvalidParameter, UnfinishedRun, UnknownName
+from tests.commands import run
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 
@@ -32,7 +37,8 @@ def rows(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
 def test_groups_in_steps_are_the_groups_of_one_statement(
     reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, at_once: int, estimator: str
 ) -> None:
-    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", at_once)
+    monkeypatch.setattr("ldpsql.bulk.cells.CELLS_AT_ONCE", at_once)
+    monkeypatch.setattr("ldpsql.bulk.many_groups.ROWS_AT_ONCE", at_once)
     options: dict[str, Any] = {"report": "city", "keys": ["the day", "kind"], "mechanism": CITY, "estimator": estimator}
     assert ldpsql.estimate_groups(reports, "reports", "found", **options) == 499 * 3  # NULL is a kind; day 0 has no report
     name, _, arguments = estimator.rstrip(")").partition("(")
@@ -44,7 +50,7 @@ def test_groups_in_steps_are_the_groups_of_one_statement(
 
 @pytest.mark.parametrize("key", ["step", "n", "N", "report", "counts", "domain"])
 def test_a_key_may_have_any_name(reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", 5)
+    monkeypatch.setattr("ldpsql.bulk.cells.CELLS_AT_ONCE", 5)
     reports.execute(f'CREATE TABLE named AS SELECT "the day" % 5 AS "{key}", city FROM reports')
     expected = rows(reports, 'SELECT "the day" % 5, count(city) FROM reports GROUP BY ALL')
     assert ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY) == 5
@@ -71,7 +77,7 @@ def test_a_table_that_is_there_stays_unless_it_is_to_be_replaced(reports: DuckDB
     reports.execute("CREATE TABLE found AS SELECT 1 AS mine")
     with pytest.raises(DestinationExists):
         ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY)
-    with pytest.raises(duckdb.Error, match="LDP401"):  # the kind is no city
+    with pytest.raises(ImpossibleReport):  # the kind is no city
         ldpsql.estimate_groups(
             reports, "reports", "found", report="the day", keys=["kind"], mechanism="krr(1, [1, 2])", replace=True
         )
@@ -87,3 +93,100 @@ def test_what_makes_no_sense_is_refused(reports: DuckDBPyConnection) -> None:
         ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY, estimator="ibo")
     with pytest.raises(duckdb.CatalogException):
         ldpsql.estimate_groups(reports, "nothing", "found", report="city", keys=["kind"], mechanism=CITY)
+
+
+KILLED = """
+import os, signal, sys
+import ldpsql, ldpsql.bulk.cells, ldpsql.bulk.many_groups
+ldpsql.bulk.cells.CELLS_AT_ONCE = ldpsql.bulk.many_groups.ROWS_AT_ONCE = 40
+def progress(done, groups):
+    if done >= 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+with ldpsql.connect(sys.argv[1]) as con:
+    ldpsql.estimate_groups(con, "reports", "found", report="city", keys=["day"], mechanism=sys.argv[2], progress=progress)
+"""
+DAYS = "CREATE TABLE reports AS SELECT i % {} AS day, ['Lima', 'Oslo', 'Rome'][1 + i % 3] AS city FROM range(500) t(i)"
+OPTIONS: dict[str, Any] = {"report": "city", "keys": ["day"], "mechanism": CITY}
+UNFINISHED = ["found ldp cells", "found ldp estimates", "found ldp run"]
+
+
+def tables(con: DuckDBPyConnection) -> list[str]:
+    return [name for (name,) in rows(con, "SELECT table_name FROM duckdb_tables() ORDER BY ALL")]
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    database = str(tmp_path / "warehouse.duckdb")
+    with ldpsql.connect(database) as con:
+        con.execute(DAYS.format(60))
+    killed = subprocess.run([sys.executable, "-c", KILLED, database, CITY], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with ldpsql.connect(database) as con:
+        assert tables(con) == [*UNFINISHED, "reports"]
+        (written,) = rows(con, 'SELECT count(DISTINCT day) FROM "found ldp estimates"')[0]
+        assert 20 <= written < 60
+        with pytest.raises(UnfinishedRun, match="not finished"):
+            ldpsql.estimate_groups(con, "reports", "found", **OPTIONS)
+        for other in ({"estimator": "inv"}, {"mechanism": CITY.replace("1", "2")}):
+            with pytest.raises(UnfinishedRun, match="other columns"):
+                ldpsql.estimate_groups(con, "reports", "found", resume=True, **{**OPTIONS, **other})
+        con.execute("UPDATE reports SET city = 'Kyiv' WHERE rowid = 7")
+        with pytest.raises(UnfinishedRun, match="have changed"):
+            ldpsql.estimate_groups(con, "reports", "found", resume=True, **OPTIONS)
+        con.execute("UPDATE reports SET city = 'Rome' WHERE rowid = 7")  # as it was: 7 % 3 = 1 is Oslo
+        with pytest.raises(UnfinishedRun, match="have changed"):
+            ldpsql.estimate_groups(con, "reports", "found", resume=True, **OPTIONS)
+        con.execute("UPDATE reports SET city = 'Oslo' WHERE rowid = 7")
+        seen: list[tuple[int, int | None]] = []
+        resumed = lambda done, groups: seen.append((done, groups))  # noqa: E731
+        assert ldpsql.estimate_groups(con, "reports", "found", resume=True, progress=resumed, **OPTIONS) == 60
+        assert seen == [(60, 60)]
+        assert tables(con) == ["found", "reports"]
+        whole = "FROM ldp.estimate_by(reports, city, day, ldp.krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])) ORDER BY ALL"
+        assert rows(con, "FROM found ORDER BY ALL") == rows(con, whole)
+
+
+def test_an_unfinished_run_can_be_replaced_and_a_stopped_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ldpsql.bulk.many_groups.ROWS_AT_ONCE", 40)
+
+    def stop(done: int, _: int | None) -> None:
+        if done > 20:
+            raise KeyboardInterrupt
+
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con:
+        con.execute(DAYS.format(50))
+        again: list[dict[str, Any]] = [{}, {"replace": True}, {"resume": True}]
+        for options in again:
+            with pytest.raises(KeyboardInterrupt):
+                ldpsql.estimate_groups(con, "reports", "found", progress=stop, **options, **OPTIONS)
+            assert tables(con) == [*UNFINISHED, "reports"]
+        assert ldpsql.estimate_groups(con, "reports", "found", replace=True, **OPTIONS) == 50
+        assert tables(con) == ["found", "reports"]
+        assert rows(con, "SELECT count(DISTINCT day), count(*) FROM found") == [(50, 200)]
+
+
+def test_the_order_of_rows_does_not_depend_on_settings(reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ldpsql.bulk.cells.CELLS_AT_ONCE", 100)
+    reports.execute("SET preserve_insertion_order = false")
+    assert ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["the day", "kind"], mechanism=CITY) == 1497
+
+
+def test_a_deadline_is_for_all_groups(reports: DuckDBPyConnection) -> None:
+    method = "ibu(stop='held_out', deadline=1e-9)"
+    assert (
+        ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY, estimator=method) == 3
+    )
+    assert rows(reports, "SELECT count(*), max(abs(estimate - 0.25)) < 1e-9 FROM found") == [(12, True)]  # where steps begin
+
+
+def test_the_command_writes_a_table(tmp_path: Path) -> None:
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con:
+        con.execute("CREATE TABLE reports AS SELECT i % 5 AS day, ['Lima', 'Oslo'][1 + i % 2] AS city FROM range(400) t(i)")
+    command = ["estimate", "reports", "city", "--by", "day", "-m", CITY, "--into", "found"]
+    refused = run(*command, cwd=tmp_path)
+    assert (refused.returncode, "LDP103" in refused.stderr) == (2, True)
+    made = run(*command, "--database", "warehouse.duckdb", cwd=tmp_path)
+    assert (made.returncode, made.stdout, "estimated 5 groups" in made.stderr) == (0, "", True)
+    again = run(*command, "--database", "warehouse.duckdb", cwd=tmp_path)
+    assert (again.returncode, "--replace" in again.stderr) == (1, True)
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con:
+        assert rows(con, "SELECT count(*), count(DISTINCT day) FROM found") == [(20, 5)]

@@ -69,11 +69,12 @@ def test_every_built_in_mechanism_is_tested_here() -> None:
         "pckv_ue",
         "pem",
         "hierarchy",
+        "grid_hierarchy",
         "row",
         "one_of",
         "joint_krr",
         "joint_olh",
-    }  # see test_key_value, test_heavy_hitters, test_hierarchy, test_rows
+    }  # see test_key_value, test_heavy_hitters, test_hierarchy, test_rectangles, test_rows
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

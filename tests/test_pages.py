@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import ldpsql
 from ldpsql.cli.app import app
 from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.rectangles import region_of
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.pages import demo
 from ldpsql.pages import page as pages
@@ -125,7 +126,7 @@ def test_the_true_mean_lies_in_the_interval_of_the_page(tmp_path: Path) -> None:
 
 def test_a_map_has_longitudes_and_latitudes_with_north_above(tmp_path: Path) -> None:
     mechanism = "planar_geometric(4, columns := 3, rows := 2)"
-    region = pages.region_of(registry().mechanism(mechanism), ["-122.5", "37.7", "-122.2", "37.9"])
+    region = region_of(registry().mechanism(mechanism), ["-122.5", "37.7", "-122.2", "37.9"])
     html = written(tmp_path, mechanism, [5] * 900 + [0] * 100, region=region)
     cells = re.findall(r"<rect class=\"s(\d)\"[^>]*><title>(.*?): ", html)[:6]
     assert [name for _, name in cells[:3]] == ["-122.45, 37.85", "-122.35, 37.85", "-122.25, 37.85"]
@@ -133,7 +134,7 @@ def test_a_map_has_longitudes_and_latitudes_with_north_above(tmp_path: Path) -> 
     assert ">longitude<" in html
     assert ">latitude<" in html
     with pytest.raises(InvalidParameter, match="only the cells of a grid"):
-        pages.region_of(registry().mechanism("krr(1, ['a', 'b'])"), ["0", "0", "1", "1"])
+        region_of(registry().mechanism("krr(1, ['a', 'b'])"), ["0", "0", "1", "1"])
 
 
 def test_shares_that_the_reports_do_not_determine_are_unknown(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from duckdb import DuckDBPyConnection
 from duckdb import Error as DuckDBError
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import ldpsql
+from ldpsql.channels.randomness import Words
 from ldpsql.cli.app import app
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.synthetic import MOST_ROWS, drawn_cells, synthesize
@@ -24,6 +26,13 @@ CREATE TABLE shares AS FROM (VALUES
     ('Oslo', DATE '2024-01-01', 0.3, 0.1, 0.2, 0.4, 300), ('Oslo', DATE '2024-01-02', 0.0, NULL, 0.0, 0.1, 300)
 ) AS t(city, day, estimate, std_error, low, high, n)
 """
+
+
+def constant(word: int) -> Words:
+    def words(count: int) -> NDArray[np.uint64]:
+        return np.full(count, word, np.uint64)
+
+    return words
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +54,7 @@ def test_a_cell_occurs_as_often_as_its_share_says_and_values_keep_their_types(co
 @pytest.mark.parametrize("rows", [0, 1, 7, 1000])
 def test_cells_are_rounded_up_or_down_and_all_rows_are_drawn(offset: int, rows: int) -> None:
     shares = np.array([0.1, 0.0, 0.33, 0.57])
-    each = np.bincount(drawn_cells(shares, rows, lambda count: np.full(count, offset, np.uint64)), minlength=4)
+    each = np.bincount(drawn_cells(shares, rows, constant(offset)), minlength=4)
     assert each.sum() == rows
     assert (np.abs(each - rows * shares) < 1.0 + 1e-9).all()
     assert each[1] == 0
@@ -54,7 +63,7 @@ def test_cells_are_rounded_up_or_down_and_all_rows_are_drawn(offset: int, rows: 
 def test_the_rounding_is_fair() -> None:
     offsets = [(2 * i + 1) << 59 for i in range(16)]  # the middles of sixteenths
     shares = np.array([5.0, 3.0, 8.0])
-    drawn = [drawn_cells(shares, 1, lambda count, at=at: np.full(count, at, np.uint64))[0] for at in offsets]
+    drawn = [drawn_cells(shares, 1, constant(at))[0] for at in offsets]
     assert np.bincount(drawn, minlength=3).tolist() == [5, 3, 8]
 
 

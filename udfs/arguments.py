@@ -8,8 +8,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import MECHANISMS, Macros, Scalar, as_struct, guarded, hookimpl, plain, read_mechanism
-from ldpsql.mechanisms import certify
+from ldpsql.functions import (
+    MECHANISMS,
+    Macros,
+    Scalar,
+    as_struct,
+    guarded,
+    hookimpl,
+    named_place,
+    plain,
+    read_mechanism,
+    values_of,
+)
+from ldpsql.mechanisms import Product, certify
 
 
 @guarded
@@ -32,6 +43,18 @@ def domain_values(handles: pa.ChunkedArray) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends), pa.concat_arrays(texts) if texts else pa.array([], pa.string()))
 
 
+@guarded
+def column_values(handles: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.Array:
+    """Return for each mechanism the values of a column of its table as text."""
+    lists = []
+    for handle, name in zip(plain(handles).to_pylist(), plain(names).to_pylist(), strict=True):
+        values = values_of(MECHANISMS.thing(handle))
+        place = named_place(values, name)
+        own = values.parts[place] if isinstance(values, Product) and place is not None else values
+        lists.append(own.listed.written.to_pylist())
+    return pa.array(lists, pa.list_(pa.string()))
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer the macros with which all others read a mechanism."""
@@ -39,5 +62,6 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
         Scalar("__ldp_values", domain_values, "VARCHAR[]"),
+        Scalar("__ldp_column_values", column_values, "VARCHAR[]"),
         Macros.beside(__file__),
     ]

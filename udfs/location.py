@@ -7,20 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import GRIDS, InvalidSpec, Macros, Region, Scalar, WrongType, guarded, hookimpl, plain, sql_cells
+from ldpsql.functions import GRIDS, Macros, Region, Scalar, WrongType, guarded, hookimpl, plain, sql_cells
 from ldpsql.mechanisms import InvalidParameter
 
 
 @guarded
 def grid_handle(grids: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each grid, a STRUCT that ``ldp.grid`` makes."""
-    return pa.array([GRIDS.number(_region(grid)) for grid in plain(grids).to_pylist()], pa.int64())
-
-
-def _region(grid: Any) -> Region:
-    if not isinstance(grid, dict) or grid.keys() != Region.model_fields.keys():
-        raise InvalidSpec("this is not a grid", "make one with ldp.grid(west, south, east, north, columns, rows)")
-    return Region(**grid)
+    return pa.array([GRIDS.number(Region.read(grid)) for grid in plain(grids).to_pylist()], pa.int64())
 
 
 @guarded

@@ -15,25 +15,33 @@ from ldpsql.functions import (
     Functional,
     Macros,
     Mean,
+    MeanOf,
     Quantile,
+    QuantileOf,
     Quantiles,
+    QuantilesOf,
     RangeShare,
     RangeShares,
+    RectangleShares,
     Scalar,
     Variance,
+    VarianceOf,
     aggregates,
     bound_of,
     check_ordered,
+    condition,
     counts_of,
     estimated,
     family,
     guarded,
     hookimpl,
+    named_place,
     once_a_run,
     plain,
+    values_of,
     without_inversion,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, certify_values
+from ldpsql.mechanisms import InvalidParameter, Mechanism, Product, certify_values
 
 _ERRORS = ("std_error", "low", "high")  # NULL if the reports say nothing about the number
 _FIELDS = ("estimate", *_ERRORS)
@@ -41,19 +49,48 @@ _ROW = ", ".join(f"{name} DOUBLE" for name in _FIELDS)
 
 
 @guarded
-def functional_handle(names: pa.ChunkedArray, plans: pa.ChunkedArray, *arguments: pa.ChunkedArray) -> pa.Array:
-    """Return the handle of each functional, with its arguments, under a plan."""
-    out, columns = [], [plain(argument) for argument in arguments]
+def functional_handle(
+    names: pa.ChunkedArray, plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray, *arguments: pa.ChunkedArray
+) -> pa.Array:
+    """Return the handle of each functional under a plan, with its column of a table, its condition and its arguments."""
+    out, columns, of_columns, conditions = [], [plain(argument) for argument in arguments], plain(ofs), plain(givens)
     for row, (name, handle) in enumerate(zip(plain(names).to_pylist(), plain(plans).to_pylist(), strict=True)):
         plan = PLANS.thing(handle)
         mechanism = plan[0]
         if not isinstance(mechanism, Mechanism):
             raise InvalidParameter("these numbers can be estimated for one mechanism only", "use ldp.mean on its reports")
-        check_ordered(mechanism)
-        unbiased = without_inversion(mechanism, plan[1]) if name in ("mean", "variance") else None
-        functional = _functional(name, mechanism, [column[row] for column in columns], unbiased=unbiased is not None)
+        own = [column[row] for column in columns]
+        functional, unbiased = _of_table(name, mechanism, of_columns[row], conditions[row], own), None
+        if functional is None:
+            if not _on_map(name, own):
+                check_ordered(mechanism)
+            unbiased = without_inversion(mechanism, plan[1]) if name in ("mean", "variance") else None
+            functional = _functional(name, mechanism, own, unbiased=unbiased is not None)
         out.append(MEASURES.number(((mechanism, unbiased or plan[1]), functional)))
     return pa.array(out, pa.int64())
+
+
+def _of_table(
+    name: str, mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar, arguments: list[pa.Scalar]
+) -> Functional | None:
+    """Return a functional of a column of a table, or where a condition holds; None for all values of one column."""
+    values = values_of(mechanism)
+    if not isinstance(values, Product) and not of.is_valid and not given.is_valid:
+        return None
+    column, where = named_place(values, of.as_py()), condition(values, given)
+    match name:
+        case "mean":
+            return MeanOf(column, where)
+        case "variance":
+            return VarianceOf(column, where)
+        case "quantile":
+            return QuantileOf(Quantiles((_quantile(arguments[0]),)), column, where)
+        case "quantiles":
+            return QuantilesOf(_quantiles(arguments[0]), column, where)
+    raise InvalidParameter(
+        "these reports are of several columns, and this is the share of a range of one",
+        "use ldp.share(report, m, of := {age: {low: 18, high: 65}})",
+    )
 
 
 def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, unbiased: bool) -> Functional:
@@ -65,16 +102,32 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, 
         case "quantile":
             return _quantile(arguments[0])
         case "quantiles":
-            return Quantiles(
-                tuple(_quantile(share) for share in _items(arguments[0], "shares between 0 and 1", "such as [0.25, 0.5, 0.75]"))
-            )
+            return _quantiles(arguments[0])
         case "range_shares":
-            lows, highs = (_items(ends, "ends of ranges", "[0, 10], [9, 19] are two ranges") for ends in arguments)
+            lows, highs = (_items(ends, "ends of ranges", "[0, 10], [9, 19] are two ranges") for ends in arguments[:2])
             if len(lows) != len(highs):
                 raise InvalidParameter("there must be as many low ends as high ends", "[0, 10], [9, 19] are two ranges")
-            return RangeShares(tuple(_range(mechanism, ends) for ends in zip(lows, highs, strict=True)))
+            return _shares(mechanism, lows, highs, arguments[2])
         case _:
-            return _range(mechanism, arguments)
+            return _shares(mechanism, [arguments[0]], [arguments[1]], arguments[2]).only
+
+
+def _on_map(name: str, arguments: Sequence[pa.Scalar]) -> bool:
+    """Return whether shares of rectangles are asked for: the last argument is a grid."""
+    return name in ("range_share", "range_shares") and bool(arguments[2].is_valid)
+
+
+def _shares(
+    mechanism: Mechanism, lows: Sequence[pa.Scalar], highs: Sequence[pa.Scalar], grid: pa.Scalar
+) -> RangeShares | RectangleShares:
+    if grid.is_valid:
+        return RectangleShares.between(mechanism, lows, highs, grid)
+    return RangeShares(tuple(_range(mechanism, ends) for ends in zip(lows, highs, strict=True)))
+
+
+def _quantiles(shares: pa.Scalar) -> Quantiles:
+    items = _items(shares, "shares between 0 and 1", "such as [0.25, 0.5, 0.75]")
+    return Quantiles(tuple(_quantile(share) for share in items))
 
 
 def _range(mechanism: Mechanism, ends: Sequence[pa.Scalar]) -> RangeShare:
@@ -127,7 +180,7 @@ def _all_measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields:
     rows_of: list[NDArray[np.float64] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, handles):
         (source, estimator), functional = MEASURES.thing(handle)
-        extra = {"q": np.array([one.q for one in functional.quantiles])} if isinstance(functional, Quantiles) else {}
+        extra = {"q": np.array(functional.levels)} if isinstance(functional, Quantiles | QuantilesOf) else {}
         for rows, estimates in estimated(source, counts, estimator):
             measured = functional.measure(estimates)
             columns = (extra[field] if field in extra else getattr(measured, field) for field in fields)
@@ -143,7 +196,10 @@ def _all_measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields:
 def _columns(table: NDArray[np.float64], fields: tuple[str, ...]) -> list[pa.Array]:
     """Return the columns of a table; errors of what the reports say nothing about are NULL."""
     unknown = np.isinf(table[:, fields.index("std_error")])
-    return [pa.array(column, mask=unknown & (name in _ERRORS)) for name, column in zip(fields, table.T.copy(), strict=True)]
+    return [
+        pa.array(column, mask=np.isnan(column) | unknown & (name in _ERRORS))
+        for name, column in zip(fields, table.T.copy(), strict=True)
+    ]
 
 
 def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tuple[str, ...]) -> pa.Array:
@@ -159,50 +215,54 @@ def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tup
 
 
 _ESTIMATOR = {"estimator": "'ibu'"}
+_WHERE = {"keep": "true", "of": "NULL", "given": "NULL"}  # a column of a table, and a condition on others
+_ON_MAPS = {**_ESTIMATOR, "keep": "true", "grid": "NULL"}
 _AGGREGATES = (
     Aggregate(
         "mean",
-        "ldp._in_unit(ldp._kind(m), __ldp_measure({counts}, __ldp_functional('mean', ldp._plan(estimator, m))))",
-        {"m": None, **_ESTIMATOR},
+        "ldp._in_unit(ldp._column_kind(ldp._kind(m), of), "
+        "__ldp_measure({counts}, __ldp_functional('mean', ldp._plan(estimator, m), of, given)))",
+        {"m": None, **_ESTIMATOR, **_WHERE},
         "the mean of the values, with its error and interval",
     ),
     Aggregate(
         "variance",
-        "__ldp_measure({counts}, __ldp_functional('variance', ldp._plan(estimator, m)))",
-        {"m": None, **_ESTIMATOR},
+        "__ldp_measure({counts}, __ldp_functional('variance', ldp._plan(estimator, m), of, given))",
+        {"m": None, **_ESTIMATOR, **_WHERE},
         "the variance of the values, with its error and interval",
     ),
     Aggregate(
         "quantile",
-        "ldp._at(ldp._domain(m), __ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m), q)))",
-        {"m": None, "q": None, **_ESTIMATOR},
+        "ldp._at(ldp._column_values(m, of), "
+        "__ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m), of, given, q)))",
+        {"m": None, "q": None, **_ESTIMATOR, **_WHERE},
         "the value below which a share q of all values lies, with its interval",
     ),
     Aggregate(
         "median",
-        "ldp._at(ldp._domain(m), "
-        "__ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m), 0.5)))",
-        {"m": None, **_ESTIMATOR},
+        "ldp._at(ldp._column_values(m, of), "
+        "__ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m), of, given, 0.5)))",
+        {"m": None, **_ESTIMATOR, **_WHERE},
         "the value below which half of all values lie, with its interval",
     ),
     Aggregate(
         "quantiles",
-        "ldp._each_at(ldp._domain(m), __ldp_measure_all_positions({counts}, "
-        "__ldp_functional('quantiles', ldp._plan(estimator, m), qs)))",
-        {"m": None, "qs": None, **_ESTIMATOR},
+        "ldp._each_at(ldp._column_values(m, of), __ldp_measure_all_positions({counts}, "
+        "__ldp_functional('quantiles', ldp._plan(estimator, m), of, given, qs)))",
+        {"m": None, "qs": None, **_ESTIMATOR, **_WHERE},
         "several quantiles from one estimate, a row for each of the shares in the list qs",
     ),
     Aggregate(
         "range_shares",
-        "__ldp_measure_all({counts}, __ldp_functional('range_shares', ldp._plan(estimator, m), lows, highs))",
-        {"m": None, "lows": None, "highs": None, **_ESTIMATOR},
+        "__ldp_measure_all({counts}, __ldp_functional('range_shares', ldp._plan(estimator, m), NULL, NULL, lows, highs, grid))",
+        {"m": None, "lows": None, "highs": None, **_ON_MAPS},
         "the shares of several ranges from one estimate, in the order of the lists of their low and high ends",
     ),
     Aggregate(
         "range_share",
-        "__ldp_measure({counts}, __ldp_functional('range_share', ldp._plan(estimator, m), low, high))",
-        {"m": None, "low": None, "high": None, **_ESTIMATOR},
-        "the share of the values from low to high, with its error and interval",
+        "__ldp_measure({counts}, __ldp_functional('range_share', ldp._plan(estimator, m), NULL, NULL, low, high, grid))",
+        {"m": None, "low": None, "high": None, **_ON_MAPS},
+        "the share of the values from low to high, with its error and interval; with a grid, of a rectangle between two points",
     ),
 )
 

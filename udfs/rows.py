@@ -1,4 +1,4 @@
-"""Tables of several columns: the joint estimate in long form, and plans for them."""
+"""Plans for tables of several columns."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def _planned(columns: Any, reports: Any, epsilon: str, tables: list[list[str]] |
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.crosstab`` and ``ldp.plan``."""
+    """Offer ``ldp.plan``."""
     return [Scalar("__ldp_plan_tables", planned, f"STRUCT({_ROW})[]"), Macros.beside(__file__)]

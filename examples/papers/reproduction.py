@@ -19,6 +19,9 @@ from ldpsql.pages import figures
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that may not be shipped
 
 
+WITHIN = 3.0  # standard deviations of one run
+
+
 class Missing(Exception):
     """A file that may not be shipped is missing."""
 
@@ -30,13 +33,40 @@ class Finding:
     figure: str
     paper: str
     ours: str
-    verdict: Literal["agrees", "differs", "not run", "beyond the paper"]
+    verdict: Literal["agrees", "agrees after tuning", "differs", "cannot decide", "beyond the paper"]
     why: str = ""
 
     @classmethod
     def checked(cls, figure: str, paper: str, ours: str, agrees: bool, why: str = "", note: str = "") -> Finding:
         """Return whether a claim of the paper holds here, with ``why`` if it does not, and a ``note`` if it does."""
         return cls(figure, paper, ours, "agrees" if agrees else "differs", note if agrees else why or note)
+
+    @classmethod
+    def of_one_run(
+        cls, figure: str, published: float, ours: np.ndarray, others: Sequence[np.ndarray], tuned: str = ""
+    ) -> Finding:
+        """Return whether the figure of the paper's one run is a likely one here.
+
+        Args:
+            figure: which figure of the paper.
+            published: the paper's number.
+            ours: that number in many runs.
+            others: the same at other epsilons. If one of these would agree as well, the number cannot decide anything.
+            tuned: what was chosen with the truth, if anything was.
+
+        """
+        away, *far = (float((published - runs.mean()) / runs.std(ddof=1)) for runs in (ours, *others))
+        likely = [abs(deviations) <= WITHIN for deviations in (away, *far)]
+        verdict: Any = (
+            "differs" if not likely[0] else "cannot decide" if any(likely[1:]) else "agrees after tuning" if tuned else "agrees"
+        )
+        undecided = (
+            "one run spreads so widely that runs at another epsilon would agree as well" if verdict == "cannot decide" else ""
+        )
+        text = f"{ours.mean():.4f}, {ours.min():.4f} to {ours.max():.4f} in {len(ours)} runs"
+        away_text = ", ".join(f"{deviations:+.1f}" for deviations in far)
+        return cls(figure, f"{published}", f"{text}: the paper's run is {away:+.1f} standard deviations from the mean, "
+                   f"at other epsilons {away_text}", verdict, "; ".join(filter(None, (tuned, undecided))))  # fmt: skip
 
 
 @dataclass

@@ -7,26 +7,40 @@ one step are held, and the limit is the disk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+import pyarrow as pa
 from duckdb import DuckDBPyConnection
+from numpy.typing import NDArray
 
+from ldpsql.bulk.cells import CELL, CELLS_AT_ONCE, Cells
 from ldpsql.bulk.fingerprints import agreed, of_source
-from ldpsql.bulk.staging import exists
-from ldpsql.bulk.tables import is_there, table_name
-from ldpsql.engine.groups import GROUPS_SEEN
-from ldpsql.engine.interrupting import cursor_of, stops_with_connection
-from ldpsql.errors import DestinationExists, InvalidParameter
+from ldpsql.bulk.group_runs import GroupRun, Select, Task
+from ldpsql.bulk.meter import Progress
+from ldpsql.domains.columns import finite_or_null
+from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
+from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
+from ldpsql.engine.threads import one_thread
+from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
+from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimators.base import Estimator
-from ldpsql.mechanisms.base import Mechanism
-from ldpsql.names import ESTIMATES, IBU, PRIOR
-from ldpsql.quoting import quoted, text_literal
+from ldpsql.inference.counts import Counts
+from ldpsql.inference.deadline import soonest, until
+from ldpsql.mechanisms.base import Mechanism, certify_values
+from ldpsql.names import IBU, KIND
+from ldpsql.quoting import quoted
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 
-CELLS_AT_ONCE = 2_000_000
-_REPORT, _N, _STEP, _COUNTS = map(quoted, ("ldp report", "ldp n", "ldp step", "ldp counts"))  # keys may have any name
+ROWS_AT_ONCE = 1 << 18  # of estimates
+_PLACE = quoted("ldp place")
+_SHARES = ("estimate", "std_error", "low", "high")
+_NOTHING = pa.schema(
+    [("ldp cell", pa.int64()), ("ldp place", pa.int32()), *((name, pa.float64()) for name in _SHARES), ("n", pa.int64())]
+).empty_table()
 
 
 @withheld
@@ -41,25 +55,35 @@ def estimate_groups(
     mechanism: Mechanism | str | None = None,
     estimator: Estimator | str = IBU,
     replace: bool = False,
+    resume: bool = False,
+    progress: Progress | None = None,
 ) -> int:
     """Estimate every group of a table of reports into a table: the keys, value, estimate, std_error, low, high and n.
 
+    The table appears when it is complete. Until then the run keeps its counts and estimates in three tables next to it, named
+    ``into`` and ``ldp cells``, ``ldp estimates`` and ``ldp run``. If the process is killed, a run with ``resume`` goes on from
+    them.
+
     Args:
-        con: a connection with ldpsql attached as ``ldp``; the work is one transaction on a cursor of it.
+        con: a connection with ldpsql attached as ``ldp``; a cursor of it does the work, in transactions of its own.
         reports: what ``query_table`` takes: a table, a view, a Parquet file or a pattern.
         into: the name of the table to make, ``name`` or ``schema.name``.
         report: the column of the reports; NULL reports are left out, and so are groups that have only these.
         keys: the columns that define the groups.
         mechanism: what drew the reports; a name may be one that the connection was attached with. By default the mechanism that
             the table or the files record.
-        estimator: any estimator, with its options.
-        replace: replace the table if it exists.
+        estimator: any estimator, with its options. A deadline is for all groups together.
+        replace: replace the table if it exists, and an unfinished run.
+        resume: go on with an unfinished run of the same reports, columns, mechanism and estimator; begin one if there is none.
+        progress: called with the number of groups that are done, and of all.
 
     Returns:
         The number of groups.
 
     Raises:
         DestinationExists: if the table exists and ``replace`` is false.
+        UnfinishedRun: if an unfinished run is neither to be resumed nor replaced, or had other reports, columns, mechanism or
+            estimator.
         InvalidParameter: if there are no keys.
         OtherMechanism: if the table or the files record that another mechanism drew the reports.
         MechanismUnrecorded: if no mechanism is passed, and none is recorded.
@@ -68,61 +92,72 @@ def estimate_groups(
     if not keys:
         raise InvalidParameter("at least one column must define the groups", "for one estimate use ldp.estimate")
     drew, method = agreed(of_source(con, reports, report), mechanism, con), registry().estimator(estimator)
+    refuse_pairs(drew)
+    refuse_pairs(drew)
     with cursor_of(con) as cursor:
-        if not replace and is_there(con, table_name(into)):
-            raise DestinationExists(*exists(into))
-        cursor.execute("BEGIN")
-        try:
-            groups, steps = _counted(cursor, reports, report, keys)
-            if groups and method.needs_groups:
-                method = _learned(cursor, keys, groups, method, drew)
-            shares = f"{ESTIMATES}({_COUNTS}, {text_literal(str(method))}, {sql_call(drew, cursor)})"
-            _write_estimates(cursor, keys, steps, shares, table_name(into))
-            cursor.execute("DROP TABLE temp.__ldp_cells; COMMIT")
-        except BaseException:
-            cursor.execute("ROLLBACK")
-            raise
-    return groups
+        run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)
+        run.begin(replace=replace, resume=resume)
+        with run.unless_stopped(), one_thread, until(soonest(method.deadline)):
+            if run.size and method.needs_groups:
+                method = _learned(run.cells, cursor, run.size, drew, method)
+            for done in _written(con, run, drew, method):
+                if progress:
+                    progress(done, run.groups)
+            run.publish()
+    return run.groups
 
 
-def _counted(cursor: DuckDBPyConnection, reports: str, report: str, keys: Sequence[str]) -> tuple[int, int]:
-    """Write the counts as rows, sorted by the step of their group; return the numbers of groups and of steps."""
-    names = ", ".join(map(quoted, keys))
-    cursor.execute(
-        f"""CREATE TEMP TABLE __ldp_counted AS SELECT {names}, {quoted(report)} AS {_REPORT}, count(*) AS {_N}
-            FROM query_table({text_literal(reports)}) WHERE {quoted(report)} IS NOT NULL GROUP BY ALL"""  # noqa: S608  # quoted
-    )
-    cells = cursor.table("temp.__ldp_counted").aggregate(f"count(*) AS cells, count(DISTINCT row({names})) AS groups")
-    ((size, groups),) = (tuple(row.values()) for row in cells.to_arrow_table().to_pylist())
-    steps = 1 + size // CELLS_AT_ONCE
-    numbered = f"FROM temp.__ldp_counted SELECT *, hash({names}) % {steps} AS {_STEP} ORDER BY {_STEP}"
-    cursor.execute(f"CREATE TEMP TABLE __ldp_cells AS {numbered}")
-    cursor.execute("DROP TABLE temp.__ldp_counted")
-    return groups, steps
-
-
-def _learned(cursor: DuckDBPyConnection, keys: Sequence[str], groups: int, method: Estimator, drew: Mechanism) -> Estimator:
+def _learned(cells: Cells, cursor: DuckDBPyConnection, size: int, drew: Mechanism, method: Estimator) -> Estimator:
     """Return the estimator with what all groups have in common, of which it sees a part of very many, and all reports."""
-    every = 1 + groups // GROUPS_SEEN
-    names, counted = ", ".join(map(quoted, keys)), f"map(list({_REPORT}), list({_N}))"
-    cursor.execute(
-        f"CREATE TEMP VIEW __ldp_all AS SELECT {_REPORT}, sum({_N})::UBIGINT AS {_N} FROM temp.__ldp_cells GROUP BY ALL"  # noqa: S608  # quoted
-    )
-    few = cursor.execute("SELECT count(*) <= $1 FROM temp.__ldp_all", [CELLS_AT_ONCE]).fetchall() == [(True,)]
-    pooled = f"(SELECT {counted} FROM temp.__ldp_all)" if every > 1 and few else "NULL"  # noqa: S608  # quoted
-    learned = f"{PRIOR}({_COUNTS}, {sql_call(drew, cursor)}, {text_literal(str(method))}, pooled := {pooled})"
-    seen = f"FROM temp.__ldp_cells SELECT {counted} AS {_COUNTS} WHERE hash({names}) % {every} = 0 GROUP BY {names}"
-    ((prior,),) = cursor.execute(f"FROM ({seen}) SELECT {learned}").fetchall()
-    cursor.execute("DROP VIEW temp.__ldp_all")
-    return registry().estimator({"estimator": method.name, **method.given(), "prior": prior})
+    total = cells.pooled(cursor, CELLS_AT_ONCE)
+    if total is None:
+        some = list(_few(cells.groups(cursor, 0, size, GROUPS_AT_ONCE)))
+        numbers = pa.array(np.concatenate([one.numbers for one in some]))
+        total = Counts.of(pa.concat_arrays([one.reports for one in some]), numbers)
+    return learnt_of(drew, total, _few(cells.groups(cursor, 0, size, GROUPS_AT_ONCE)), method)
 
 
-def _write_estimates(cursor: DuckDBPyConnection, keys: Sequence[str], steps: int, shares: str, into: str) -> None:
-    """Write the estimates of the groups into a table, step by step; ``shares`` is the SQL that estimates from counts."""
-    names = ", ".join(map(quoted, keys))
-    summed = f"map(list({_REPORT}), list({_N})) AS {_COUNTS}, sum({_N})::BIGINT AS {_N}"
-    cells = f"FROM temp.__ldp_cells SELECT {names}, {summed} WHERE {_STEP} = $1 GROUP BY ALL"
-    query = f"FROM ({cells}) SELECT {names}, unnest({shares}, recursive := true), {_N} AS n"
-    for step in range(steps):
-        verb = f"INSERT INTO {into}" if step else f"CREATE OR REPLACE TABLE {into} AS"
-        cursor.execute(f"{verb} {query}", [step])
+def _few(groups: Iterator[tuple[int, Counts]]) -> Iterator[Counts]:
+    """Yield the counts of the first `GROUPS_SEEN` groups, and the rest of the part that has the last of them."""
+    seen = 0
+    for _, counts in groups:
+        yield counts
+        seen += len(counts.groups)
+        if seen >= GROUPS_SEEN:
+            return
+
+
+def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, method: Estimator) -> Iterator[int]:
+    """Estimate the groups that are not done, write many rows at a time, and yield how many groups are done."""
+    select, values = _joined(run, drew), len(certify_values(drew).values)
+    at_once, groups, waiting = max(1, min(GROUPS_AT_ONCE, ROWS_AT_ONCE // values)), run.groups_done, [_NOTHING]
+    for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, at_once)):
+        waiting += [_rows(counts, *part) for part in estimated(drew, counts, method)]
+        groups += len(counts.groups)
+        if end == run.size or sum(map(len, waiting)) >= ROWS_AT_ONCE:
+            run.append(pa.concat_tables(waiting), select, end)
+            waiting = [_NOTHING]
+            yield groups
+    if not run.size:
+        run.append(_NOTHING, select, 0)
+
+
+def _joined(run: GroupRun, drew: Mechanism) -> Select:
+    """Return the query for the rows of the destination, from a table as `_rows` makes it and the keys of its groups."""
+    values = certify_values(drew).values.written
+    run.cursor.register("__ldp_group_texts", pa.table({"place": np.arange(len(values), dtype=np.int32), "value": values}))
+    typed = f"SELECT place AS {_PLACE}, cast_to_type(value, ({KIND}({sql_call(drew, run.cursor)}))[1]) AS value"
+    run.cursor.execute(f"CREATE OR REPLACE TEMP TABLE __ldp_group_values AS {typed} FROM __ldp_group_texts")
+    run.cursor.unregister("__ldp_group_texts")
+    keys, numbers = (f"g.{quoted(key)}" for key in run.cells.keys), (f"r.{name}" for name in (*_SHARES, "n"))
+    columns, values_of = ", ".join([*keys, "v.value", *numbers]), f"JOIN temp.__ldp_group_values AS v USING ({_PLACE})"
+    return lambda rows, groups: f"SELECT {columns} FROM {rows} AS r JOIN ({groups}) AS g USING ({CELL}) {values_of}"  # noqa: S608  # quoted
+
+
+def _rows(counts: Counts, groups: NDArray[np.int64], estimates: Estimates) -> pa.Table:
+    """Return a row for each of these groups and each value."""
+    errors, shape = estimates.intervals, estimates.fit.theta.shape
+    n = np.bincount(counts.group, weights=counts.numbers)[np.searchsorted(counts.groups, groups)].astype(np.int64)
+    cells = [np.repeat(groups, shape[1]), np.tile(np.arange(shape[1], dtype=np.int32), shape[0])]
+    shares = [finite_or_null(part.ravel()) for part in (estimates.fit.theta, errors.std_error, errors.low, errors.high)]
+    return pa.table([*cells, *shares, np.repeat(n, shape[1])], schema=_NOTHING.schema)

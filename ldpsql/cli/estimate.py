@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ldpsql.cli.options import (
+    BoundsOption,
     ByOption,
     DatabaseOption,
     EstimatorOption,
@@ -21,6 +22,8 @@ from ldpsql.names import IBU
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ldpsql.cli.sides import Sides
+
 
 def estimate(
     source: SourceArgument,
@@ -34,7 +37,17 @@ def estimate(
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     top: Annotated[int | None, typer.Option("--top", min=1, help="Only the most frequent values, so many.")] = None,
+    rectangle: Annotated[
+        list[str] | None,
+        typer.Option(help="WEST,SOUTH,EAST,NORTH: only the share of this rectangle of a map, with --bounds; repeat it."),
+    ] = None,
+    bounds: BoundsOption = "",
     form: FormatOption = Format.TABLE,
+    into: Annotated[
+        str | None, typer.Option("--into", help="With --by: a new table of --database for the estimates of very many groups.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the table of --into.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run with --into that was killed.")] = False,
 ) -> None:
     """Estimate the share of every value from reports.
 
@@ -42,9 +55,18 @@ def estimate(
 
     Example: ldpsql estimate reports.parquet city --by region
     """
+    from ldpsql.cli.groups import check_into, estimate_into
     from ldpsql.errors import NoReports
+    from ldpsql.registry.registry import registry
 
-    rows = list(of_table(estimates(source, columns_named(named, column), by or [], mechanism, estimator, database, top)))
+    on = _sides(bounds, rectangle, top)
+    keys, columns = by or [], columns_named(named, column)
+    if into is not None:
+        check_into(columns, keys, database, part=top is not None or on is not None)
+        method = registry().estimator(estimator)
+        estimate_into(source, columns[0], keys, mechanism, method, database, into, replace=replace, resume=resume)
+        return
+    rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, top, on)))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)
@@ -58,13 +80,14 @@ def estimates(
     estimator: str,
     database: str,
     top: int | None = None,
+    on: Sides | None = None,
 ) -> pa.Table:
-    """Return the estimate from columns of reports, for each group of the keys; with ``top``, of the most frequent values."""
+    """Return the estimate from columns of reports, for each group; of the ``top`` values, or of rectangles, if asked for."""
     from contextlib import ExitStack
 
     from ldpsql.bulk.batches import drawn_apart
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_top, opened
+    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
     from ldpsql.engine.functions import struct_text
     from ldpsql.quoting import quoted
     from ldpsql.registry.registry import registry
@@ -77,8 +100,22 @@ def estimates(
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
             reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-            if top is None:
+            if on:
+                query = estimating_rectangles(con, table, reports, keys, made, method, on)
+            elif top is None:
                 query = estimating(con, table, reports, keys, made, method)
             else:
                 query = estimating_top(con, table, reports, keys, made, method, top)
             return con.sql(query).to_arrow_table()
+
+
+def _sides(bounds: str, rectangles: list[str] | None, top: int | None) -> Sides | None:
+    """Return the rectangles whose shares are asked for, if any."""
+    from ldpsql.cli.sides import Sides
+    from ldpsql.errors import InvalidParameter
+
+    if rectangles and top is not None:
+        raise InvalidParameter("--top and --rectangle are different questions", "leave out one of them")
+    if bounds and not rectangles:
+        raise InvalidParameter("--bounds is for --rectangle", "ldpsql report draws a map with them")
+    return Sides.named(bounds, rectangles) if rectangles else None

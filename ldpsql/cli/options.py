@@ -44,6 +44,9 @@ NamedArgument: TypeAlias = Annotated[
 NamedOption: TypeAlias = Annotated[str | None, typer.Option("--column", "-c", help="The column that holds the reports.")]
 ByOption: TypeAlias = Annotated[list[str] | None, typer.Option("--by", help="Estimate each group of this column; repeat it.")]
 DatabaseOption: TypeAlias = Annotated[str, typer.Option("--database", "-d", help="A DuckDB file that holds the reports.")]
+BoundsOption: TypeAlias = Annotated[
+    str, typer.Option(help="WEST,SOUTH,EAST,NORTH of the grid, for maps with longitudes and latitudes.")
+]
 LedgerOption: TypeAlias = Annotated[
     Path | None, typer.Option("--ledger", help="The ledger to charge; by default that of the settings.")
 ]
@@ -82,7 +85,7 @@ def columns_named(named: str | None, columns: list[str] | None) -> list[str]:
     return columns or [named or ""]
 
 
-def edges_of(bounds: str) -> list[str]:
+def edges_of(bounds: str, option: str = "--bounds") -> list[str]:
     """Return west, south, east and north of a region.
 
     Raises:
@@ -93,7 +96,7 @@ def edges_of(bounds: str) -> list[str]:
 
     edges = [edge.strip() for edge in bounds.split(",")]
     if len(edges) != 4:
-        raise InvalidParameter("--bounds must be four numbers: west,south,east,north", "for example -122.5,37.7,-122.3,37.8")
+        raise InvalidParameter(f"{option} must be four numbers: west,south,east,north", "for example -122.5,37.7,-122.3,37.8")
     return edges
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ldpsql.cli.bar import bar
 from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of, charged_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from ldpsql.bulk.meter import Progress
     from ldpsql.bulk.run import Run
 
 
@@ -79,7 +78,7 @@ def perturb(
     with (
         duckdb.connect(existing(database)) as con,
         _reporting_interrupts(con if table else None, destination),
-        _bar() as progress,
+        bar("rows") as progress,
     ):
         if table:
             run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)
@@ -133,24 +132,3 @@ def _summary(run: Run) -> str:
     if run.resumed:
         summary += f"; {run.resumed} of {run.resumed + run.parts} parts came from an earlier run"
     return summary
-
-
-@contextmanager
-def _bar() -> Iterator[Progress | None]:
-    """Show a progress bar with rate and time left on stderr, if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.fields[done]} rows"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, done="0", rate="")
-
-        def progress(rows: int, total: int | None) -> None:
-            speed = bar.tasks[0].speed
-            rate = f"{speed / 1e6:.1f} M rows/s" if speed else ""
-            bar.update(task, completed=rows, total=total, done=f"{rows:,}", rate=rate)
-
-        yield progress

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ldpsql.cli.options import (
+    BoundsOption,
     ByOption,
     DatabaseOption,
     NamedArgument,
@@ -44,9 +45,7 @@ def report(
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
     truth: Annotated[str, typer.Option(help="A file or table whose same column holds the true values, to compare.")] = "",
-    bounds: Annotated[
-        str, typer.Option(help="WEST,SOUTH,EAST,NORTH of the grid, for maps with longitudes and latitudes.")
-    ] = "",
+    bounds: BoundsOption = "",
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.svg, .png).", callback=in_a_folder)
     ] = Path("report.html"),
@@ -107,6 +106,7 @@ class _Reports:
 def _write_values(reports: _Reports, mechanism: Mechanism, output: Path, truth: str, bounds: str) -> None:
     """Write the page of a distribution."""
     from ldpsql.cli.source import compared, estimating
+    from ldpsql.estimates.rectangles import region_of
     from ldpsql.pages import page as pages
     from ldpsql.quoting import quoted
 
@@ -115,7 +115,7 @@ def _write_values(reports: _Reports, mechanism: Mechanism, output: Path, truth: 
     true = pages.truths(reports.counted(truth), mechanism) if truth else {}
     table = reports.table(reports.source)
     sql = estimating(reports.con, table, quoted(reports.column), reports.keys, mechanism, reports.estimator)
-    pages.write(output, estimates, true, sql, pages.region_of(mechanism, edges_of(bounds)) if bounds else None)
+    pages.write(output, estimates, true, sql, region_of(mechanism, edges_of(bounds)) if bounds else None)
 
 
 def _write_keys(reports: _Reports, mechanism: KeyValueMechanism, output: Path) -> None:

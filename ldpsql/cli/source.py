@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from ldpsql.cli.sides import Sides
     from ldpsql.estimators.base import Estimator
     from ldpsql.mechanisms.base import Mechanism
 
@@ -128,6 +129,22 @@ def estimating_top(
 
     call = f"ldp.top({reports}, {sql_call(mechanism, con)}, {most}, estimator := {text_literal(str(estimator))})"
     return f"{_by_group(call, table, keys)}\nORDER BY ALL"  # the keys, then the rank
+
+
+def estimating_rectangles(
+    con: DuckDBPyConnection, table: str, reports: str, keys: list[str], mechanism: Mechanism, estimator: Estimator, on: Sides
+) -> str:
+    """Return the query for the shares of rectangles of a map, by group."""
+    from ldpsql.quoting import quoted, text_literal
+    from ldpsql.sql.named import sql_call
+
+    low, high = (f"[{', '.join(points)}]" for points in on.corners())
+    call = f"""ldp.range_shares({reports}, {sql_call(mechanism, con)}, {low}, {high},
+    estimator := {text_literal(str(estimator))}, grid := {on.grid(mechanism)})"""
+    groups = "".join(f"{quoted(key)}, " for key in keys)
+    listed = f"SELECT {groups}unnest([{', '.join(on.listed())}], recursive := true), unnest({call}, recursive := true)"
+    order = f"\nGROUP BY {groups[:-2]}\nORDER BY {groups[:-2]}" if keys else ""
+    return f"FROM (\n{listed}\nFROM query_table({table}){order}\n)\nWHERE estimate IS NOT NULL"
 
 
 def finding(

@@ -21,7 +21,6 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
 from ldpsql.inference.counts import Counts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
-from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -103,29 +102,33 @@ def learnt_from(
         BadCounts: if these are not counts.
 
     """
-    refuse_pairs(source)
     rows = np.flatnonzero(_filled(maps))
     if not len(rows):
         return None
     one = np.zeros(1, dtype=np.int64)
     total = Counts.of_maps(maps, rows) if pooled is None else Counts.of_maps(pa.array([pooled], pooled.type), one)
-    everyone = replace(total, group=np.zeros_like(total.group), groups=one)
+    return learnt_of(source, total, _some_groups(maps, rows), estimator)
+
+
+def learnt_of(source: Mechanism | ReportSource, total: Counts, groups: Iterator[Counts], estimator: Estimator) -> Estimator:
+    """Return the estimator after it has seen ``groups``; ``total`` are all reports, whose groups do not matter."""
+    refuse_pairs(source)
+    everyone = replace(total, group=np.zeros_like(total.group), groups=np.zeros(1, dtype=np.int64))
     with until(soonest(estimator.deadline)):
         _, together = next(likelihoods(source, everyone))
         check_possible(together)
-        return estimator.learnt(together, _some_groups(source, maps, rows))
+        return estimator.learnt(together, (each for some in groups for _, each in likelihoods(source, some)))
 
 
-def _some_groups(source: Mechanism | ReportSource, maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Likelihood]:
-    """Yield the likelihoods of `GROUPS_SEEN` groups, evenly from the smallest to the largest, or of all."""
+def _some_groups(maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Counts]:
+    """Yield the counts of `GROUPS_SEEN` groups, evenly from the smallest to the largest, or of all."""
     if len(rows) > GROUPS_SEEN:
         ends = maps.offsets.to_numpy()
         sizes = np.add.reduceat(whole_numbers(maps.items), ends[rows].astype(np.int64))
         order = np.argsort(sizes, kind="stable")
         rows = rows[order[np.linspace(0, len(rows) - 1, GROUPS_SEEN).astype(np.int64)]]
     for start in range(0, len(rows), GROUPS_AT_ONCE):
-        for _, likelihood in likelihoods(source, Counts.of_maps(maps, rows[start : start + GROUPS_AT_ONCE])):
-            yield likelihood
+        yield Counts.of_maps(maps, rows[start : start + GROUPS_AT_ONCE])
 
 
 def _filled(maps: pa.Array) -> NDArray[np.bool_]:

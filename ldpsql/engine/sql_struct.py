@@ -85,6 +85,11 @@ def values_type(parts: Parts | Product) -> str:
     return json.dumps({part.column: _sql_type(certify(part.mechanism).values.listed.values.type) for part in parts})
 
 
+def domain_type(domain: Domain) -> str:
+    """Return the type of the values of a domain, as from_json reads it."""
+    return values_type(domain) if isinstance(domain, Product) else json.dumps(_column(domain.values[:1])[1][0])
+
+
 def reports_type(parts: Parts | Product) -> str:
     """Return the type of the reports of some columns, as from_json reads it."""
     if isinstance(parts, Product):  # reports are rows

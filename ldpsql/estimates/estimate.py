@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
+from ldpsql.estimates.answers import Answers
 from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.uncertainty import (
@@ -67,9 +68,13 @@ class Estimates:
     def __getitem__(self, group: int) -> Estimate:
         return Estimate(self, group)
 
+    def only(self, group: int) -> Estimates:
+        """Return the estimates of one group."""
+        return replace(self, likelihood=self.likelihood.group(group), fit=self.fit.group(group))
+
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Answers):
     """The estimated distribution of one group: values, shares, errors, and how far they can be trusted."""
 
     of: Estimates

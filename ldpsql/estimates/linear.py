@@ -70,6 +70,40 @@ def _unknown(centre: Floats) -> Linear:
     return Linear(centre, *(np.full(centre.shape, end) for end in (np.inf, -np.inf, np.inf)))
 
 
+def covariances(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
+    """Return the debiased values of functionals that belong together, and their covariances.
+
+    Nothing of size cells^2 is needed: the covariance of two functionals follows from the variance of their sum.
+
+    Args:
+        estimates: the estimates of several groups.
+        c: k functionals in each of m families, shape (cells, m, k), or (groups, cells, m, k) if each group has its own.
+
+    Returns:
+        Values of shape (groups, m, k) and covariances of shape (groups, m, k, k), which are infinite if the reports determine
+        neither of the two, or there is no time.
+
+    """
+    families, each = c.shape[-2:]
+    one, other = np.triu_indices(each, 1)
+    sums = c[..., one] + c[..., other]
+    flat = np.concatenate([part.reshape(*c.shape[:-2], -1) for part in (c, sums)], axis=-1)
+    likelihood, groups = estimates.likelihood, len(estimates.fit.theta)
+    centre, variance = np.zeros((groups, flat.shape[-1])), np.full((groups, flat.shape[-1]), np.inf)
+    with until(estimates.end), suppress(OutOfTime):
+        theta = likeliest(likelihood, estimates.fit)
+        centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, flat)
+    count = families * each
+    own = variance[:, :count].reshape(groups, families, each)
+    together = variance[:, count:].reshape(groups, families, -1)
+    out = np.zeros((groups, families, each, each))
+    out[..., range(each), range(each)] = own
+    with np.errstate(invalid="ignore"):
+        shared = (together - own[..., one] - own[..., other]) / 2
+    out[..., one, other] = out[..., other, one] = np.where(np.isfinite(shared), shared, np.inf)
+    return centre[:, :count].reshape(groups, families, each), out
+
+
 def of_ranges(estimates: Estimates, ranges: Ranges) -> Linear:
     """Return what the reports say about the shares of ranges of the values, in their order.
 

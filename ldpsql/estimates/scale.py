@@ -15,8 +15,6 @@ from ldpsql.domains.ranges import Bins, Bounds, Numbers, Steps
 from ldpsql.errors import InvalidDomain, WrongType
 from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.mechanisms.base import Mechanism, certify_values
-from ldpsql.privacy.claims import MetricLdp
-from ldpsql.privacy.metric import Grid
 
 _DAY = 86_400.0
 
@@ -91,10 +89,10 @@ def check_ordered(mechanism: Mechanism) -> None:
 
     """
     certified = certify_values(mechanism)
-    claim = certified.certificate.claim
-    metric = claim.metric if isinstance(claim, MetricLdp) else None
-    if isinstance(metric, Grid) and min(metric.columns, metric.rows) > 1:
-        raise InvalidDomain("the cells of a grid have no order", "this needs values on a line")
+    if len(certified.layout) == 2 and min(certified.layout) > 1:
+        raise InvalidDomain(
+            "the cells of a grid have no order", "this needs values on a line; for a rectangle pass grid := to ldp.range_share"
+        )
     scale_of(certified.values)
 
 
@@ -108,6 +106,8 @@ def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
     if not bound.is_valid:
         return None
     kind = values.values.type
+    if pa.types.is_struct(bound.type):
+        raise WrongType("points are the corners of a rectangle of a grid", "pass it: grid := ldp.grid(...)")
     try:
         if pa.types.is_string(bound.type) and family(kind) in ("date", "timestamp", "timestamp with time zone"):
             bound = bound.cast(kind)  # a literal

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import linear, of_ranges
@@ -29,6 +30,11 @@ class RangeShares(Functional):
     """The shares of several ranges of values, each from its low to its high end; see `RangeShare`."""
 
     ranges: tuple[RangeShare, ...]
+
+    @property
+    def only(self) -> RangeShare:
+        """The first range."""
+        return self.ranges[0]
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the share of each range in every group, each field of shape (groups, ranges)."""
@@ -109,20 +115,42 @@ class Quantiles(Functional):
 
     quantiles: tuple[Quantile, ...]
 
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The share below each quantile."""
+        return tuple(one.q for one in self.quantiles)
+
     def measure(self, estimates: Estimates) -> Measure:
         """Return positions in the domain, and errors in the unit of the values, each field of shape (groups, quantiles)."""
-        scale = scale_of(estimates.values)
-        rising = np.argsort(scale, kind="stable")
+        rising = np.argsort(scale_of(estimates.values), kind="stable")
         shares = normalised(estimates.fit.theta)[:, rising].cumsum(axis=1)[:, :-1]
-        band, parts = self._band(estimates, rising), []
-        for q in (one.q for one in self.quantiles):
+        return self._crossed(estimates, estimates.values, shares, self._band(estimates, rising))
+
+    def of_band(self, estimates: Estimates, values: Domain, shares: Measure) -> Measure:
+        """Return the same for another distribution, from the shares of its first 1, 2, .. values in rising order.
+
+        Args:
+            estimates: what the shares come from.
+            values: the values of the distribution.
+            shares: the shares with their intervals, each field of shape (groups, values - 1).
+
+        """
+        band = _Band(np.arange(1, len(values)), len(values), shares.low, shares.high)
+        unknown = np.asarray(np.isnan(shares.estimate).any(axis=1))
+        measure = self._crossed(estimates, values, np.nan_to_num(shares.estimate), band)
+        return replace(measure, std_error=np.where(unknown[:, None], np.inf, measure.std_error))
+
+    def _crossed(self, estimates: Estimates, values: Domain, shares: Floats, band: _Band) -> Measure:
+        scale, parts = scale_of(values), []
+        rising = np.argsort(scale, kind="stable")
+        for q in self.levels:
             estimate = (shares < q - _ROUNDING).sum(axis=1)
             value, first, last = (at.astype(np.float64) for at in (estimate, *band.crossing(q)))
             low, high = (end.astype(np.int64) for end in holding(value, first, last, estimates.fit.regularised))
             half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
             half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
             value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
-            parts.append(Measure(value, half, least, most, estimates.values.rounding))
+            parts.append(Measure(value, half, least, most, values.rounding))
         return Measure.stacked(parts)
 
     def _band(self, estimates: Estimates, rising: Ints) -> _Band:
@@ -134,7 +162,7 @@ class Quantiles(Functional):
         band = _Band(cuts, size, *_cut_band(estimates, cuts))
         if len(cuts) == size - 1:
             return band
-        finer = [_spaced(*ends) for one in self.quantiles for ends in band.around(one.q)]
+        finer = [_spaced(*ends) for q in self.levels for ends in band.around(q)]
         cuts = np.unique(np.concatenate([cuts, *finer]))
         return _Band(cuts, size, *_cut_band(estimates, cuts))
 

@@ -41,7 +41,7 @@ def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
         error, low, high = fit.errors
         reach = z / deviations(0.95)
         low, high = theta - (theta - low) * reach, theta + (high - theta) * reach
-    elif all(status is Status.INVERSION for status in fit.status):
+    elif set(fit.status) == {Status.INVERSION}:
         error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
     else:
         error, low, high = op.interval(likelihood.shares, likelihood.n, likeliest(likelihood, fit), z)
@@ -109,7 +109,7 @@ def likeliest(likelihood: Likelihood, fit: Fit) -> Floats:
     """Return the maximum of the likelihood of every group, whatever the estimator is; the estimate if that is not needed."""
     if likelihood.operator.large or likelihood.operator.consistent:
         return fit.theta
-    certified = all(status is Status.CERTIFIED for status in fit.status)
+    certified = set(fit.status) == {Status.CERTIFIED}
     return fit.theta if certified and (likelihood.gap(fit.theta) <= TOLERANCE).all() else best_fit(likelihood)
 
 

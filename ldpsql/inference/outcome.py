@@ -68,7 +68,8 @@ class Fit:
     @property
     def regularised(self) -> NDArray[np.bool_]:
         """Whether the estimate of each group is regularised, shape (groups,)."""
-        return np.array([status.regularised for status in self.status])
+        regularised = {status: status.regularised for status in set(self.status)}
+        return np.array([regularised[status] for status in self.status])
 
     @classmethod
     def plain(cls, theta: Floats, status: Status, iterations: NDArray[np.int64] | None = None) -> Fit:
@@ -92,6 +93,14 @@ class Fit:
             _filled([part.chosen for part in parts], counts),
             _filled([part.reasons for part in parts], counts),
         )
+
+    def group(self, i: int) -> Fit:
+        """Return the outcome of one group."""
+        each = {
+            name: getattr(self, name)[i : i + 1] for name in ("theta", "iterations", "status", "chosen", "reasons", "borrowed")
+        }
+        errors = self.errors and (self.errors[0][i : i + 1], self.errors[1][i : i + 1], self.errors[2][i : i + 1])
+        return Fit(**each, errors=errors)
 
     def out_of_time(self) -> Fit:
         """Return the outcome as that of a solve that the deadline cut short."""

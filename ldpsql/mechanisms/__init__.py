@@ -43,6 +43,7 @@ from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.mechanisms.audit import RateDistortion, rate_distortion
 from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify, certify_values
 from ldpsql.mechanisms.families import (
+    CellMechanism,
     GridMechanism,
     IntervalMechanism,
     MetricMechanism,
@@ -57,6 +58,7 @@ from ldpsql.mechanisms.ordered import OrderedMechanism
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
+from ldpsql.mechanisms.squares import best_squares, counts_of_squares
 from ldpsql.mechanisms.trees import best_tree, counts_of_levels, node_reports, response_to
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
@@ -82,6 +84,7 @@ __all__ = [
     "ApproximateLdp",
     "BinReports",
     "CategoricalMechanism",
+    "CellMechanism",
     "Certificate",
     "Channel",
     "Convolution",
@@ -132,12 +135,14 @@ __all__ = [
     "Whole",
     "WholeField",
     "after",
+    "best_squares",
     "best_tree",
     "certify",
     "certify_values",
     "clamped_plane",
     "coarse_above",
     "counts_of_levels",
+    "counts_of_squares",
     "dimension",
     "exp_below",
     "floor_mixing",

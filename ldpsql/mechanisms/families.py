@@ -92,18 +92,13 @@ class IntervalMechanism(NumberMechanism):
         return PureLdp(self.epsilon)
 
 
-class GridMechanism(Mechanism):
-    """A mechanism on a grid of square cells, private per length: an implementation adds ``name`` and `channel`.
+class CellMechanism(Mechanism):
+    """A mechanism over cells of a grid, cell = row * columns + column: an implementation adds ``name``, `claim`, `channel`."""
 
-    Cells are numbered row by row from 0: cell = row * columns + column.
-    """
-
-    sql_domain = sql_reports = sql_cells("columns", "rows")
-    per_distance = True
-    epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
+    sql_domain: ClassVar[str | None] = sql_cells("columns", "rows")
+    epsilon: EpsilonField = Field(description="privacy parameter: no cell makes a report more than e^epsilon times likelier")
     columns: Annotated[WholeField, Field(ge=2, le=MOST_ON_MAP // 2)] = Field(description="number of columns of the grid")
     rows: Annotated[WholeField, Field(ge=2, le=MOST_ON_MAP // 2)] = Field(description="number of rows of the grid")
-    side: LengthField = Field(Fraction(1), description="length of the side of a cell")
 
     def values(self) -> Domain:
         """Return the numbers of the cells.
@@ -116,13 +111,22 @@ class GridMechanism(Mechanism):
             raise InvalidParameter(f"a grid may have at most {MOST_ON_MAP} cells", "use larger cells")
         return cells(self.columns, self.rows)
 
-    def claim(self) -> MetricLdp:
-        """Return metric privacy for the Euclidean distance between centres."""
-        return MetricLdp(self.epsilon, Grid(self.columns, self.rows, self.side))
-
     def layout(self) -> tuple[int, ...]:
         """Return (rows, columns)."""
         return self.rows, self.columns
+
+
+class GridMechanism(CellMechanism):
+    """A mechanism on a grid of square cells, private per length: an implementation adds ``name`` and `channel`."""
+
+    sql_reports = sql_cells("columns", "rows")
+    per_distance = True
+    epsilon: EpsilonField = Field(description="privacy parameter per unit of length")
+    side: LengthField = Field(Fraction(1), description="length of the side of a cell")
+
+    def claim(self) -> MetricLdp:
+        """Return metric privacy for the Euclidean distance between centres."""
+        return MetricLdp(self.epsilon, Grid(self.columns, self.rows, self.side))
 
 
 def _distances(rows: Any) -> tuple[tuple[Fraction, ...], ...]:

@@ -8,10 +8,11 @@ nearest to an outer edge lies on it. Cells are numbered row by row from 0 in the
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor, inf, nextafter
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from ldpsql.domains.columns import plain, shown_type
-from ldpsql.errors import InvalidParameter, OutsideDomain, WrongType
+from ldpsql.errors import InvalidParameter, InvalidSpec, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.families import MOST_ON_MAP
 from ldpsql.mechanisms.spec import EXACT, Spec, WholeField, number
 
 Exact = Annotated[Fraction, BeforeValidator(number), EXACT]
 Codes = NDArray[np.int64]
+_LITTLE = 1e-100  # of a cell: above 0, as is its square
 
 
 class Region(Spec):
@@ -55,9 +57,27 @@ class Region(Spec):
     def __len__(self) -> int:
         return self.columns * self.rows
 
+    @classmethod
+    def read(cls, grid: object) -> Self:
+        """Return the region that ``ldp.grid`` makes, a STRUCT in SQL.
+
+        Raises:
+            InvalidSpec: if this is none.
+
+        """
+        if not isinstance(grid, dict) or grid.keys() != cls.model_fields.keys():
+            raise InvalidSpec("this is not a grid", "make one with ldp.grid(west, south, east, north, columns, rows)")
+        return cls(**grid)
+
     @cached_property
-    def _axes(self) -> tuple[Axis, Axis]:
-        return Axis(self.west, self.east, self.columns), Axis(self.south, self.north, self.rows)
+    def across(self) -> Axis:
+        """The longitudes, cut into columns."""
+        return Axis(self.west, self.east, self.columns)
+
+    @cached_property
+    def along(self) -> Axis:
+        """The latitudes, cut into rows."""
+        return Axis(self.south, self.north, self.rows)
 
     @withheld
     def cells(self, lon: pa.Array, lat: pa.Array, *, nearest: bool = False) -> Codes:
@@ -74,7 +94,8 @@ class Region(Spec):
 
         """
         across, along = (
-            axis.places(plain(column), nearest=nearest) for axis, column in zip(self._axes, (lon, lat), strict=True)
+            axis.places(plain(column), nearest=nearest)
+            for axis, column in zip((self.across, self.along), (lon, lat), strict=True)
         )
         return along * self.columns + across
 
@@ -88,7 +109,7 @@ class Region(Spec):
         if ((cells < 0) | (cells >= len(self))).any():
             raise OutsideDomain("a number is not that of a cell of the grid", f"cells are numbered from 0 to {len(self) - 1}")
         along, across = np.divmod(cells, self.columns)
-        return self._axes[0].centres[across], self._axes[1].centres[along]
+        return self.across.centres[across], self.along.centres[along]
 
 
 class Axis:
@@ -97,6 +118,21 @@ class Axis:
     def __init__(self, low: Fraction, high: Fraction, parts: int) -> None:
         self.edges = [low + (high - low) * i / parts for i in range(parts + 1)]
         self.centres = np.array([float((a + b) / 2) for a, b in zip(self.edges, self.edges[1:], strict=False)])
+
+    def covered(self, low: Fraction | None, high: Fraction | None) -> NDArray[np.float64]:
+        """Return which part of each part lies between two numbers, exactly 1 or 0 if all or nothing; None means no bound."""
+        low = self.edges[0] if low is None else max(low, self.edges[0])
+        high = self.edges[-1] if high is None else min(high, self.edges[-1])
+        out = np.zeros(len(self.centres))
+        if low < high:
+            first, last = bisect_right(self.edges, low) - 1, bisect_left(self.edges, high) - 1
+            out[first : last + 1] = 1.0
+            for cut in {first, last}:
+                start, end = self.edges[cut], self.edges[cut + 1]
+                if start < low or high < end:
+                    inside = (min(high, end) - max(low, start)) / (end - start)
+                    out[cut] = min(max(float(inside), _LITTLE), nextafter(1.0, 0.0))
+        return out
 
     def places(self, column: pa.Array, *, nearest: bool) -> Codes:
         """Return the part that each number lies in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify, certify_values
+from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify_values
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.key_value import key_value_page
@@ -104,24 +104,6 @@ def _groups(counted: pa.Table) -> tuple[list[str], NDArray[np.int64]]:
         raise InvalidParameter(f"a page shows at most {MAX_GROUPS} groups, and there are {len(groups)}", "use ldpsql estimate")
     titles = [", ".join(f"{key} {value}" for key, value in zip(keys, group, strict=True)) for group in groups]
     return titles, np.array([groups.index(row) for row in rows])
-
-
-def region_of(mechanism: Mechanism, edges: Sequence[str]) -> Region:
-    """Return the region that the cells of a mechanism cover.
-
-    Args:
-        mechanism: one over the cells of a grid.
-        edges: west, south, east and north.
-
-    Raises:
-        InvalidParameter: if its values are not cells, or the edges are not those of a region.
-
-    """
-    layout = certify(mechanism).layout
-    if len(layout) != 2:
-        raise InvalidParameter("only the cells of a grid lie in a region", "leave out --bounds")
-    names = ("west", "south", "east", "north")
-    return Region(**dict(zip(names, edges, strict=True)), rows=layout[0], columns=layout[1])
 
 
 def write(

@@ -21,6 +21,7 @@ from ldpsql.engine.functions import names_withheld
 from ldpsql.engine.groups import check_single
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimates.functionals import Functional
+from ldpsql.estimates.tables import Margin, MeanOf, Share
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.mixed import Mixed, Repeated
@@ -70,6 +71,8 @@ Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]  # what an esti
 MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
+MARGINS: Handles[tuple[Plan, Margin]] = Handles()
+NUMBERS: Handles[tuple[Plan, Share | MeanOf]] = Handles()
 PLANS: Handles[Plan] = Handles()
 TOPS: Handles[tuple[Plan, int]] = Handles()
 GRIDS: Handles[Region] = Handles()

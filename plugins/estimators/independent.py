@@ -13,10 +13,10 @@ class Independent(TableEstimator):
     ``best``.
 
     >>> import ldpsql
-    >>> two = "row(a=krr(3, [0, 1]), b=krr(3, [0, 1]))"
-    >>> rows = [{"a": 0, "b": 0}] * 60 + [{"a": 1, "b": 0}] * 20 + [{"a": 0, "b": 1}] * 20
+    >>> two = "row(a=krr(8, [0, 1]), b=krr(8, [0, 1]))"
+    >>> rows = [{"a": 0, "b": 0}] * 600 + [{"a": 1, "b": 0}] * 200 + [{"a": 0, "b": 1}] * 200
     >>> ldpsql.estimate(rows, two, "independent(stop=0)").estimate.round(1).tolist()
-    [0.7, 0.2, 0.2, 0.0]
+    [0.6, 0.2, 0.2, 0.0]
     """
 
     name = "independent"

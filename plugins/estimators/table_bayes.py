@@ -47,7 +47,7 @@ class TableBayes(Estimator):
     less is shrunk. The shares are those of the people who reported. One column is estimated by ``best``.
 
     >>> import ldpsql
-    >>> two = "row(a=krr(3, [0, 1]), b=krr(3, [0, 1]))"
+    >>> two = "row(a=krr(8, [0, 1]), b=krr(8, [0, 1]))"
     >>> rows = [{"a": i % 2, "b": i % 2} for i in range(1000)]
     >>> ldpsql.estimate(rows, two, "table_bayes").estimate.round(1).tolist()
     [0.5, 0.0, 0.0, 0.5]

@@ -1,0 +1,165 @@
+"""Answers of an estimate about columns of a table, in Python; `ldpsql.estimates.tables` computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.domains.columns import finite_or_null
+from ldpsql.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
+    from ldpsql.estimates.measures import Functional
+    from ldpsql.estimates.tables import MeanOf, Share
+
+
+class Answer(NamedTuple):
+    """A number with its standard error and its interval; the error is infinite if the reports say nothing about the number."""
+
+    estimate: float
+    std_error: float
+    low: float
+    high: float
+
+
+class TestedAnswer(NamedTuple):
+    """A difference with its standard error and interval, and the p-value of the hypothesis that there is none."""
+
+    estimate: float
+    std_error: float
+    low: float
+    high: float
+    p_value: float
+
+
+class Answers:
+    """The answers of an estimate; conditions are values, lists or ``{"low": .., "high": ..}`` by the names of columns.
+
+    For an estimate of one column, a condition is a value, a list or a range without a name.
+    """
+
+    of: Estimates
+    group: int
+
+    def share(self, of: Any, given: Any = None) -> Answer:
+        """Return the share of some values, of all or where a condition on other columns holds.
+
+        Raises:
+            InvalidParameter: if a condition names a column or a value that the estimate does not have.
+
+        """
+        return self._answer(self._share(of, given))
+
+    def mean(self, of: str | None = None, given: Any = None) -> Answer:
+        """Return the mean of a column: of dates in days, of times in seconds since 1970.
+
+        Raises:
+            InvalidDomain: if the values have no order.
+
+        """
+        return self._answer(self._mean(of, given))
+
+    def variance(self, of: str | None = None, given: Any = None) -> Answer:
+        """Return the variance of a column."""
+        from ldpsql.estimates.conditions import named_place, python_condition  # noqa: PLC0415  # they read estimates
+        from ldpsql.estimates.tables import VarianceOf  # noqa: PLC0415
+
+        values = self.of.values
+        return self._answer(VarianceOf(named_place(values, of), python_condition(values, given)))
+
+    def quantile(self, q: float, of: str | None = None, given: Any = None) -> Answer:
+        """Return the value of a column below which a share q lies, on the scale of `mean`."""
+        from ldpsql.estimates.conditions import column_of_table, named_place, python_condition  # noqa: PLC0415
+        from ldpsql.estimates.scale import scale_of  # noqa: PLC0415
+        from ldpsql.estimates.spans import Quantile, Quantiles  # noqa: PLC0415
+        from ldpsql.estimates.tables import QuantileOf  # noqa: PLC0415
+
+        values = self.of.values
+        place, where = named_place(values, of), python_condition(values, given)
+        own, _ = column_of_table(values, place)
+        measure, scale = self._measure(QuantileOf(Quantiles((Quantile(q),)), place, where)), scale_of(own)
+        value, low, high = (float(scale[int(at)]) for at in (measure[0], measure[2], measure[3]))
+        return Answer(value, measure[1], low - own.rounding, high + own.rounding)
+
+    def margin(self, columns: Sequence[str] | str, given: Sequence[str] | str | None = None) -> pa.Table:
+        """Return the table of some columns: a column for each, estimate, std_error, low, high; unknown errors are NULL.
+
+        Args:
+            columns: the names of the columns.
+            given: some of them: shares are then of the rows with the same values of these.
+
+        """
+        from ldpsql.estimates.conditions import columns_named  # noqa: PLC0415
+        from ldpsql.estimates.tables import Margin  # noqa: PLC0415
+
+        values = self.of.values
+        margin = Margin.checked(columns_named(values, columns), () if given is None else columns_named(values, given))
+        cells, measure = margin.cells(values), margin.measure(self.of.only(self.group))
+        numbers = {name: getattr(measure, name)[0] for name in Answer._fields}
+        table = pa.Table.from_struct_array(cells.values)
+        for name, column in numbers.items():
+            table = table.append_column(name, finite_or_null(np.where(np.isnan(column), np.inf, column)))
+        return table
+
+    def difference(self, of: Any, given: Any, versus: Any) -> TestedAnswer:
+        """Return the difference of a share, or of the mean of a column, between two conditions, with its p-value.
+
+        Args:
+            of: a condition, whose share is compared, or the name of a column, whose mean is.
+            given: the first condition.
+            versus: the second condition.
+
+        """
+        from ldpsql.estimates.contrasts import Contrast  # noqa: PLC0415
+
+        return TestedAnswer(*self._measure(Contrast(self._number(of, given), self._number(of, versus)), "p_value"))
+
+    def compare(self, other: Answers, of: Any = None, given: Any = None) -> TestedAnswer:
+        """Return the same difference between this estimate and that of other people, with the same values.
+
+        Raises:
+            InvalidParameter: if the values differ.
+
+        """
+        from ldpsql.estimates.contrasts import difference  # noqa: PLC0415
+
+        if self.of.values != other.of.values:
+            raise InvalidParameter(
+                "the two estimates have different values", "use mechanisms with the same columns and domains"
+            )
+        one, another = self.of.only(self.group), other.of.only(other.group)
+        measured = difference(one, self._number(of, given), another, other._number(of, given))
+        return TestedAnswer(*(float(getattr(measured, name)[0]) for name in TestedAnswer._fields))
+
+    def _number(self, of: Any, given: Any) -> Share | MeanOf:
+        from ldpsql.domains.product import Product  # noqa: PLC0415
+
+        named = isinstance(of, str) and isinstance(self.of.values, Product)
+        return self._mean(of, given) if named or of is None else self._share(of, given)
+
+    def _share(self, of: Any, given: Any) -> Share:
+        from ldpsql.estimates.conditions import python_condition  # noqa: PLC0415
+        from ldpsql.estimates.tables import Share  # noqa: PLC0415
+
+        cells = python_condition(self.of.values, of)
+        if cells is None:
+            raise InvalidParameter("a share needs the values that it is of", "such as {'city': 'Lima'}")
+        return Share(cells, python_condition(self.of.values, given))
+
+    def _mean(self, of: str | None, given: Any) -> MeanOf:
+        from ldpsql.estimates.conditions import named_place, python_condition  # noqa: PLC0415
+        from ldpsql.estimates.tables import MeanOf  # noqa: PLC0415
+
+        values = self.of.values
+        return MeanOf(named_place(values, of), python_condition(values, given))
+
+    def _answer(self, functional: Functional) -> Answer:
+        return Answer(*self._measure(functional))
+
+    def _measure(self, functional: Functional, *more: str) -> list[float]:
+        measured = functional.measure(self.of.only(self.group))
+        return [float(getattr(measured, name)[0]) for name in (*Answer._fields, *more)]

@@ -1,0 +1,221 @@
+"""Conditions on values: which cells of a table of several columns, or which values of one column, a question is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
+from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain
+from ldpsql.estimates.scale import between, bound_of, scale_of, within
+from ldpsql.inference.operators import Floats
+from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify, certify_values
+
+_EXAMPLE = "write {city: 'Lima'}, {city: ['Lima', 'Oslo']}, or {age: {low: 18, high: 65}} for a range"
+_ENDS = {"low", "high"}
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a table in which each of some columns has one of its values; the values of one column are column 0.
+
+    Args:
+        sets: the positions of the values of each column that has a condition, by the place of the column.
+
+    """
+
+    sets: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def inside(self, values: Domain) -> Floats:
+        """Return 1 for the cells in which all conditions hold and 0 for others, shape (cells,)."""
+        table = np.ones(shape_of(values))
+        for place, positions in self.sets:
+            own = np.zeros(table.shape[place])
+            own[list(positions)] = 1.0
+            table *= own.reshape([-1 if axis == place else 1 for axis in range(table.ndim)])
+        return np.asarray(table.ravel())
+
+
+def values_of(mechanism: Mechanism) -> Domain:
+    """Return the cells of the table of a mechanism of several columns, or the values of one column.
+
+    Raises:
+        InvalidParameter: for a mechanism over sets of pairs, or over strings that are not listed.
+
+    """
+    certified = certify(mechanism)
+    return certified.values if isinstance(certified, CertifiedRow) else certify_values(mechanism).values
+
+
+def shape_of(values: Domain) -> tuple[int, ...]:
+    """Return the number of values of each column of a table, or of the one column."""
+    return values.shape if isinstance(values, Product) else (len(values),)
+
+
+def column_place(values: Domain, name: str) -> int:
+    """Return the place of a column of a table; letters may be of either case.
+
+    Raises:
+        InvalidParameter: if there is no such column.
+
+    """
+    names = values.names if isinstance(values, Product) else ()
+    folded = [one.casefold() for one in names]
+    if name.casefold() not in folded:
+        listed = f"its columns are {', '.join(names)}" if names else "its mechanism is one of one column"
+        raise InvalidParameter("the mechanism has no column of this name", listed)
+    return folded.index(name.casefold())
+
+
+def named_place(values: Domain, name: object) -> int | None:
+    """Return the place of a column of a table; None if none is named.
+
+    Raises:
+        InvalidParameter: if it is not the name of a column.
+
+    """
+    if name is not None and not isinstance(name, str):
+        raise InvalidParameter("this needs the name of a column", "such as of := 'age'")
+    return None if name is None else column_place(values, name)
+
+
+def column_of_table(values: Domain, place: int | None) -> tuple[Domain, Floats]:
+    """Return the domain of a column of a table, and for each cell its position on a line.
+
+    Args:
+        values: the cells, or the values of one column.
+        place: the place of the column; None for the only one.
+
+    Raises:
+        InvalidParameter: if there are several columns and none is named.
+        InvalidDomain: if the values have no order.
+
+    """
+    if not isinstance(values, Product):
+        return values, scale_of(values)
+    if place is None:
+        raise InvalidParameter("this mechanism has several columns", f"name one of {', '.join(values.names)}: of := 'column'")
+    scale = scale_of(values.parts[place])
+    shape = [-1 if axis == place else 1 for axis in range(len(values.parts))]
+    return values.parts[place], np.broadcast_to(scale.reshape(shape), values.shape).ravel()
+
+
+def condition(values: Domain, given: pa.Scalar) -> Cells | None:
+    """Return what a condition says about the cells of a table, or about the values of one column; None for NULL.
+
+    Args:
+        values: the cells, or the values.
+        given: for a table, a struct with a value, a list of values or a range {low, high} for some of the columns; for one
+            column, a value, a list or a range. A bin belongs to a range if its centre does.
+
+    Raises:
+        InvalidParameter: if it is something else, is empty, or holds a value that the domain does not have.
+        WrongType: if a value cannot be compared with those of the domain.
+
+    """
+    if not given.is_valid:
+        return None
+    if not isinstance(values, Product):
+        return Cells(((0, _positions(values, given)),))
+    if not isinstance(given, pa.StructScalar) or not len(given.type.names):
+        raise InvalidParameter("a condition on several columns must name the columns", _EXAMPLE)
+    sets = ((column_place(values, name), given[name]) for name in given.type.names)
+    return Cells(tuple(sorted((place, _positions(values.parts[place], one)) for place, one in sets)))
+
+
+def python_condition(values: Domain, given: Any) -> Cells | None:
+    """Return the condition of a Python value, a list, or a dictionary of these by column; see `condition`."""
+    return condition(values, pa.scalar(_plainer(given)))
+
+
+def _plainer(given: Any) -> Any:
+    if isinstance(given, dict):
+        return {name: _plainer(one) for name, one in given.items()}
+    return list(given) if isinstance(given, tuple | range | set | frozenset) else given
+
+
+def _positions(values: Domain, given: pa.Scalar) -> tuple[int, ...]:
+    """Return the positions of a value, a list of values or a range."""
+    if isinstance(given, pa.StructScalar) and given.is_valid:
+        places = np.flatnonzero(_in_range(values, given))
+    else:
+        places = np.unique(_located(values, _listed(given)))
+    if not len(places):
+        raise InvalidParameter("a condition must hold for at least one value of the domain", _EXAMPLE)
+    return tuple(places.tolist())
+
+
+def _listed(given: pa.Scalar) -> pa.Array:
+    if isinstance(given, pa.ListScalar | pa.LargeListScalar) and given.is_valid:
+        return given.values
+    return pa.array([given.as_py()], given.type)
+
+
+def _located(values: Domain, column: pa.Array) -> NDArray[np.int64]:
+    kind = values.values.type
+    if pa.types.is_string(column.type) and (pa.types.is_temporal(kind)):  # a literal
+        column = _moments(column, kind)
+    try:
+        return np.asarray(values.codes(column), dtype=np.int64)
+    except (MissingValue, OutsideDomain):
+        pass
+    raise InvalidParameter("a condition holds NULL or a value that the domain does not have", _EXAMPLE)
+
+
+def _moments(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return column.cast(kind)
+    except pa.ArrowException:
+        pass
+    raise InvalidParameter("a condition holds text that is no date or time", "write DATE '2013-01-31'")
+
+
+def _in_range(values: Domain, given: pa.StructScalar) -> NDArray[np.bool_]:
+    if not set(given.type.names) <= _ENDS or not given.type.names:
+        raise InvalidParameter("a range has the fields low and high", _EXAMPLE)
+    low, high = (bound_of(given[end], values) if end in given.type.names else None for end in ("low", "high"))
+    _, possible = between(values, low, high)
+    return possible & within(scale_of(values), low, high)
+
+
+def groups_of(values: Domain, places: Sequence[int]) -> tuple[Domain, NDArray[np.int64]]:
+    """Return the cells of a margin over some columns, and for each cell of the table the one that it belongs to.
+
+    Raises:
+        InvalidParameter: if no column is named, or one twice, or there is one column only.
+
+    """
+    if not isinstance(values, Product) or not places or len(set(places)) < len(places):
+        raise InvalidParameter("a margin needs different columns of a table", "columns := ['city', 'age']")
+    at = np.unravel_index(np.arange(len(values)), values.shape)
+    margin = Product(tuple(values.names[place] for place in places), tuple(values.parts[place] for place in places))
+    return margin, np.ravel_multi_index([at[place] for place in places], margin.shape)
+
+
+def columns_named(values: Domain, names: object) -> tuple[int, ...]:
+    """Return the places of columns from a list of their names, or from one name.
+
+    Raises:
+        InvalidParameter: if it is no list of names, or a column is missing or named twice.
+
+    """
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, Sequence) or not listed or not all(isinstance(name, str) for name in listed):
+        raise InvalidParameter("this needs a list of names of columns", "such as ['city', 'age']")
+    places = tuple(column_place(values, name) for name in listed)
+    if len(set(places)) < len(places):
+        raise InvalidParameter("a column is named twice", "name each column once")
+    return places
+
+
+def blocks(count: int, cells: int, most: int = 1 << 23) -> Iterator[slice]:
+    """Yield slices of so many functionals that they fill ``most`` numbers together."""
+    step = max(1, most // max(cells, 1))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))

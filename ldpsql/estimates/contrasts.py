@@ -1,0 +1,94 @@
+"""Differences between two shares or means, of the same reports or of different people, with errors and p-values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.linear import covariances
+from ldpsql.estimates.measures import Functional, Measure, cut_to
+from ldpsql.estimates.ratios import Two, statistic, within
+from ldpsql.estimates.tables import MeanOf, Share, of_theta
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.score_intervals import deviations, half_width
+
+
+@dataclass(frozen=True)
+class Difference(Measure):
+    """Differences between two numbers with errors, and the p-value of the hypothesis that there is none; shape (groups,)."""
+
+    p_value: Floats = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Contrast(Functional):
+    """The difference between two shares or two means of the same reports."""
+
+    one: Share | MeanOf
+    other: Share | MeanOf
+
+    def measure(self, estimates: Estimates) -> Difference:
+        """Return the difference of every group; see `difference`."""
+        return difference(estimates, self.one, estimates, self.other)
+
+
+def difference(first: Estimates, one: Share | MeanOf, second: Estimates, other: Share | MeanOf) -> Difference:
+    """Return the first number less the second.
+
+    The two are of the same reports if ``first`` and ``second`` are the same estimates, else of different people. The p-value is
+    that of a test of two ratios at once (`statistic`): under no difference it is uniform, or larger if a condition is rare.
+
+    Args:
+        first: estimates of several groups.
+        one: the first number.
+        second: estimates of as many groups, under mechanisms with the same values.
+        other: the second number.
+
+    """
+    two = two_ratios(first, one, second, other)
+    z, unit = deviations(first.estimator.confidence), one.unit(first.values)
+    known = ~two.unknown
+    middle, low, high = within(two.filled(), z, 2.0)
+    error, off = (high - low) / (2 * z), 2 * unit.off
+    wider = half_width(error, off, z) - z * error
+    estimate = _estimated(first, one) - _estimated(second, other)
+    p_value = p_values(two, np.clip(middle, -off, off))
+    known &= np.isfinite(estimate) & ((low > -1.0 - off) | (high < 1.0 + off))
+    regularised = first.fit.regularised | second.fit.regularised
+    measure = Measure(estimate, np.where(known, error, np.inf), low - wider, high + wider)
+    cut = cut_to(measure, -1.0 - off, 1.0 + off, regularised).scaled(unit.width)
+    return Difference(cut.estimate, cut.std_error, cut.low, cut.high, p_value=p_value)
+
+
+def p_values(two: Two, nearest: Floats) -> Floats:
+    """Return the p-value of the hypothesis that the difference is ``nearest``; NaN if the reports say nothing about it."""
+    from scipy.special import chdtrc  # noqa: PLC0415  # slow to import
+
+    return np.where(two.unknown, np.nan, chdtrc(1, statistic(two.filled(), nearest)))
+
+
+def two_ratios(first: Estimates, one: Share | MeanOf, second: Estimates, other: Share | MeanOf) -> Two:
+    """Return two shares or means as ratios, with their covariance."""
+    return _together(first, one, other) if first is second else _apart(first, one, second, other)
+
+
+def _together(estimates: Estimates, one: Share | MeanOf, other: Share | MeanOf) -> Two:
+    """Return two ratios of the same reports."""
+    parts = [*one.parts(estimates.values), *other.parts(estimates.values)]
+    centre, covariance = covariances(estimates, np.stack(parts, axis=-1))
+    return Two(centre[:, 0], covariance[:, 0])
+
+
+def _apart(first: Estimates, one: Share | MeanOf, second: Estimates, other: Share | MeanOf) -> Two:
+    """Return two ratios of different reports, which are independent."""
+    a, v = covariances(first, np.stack(one.parts(first.values), axis=-1))
+    b, w = covariances(second, np.stack(other.parts(second.values), axis=-1))
+    both = np.zeros((len(a), 4, 4))
+    both[:, :2, :2], both[:, 2:, 2:] = v[:, 0], w[:, 0]
+    return Two(np.concatenate([a[:, 0], b[:, 0]], axis=1), both)
+
+
+def _estimated(estimates: Estimates, number: Share | MeanOf) -> Floats:
+    return of_theta(estimates, *number.parts(estimates.values))[:, 0]

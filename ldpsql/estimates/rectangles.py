@@ -1,0 +1,197 @@
+"""Shares of rectangles of a map, as the cells of a grid say about longitudes and latitudes.
+
+A rectangle holds its west and south sides but not its east and north ones, like the cells, so rectangles that share a side
+share no point; the outer sides of the grid belong to it. A side may cut cells: all or nothing of such a cell may lie in the
+rectangle, and the interval allows for both. The estimate takes the part of the cell by its area.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.domains.columns import finite_or_null
+from ldpsql.errors import InvalidDomain, InvalidParameter
+from ldpsql.estimates.estimate import Estimate, Estimates
+from ldpsql.estimates.linear import linear
+from ldpsql.estimates.measures import Functional, Measure, cut_to, normalised
+from ldpsql.estimates.scale import scale_of
+from ldpsql.inference.operators import Floats
+from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
+from ldpsql.mechanisms.region import Region
+from ldpsql.mechanisms.spec import number
+
+_SIDES = ("west", "south", "east", "north")
+_NAMES = (*_SIDES, "estimate", "std_error", "low", "high")
+
+
+class Rectangle(NamedTuple):
+    """The sides of a rectangle; None means no bound."""
+
+    west: Fraction | None
+    south: Fraction | None
+    east: Fraction | None
+    north: Fraction | None
+
+    @classmethod
+    def of(cls, sides: Iterable[Any]) -> Rectangle:
+        """Return the rectangle with these sides: west, south, east and north, numbers or None.
+
+        Raises:
+            InvalidParameter: unless they are, and west is less than east and south less than north.
+
+        """
+        try:
+            rectangle = cls(*(None if side is None else number(side) for side in sides))
+        except (TypeError, ValueError):
+            raise InvalidParameter(
+                "the sides of a rectangle must be four numbers or NULL: west, south, east and north"
+            ) from None
+        for low, high in ((rectangle.west, rectangle.east), (rectangle.south, rectangle.north)):
+            if low is not None and high is not None and low >= high:
+                raise InvalidParameter(
+                    "a rectangle must have its west before its east and its south before its north",
+                    "the south-west corner comes first",
+                )
+        return rectangle
+
+
+@dataclass(frozen=True)
+class RectangleShares(Functional):
+    """The shares of several rectangles of a region whose cells are the values, numbered row by row."""
+
+    region: Region
+    rectangles: tuple[Rectangle, ...]
+
+    @classmethod
+    def between(
+        cls, mechanism: Mechanism, southwest: Sequence[pa.Scalar], northeast: Sequence[pa.Scalar], grid: pa.Scalar
+    ) -> RectangleShares:
+        """Return the shares of the rectangles between pairs of corners, points of a grid as SQL passes them.
+
+        Raises:
+            InvalidSpec: if there is no grid.
+            InvalidDomain: if the values of the mechanism are not its cells.
+            InvalidParameter: if a corner is not a point, or two are not the corners of a rectangle.
+
+        """
+        region = Region.read(grid.as_py())
+        check_cells(mechanism, region)
+        corners = zip(map(_point, southwest), map(_point, northeast), strict=True)
+        return cls(region, tuple(Rectangle.of((*low, *high)) for low, high in corners))
+
+    @property
+    def only(self) -> RectangleShare:
+        """The share of the first rectangle, without a list."""
+        return RectangleShare(self)
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the share of each rectangle in every group, each field of shape (groups, rectangles)."""
+        part = np.stack([self._covered(one) for one in self.rectangles], axis=1)
+        certain, possible = (sets.astype(np.float64) for sets in (part == 1.0, part > 0.0))
+        share = _shares(estimates, part, certain.min(axis=0), possible.max(axis=0))
+        if np.array_equal(certain, possible):
+            return share
+        least, most = (_shares(estimates, sets, sets.min(axis=0), sets.max(axis=0)) for sets in (certain, possible))
+        error = np.maximum(share.std_error, np.maximum(least.std_error, most.std_error))
+        return Measure(share.estimate, error, np.minimum(least.low, share.low), np.maximum(most.high, share.high))
+
+    def _covered(self, rectangle: Rectangle) -> Floats:
+        """Return the part of each cell that lies in a rectangle."""
+        west, south, east, north = rectangle
+        across, along = self.region.across.covered(west, east), self.region.along.covered(south, north)
+        return (along[:, None] * across).ravel()
+
+
+@dataclass(frozen=True)
+class RectangleShare(Functional):
+    """The share of one rectangle."""
+
+    among: RectangleShares
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the share of the rectangle in every group."""
+        return self.among.measure(estimates).at(0)
+
+
+def _shares(estimates: Estimates, c: Floats, least: Floats, most: Floats) -> Measure:
+    bounds = linear(estimates, c)
+    measure = Measure(normalised(estimates.fit.theta) @ c, bounds.std_error, bounds.low, bounds.high)
+    return cut_to(measure, least, most, estimates.fit.regularised[:, None])
+
+
+def _point(corner: pa.Scalar) -> tuple[Any, Any]:
+    """Return longitude and latitude of a corner; NULL is no bound."""
+    point = corner.as_py()
+    if point is None:
+        return None, None
+    if not isinstance(point, dict) or point.keys() != {"lon", "lat"}:
+        raise InvalidParameter(
+            "the corners of a rectangle must be points", "{'lon': -122.45, 'lat': 37.72}, or NULL for no bound"
+        )
+    return point["lon"], point["lat"]
+
+
+def check_cells(mechanism: Mechanism, region: Region) -> None:
+    """Check that the values of a mechanism are the cells of a region.
+
+    Raises:
+        InvalidDomain: if they are not.
+
+    """
+    certified = certify_values(mechanism)
+    size, layout = len(certified.values), certified.layout
+    shape = (region.rows, region.columns)
+    if len(layout) == 2 and layout != shape:
+        raise InvalidDomain(
+            f"the mechanism has {layout[1]} columns and {layout[0]} rows of cells, the grid {shape[1]} and {shape[0]}",
+            "use the grid that the cells were numbered with",
+        )
+    if size != len(region) or not np.array_equal(scale_of(certified.values), np.arange(size)):
+        raise InvalidDomain("the values of the mechanism are not the cells of the grid", "its domain must be ldp.cells(grid)")
+
+
+def region_of(mechanism: Mechanism, edges: Sequence[Any]) -> Region:
+    """Return the region that the cells of a mechanism cover.
+
+    Args:
+        mechanism: one over the cells of a grid.
+        edges: west, south, east and north.
+
+    Raises:
+        InvalidParameter: if its values are not cells, or the edges are not those of a region.
+
+    """
+    layout = certify_values(mechanism).layout
+    if len(layout) != 2:
+        raise InvalidParameter("only the cells of a grid lie in a region", "leave out --bounds")
+    return Region(**dict(zip(_SIDES, edges, strict=True)), rows=layout[0], columns=layout[1])
+
+
+def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iterable[Sequence[Any]]) -> pa.Table:
+    """Return the shares of rectangles of a map, one row each: west, south, east, north, estimate, std_error, low, high.
+
+    Args:
+        estimate: that of a mechanism over the cells of a grid.
+        bounds: west, south, east and north of the grid: numbers, or strings that hold decimal numbers.
+        rectangles: the sides of each rectangle, in the same order; None is no bound.
+
+    Raises:
+        InvalidParameter: if the values are not cells, or the sides are not those of rectangles.
+
+    """
+    source = estimate.of.source
+    if not isinstance(source, CertifiedValues):
+        raise InvalidParameter("rectangles need reports of one mechanism over the cells of a grid")
+    listed = [tuple(sides) for sides in rectangles]
+    shares = RectangleShares(region_of(source.mechanism, bounds), tuple(Rectangle.of(sides) for sides in listed))
+    one = shares.measure(estimate.of)
+    columns = [one.estimate, one.std_error, one.low, one.high]
+    sides = [[None if side is None else float(number(side)) for side in column] for column in zip(*listed, strict=True)]
+    numbers = [finite_or_null(column[estimate.group]) for column in columns]
+    return pa.table([*(pa.array(column, pa.float64()) for column in sides), *numbers], list(_NAMES))

@@ -1,0 +1,226 @@
+"""Answers from the joint estimate of several columns: margins, conditional shares, means and quantiles, with errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.conditions import Cells, blocks, column_of_table, groups_of
+from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.linear import covariances, linear
+from ldpsql.estimates.measures import Functional, Measure, cut_to, normalised
+from ldpsql.estimates.ratios import Pair, fieller, ratio
+from ldpsql.estimates.spans import Quantiles
+from ldpsql.inference.operators import Floats
+from ldpsql.inference.score_intervals import deviations, half_width
+
+
+@dataclass(frozen=True)
+class Share(Functional):
+    """The share of some cells, of all or of those in which a condition holds."""
+
+    of: Cells
+    given: Cells | None = None
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the share of every group."""
+        return _ratios(estimates, *self.parts(estimates.values)).at(0)
+
+    def parts(self, values: Domain) -> tuple[Floats, Floats]:
+        """Return numerator and denominator as functionals, shape (cells, 1)."""
+        given = _given(values, self.given)
+        return (self.of.inside(values) * given)[:, None], given[:, None]
+
+    def unit(self, values: Domain) -> Unit:  # noqa: ARG002  # a share has no unit
+        """Return the scale of shares."""
+        return Unit(0.0, 1.0, 0.0)
+
+
+@dataclass(frozen=True)
+class MeanOf(Functional):
+    """The mean of a column of numbers, dates or times, of all or where a condition holds."""
+
+    column: int | None
+    given: Cells | None = None
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the mean of every group."""
+        unit = self.unit(estimates.values)
+        measure = _ratios(estimates, *self.parts(estimates.values), off=unit.off).at(0)
+        return measure.scaled(unit.width, unit.least)
+
+    def parts(self, values: Domain) -> tuple[Floats, Floats]:
+        """Return numerator and denominator as functionals, shape (cells, 1), on a scale from 0 to 1."""
+        unit, given = self.unit(values), _given(values, self.given)
+        scale = (column_of_table(values, self.column)[1] - unit.least) / unit.width
+        return (scale * given)[:, None], given[:, None]
+
+    def unit(self, values: Domain) -> Unit:
+        """Return the scale of the column."""
+        own, scale = column_of_table(values, self.column)
+        width = float(np.ptp(scale))
+        return Unit(float(scale.min()), width, own.rounding / width)
+
+
+@dataclass(frozen=True)
+class VarianceOf(Functional):
+    """The variance of a column, of all or where a condition holds, in its unit squared."""
+
+    column: int | None
+    given: Cells | None = None
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the variance of every group: as in `Variance`, its derivative is (x - mean)^2."""
+        mean = MeanOf(self.column, self.given)
+        unit = mean.unit(estimates.values)
+        top, bottom = mean.parts(estimates.values)
+        about = np.clip(ratio(_pair(estimates, top, bottom)))[:, :, None]
+        x = (column_of_table(estimates.values, self.column)[1] - unit.least) / unit.width
+        squares = (x[:, None] - about) ** 2 * bottom
+        measure = _ratios(estimates, squares, bottom, most=0.25).at(0)
+        theta = normalised(estimates.fit.theta)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moments = (theta @ (x[:, None] ** [1, 2] * bottom)) / (theta @ bottom)
+        own = np.where(np.isfinite(moments[:, 1]), moments[:, 1] - moments[:, 0] ** 2, np.nan)
+        held = replace(measure, estimate=own, low=np.fmin(measure.low, own), high=np.fmax(measure.high, own))
+        final = measure if estimates.fit.regularised.any() else held
+        return _spread(replace(final, estimate=own).scaled(unit.width**2), unit.off * unit.width)
+
+
+@dataclass(frozen=True)
+class QuantilesOf(Functional):
+    """Several quantiles of a column, of all or where a condition holds, as positions in its domain."""
+
+    quantiles: Quantiles
+    column: int | None
+    given: Cells | None = None
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The share below each quantile."""
+        return self.quantiles.levels
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return positions and errors as `Quantiles` does, from the ratios of nested ranges, each field (groups, quantiles)."""
+        values = estimates.values
+        own, scale = column_of_table(values, self.column)
+        levels = np.unique(scale)[:-1]
+        given = _given(values, self.given)[:, None]
+        shares = _ratios(estimates, (scale[:, None] <= levels) * given, given)
+        return self.quantiles.of_band(estimates, own, shares)
+
+
+@dataclass(frozen=True)
+class QuantileOf(QuantilesOf):
+    """One quantile of a column."""
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the position and the error for every group."""
+        return super().measure(estimates).at(0)
+
+
+@dataclass(frozen=True)
+class Margin(Functional):
+    """The share of each cell of a table of some of the columns, of all or of the rows with its values of other columns."""
+
+    columns: tuple[int, ...]
+    given: tuple[int, ...] = ()
+
+    @classmethod
+    def checked(cls, columns: tuple[int, ...], given: tuple[int, ...]) -> Margin:
+        """Return the margin.
+
+        Raises:
+            InvalidParameter: unless the columns include those that are given, and another one.
+
+        """
+        if not set(given) < set(columns):
+            raise InvalidParameter(
+                "the columns of a margin must include those that are given, and another one",
+                "columns := ['city', 'age'], given := ['city']",
+            )
+        return cls(columns, given)
+
+    def cells(self, values: Domain) -> Domain:
+        """Return the cells of the margin: the values themselves if no column is named."""
+        return groups_of(values, self.columns)[0] if self.columns else values
+
+    def measure(self, estimates: Estimates) -> Measure:
+        """Return the shares, each field of shape (groups, cells of the margin)."""
+        values = estimates.values
+        if not self.columns:
+            errors = estimates.intervals
+            return Measure(estimates.fit.theta, errors.std_error, errors.low, errors.high)
+        margin, own = groups_of(values, self.columns)
+        whole = groups_of(values, self.given)[1] if self.given else np.zeros(len(own), dtype=np.int64)
+        first = np.zeros(len(margin), dtype=np.int64)
+        first[own] = np.arange(len(own))  # any cell of the table that belongs to it
+        parts = []
+        for some in blocks(len(margin), 3 * len(own)):
+            top = (own[:, None] == np.arange(some.start, some.stop)).astype(np.float64)
+            bottom = (whole[:, None] == whole[first[some]]).astype(np.float64)
+            parts.append(_ratios(estimates, top, bottom))
+        estimate, error, low, high = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in _FIELDS)
+        return Measure(estimate, error, low, high)
+
+
+_FIELDS = ("estimate", "std_error", "low", "high")
+
+
+class Unit(NamedTuple):
+    """The scale of a number: where it begins, its width, and how far a number may lie from its bin, in widths."""
+
+    least: float
+    width: float
+    off: float
+
+
+def _given(values: Domain, given: Cells | None) -> Floats:
+    if given is not None:
+        return given.inside(values)
+    return np.ones(len(values))
+
+
+def _pair(estimates: Estimates, top: Floats, bottom: Floats) -> Pair:
+    """Return the ratios of functionals, each field of shape (groups, ratios)."""
+    centre, v = covariances(estimates, np.stack(np.broadcast_arrays(top, bottom), axis=-1))
+    return Pair(centre[..., 0], centre[..., 1], v[..., 0, 0], v[..., 0, 1], v[..., 1, 1])
+
+
+def of_theta(estimates: Estimates, top: Floats, bottom: Floats) -> Floats:
+    """Return the ratios for the estimated shares, shape (groups, ratios); NaN if the denominator is not positive."""
+    theta = normalised(estimates.fit.theta)
+    above, below = ((theta[:, None] @ part)[:, 0] for part in (top, bottom))
+    return np.where(below > 0, above / np.where(below > 0, below, 1.0), np.nan)
+
+
+def _ratios(estimates: Estimates, top: Floats, bottom: Floats, most: float = 1.0, off: float = 0.0) -> Measure:
+    """Return ratios from 0 to ``most`` of functionals, with intervals, each field of shape (groups, ratios); see `fieller`.
+
+    A denominator that is one for all cells is no ratio: then the interval is that of a functional. An estimate is NaN, and its
+    error infinite, if the reports say nothing about the ratio.
+    """
+    estimate, z = of_theta(estimates, top, bottom), deviations(estimates.estimator.confidence)
+    if (bottom == 1.0).all():
+        bounds = linear(estimates, top)
+        low, high = bounds.low, bounds.high
+        known = np.isfinite(bounds.std_error)
+    else:
+        low, high = fieller(_pair(estimates, top, bottom), z, 0.0, most)
+        known = np.isfinite(estimate) & ((low > 0.0) | (high < most))
+    error = (high - low) / (2 * z)
+    wider = half_width(error, off, z) - z * error if off else 0.0
+    measure = Measure(estimate, np.where(known, error, np.inf), low - wider, high + wider)
+    return cut_to(measure, 0.0 - off, most + off, estimates.fit.regularised[:, None])
+
+
+def _spread(measure: Measure, off: float) -> Measure:
+    """Return variances of numbers that may lie so far from the bins: standard deviations are at most as far apart."""
+    if not off:
+        return measure
+    low, high = np.sqrt(np.maximum(measure.low, 0.0)), np.sqrt(measure.high)
+    return replace(measure, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2)

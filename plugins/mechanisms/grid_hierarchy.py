@@ -1,0 +1,78 @@
+"""A hierarchy of squares of a grid, for rectangles of a map (a quad-tree with hashes).
+
+Cormode, Kulkarni, Srivastava, "Answering range queries under local differential privacy", VLDB 2019, in two dimensions; levels
+are made to agree as by Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through
+consistency", VLDB 2010. The quad-tree is that of Cormode, Procopiuc, Srivastava, Shen, Yu, "Differentially private spatial
+decompositions", ICDE 2012.
+"""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from ldpsql.mechanisms import (
+    CellMechanism,
+    Levels,
+    Mechanism,
+    NodeReports,
+    PureLdp,
+    WholeField,
+    best_squares,
+    counts_of_squares,
+    hookimpl,
+    node_reports,
+    response_to,
+)
+
+
+class GridHierarchy(CellMechanism):
+    """A hierarchy of squares: a random level of a tree over a grid, and optimised local hashing of the square with the cell.
+
+    For shares of rectangles of up to 160,000 cells. The level is drawn independently of the cell, so all of epsilon goes to
+    the square; few squares are reported by k-RR. Unlike noise on the plane, all cells are equally hard to tell apart. Reports
+    are STRUCT(level, seed, y), level 0 is that of the cells. Fanout and levels are the most levels whose expected error of a
+    rectangle is at most a fifth above the smallest, unless they are given.
+
+    >>> mechanism = GridHierarchy(epsilon=1, columns=24, rows=16)
+    >>> mechanism.fanout, mechanism.levels, mechanism.channel().counts
+    (2, 4, [384, 96, 24, 6])
+    """
+
+    name = "grid_hierarchy"
+    sql_reports = NodeReports.marker
+    fanout: Annotated[WholeField, Field(ge=2, le=1 << 16)] | None = Field(
+        None, description="how many squares lie along the side of the next; NULL: chosen by the expected error"
+    )
+    levels: Annotated[WholeField, Field(ge=1, le=18)] | None = Field(
+        None, description="number of levels that are reported, from the cells up; NULL: chosen by the expected error"
+    )
+
+    @model_validator(mode="after")
+    def _grow(self) -> Self:
+        """Return the mechanism with fanout and levels: they are part of what its reports mean."""
+        if self.fanout is None or self.levels is None:
+            self.values()  # refuses a grid that is too large
+            self.__dict__["fanout"], self.__dict__["levels"] = best_squares(
+                self.epsilon, self.layout(), self.fanout, self.levels
+            )
+        return self
+
+    def claim(self) -> PureLdp:
+        """Return epsilon-LDP: cells are equally hard to tell apart at any distance."""
+        return PureLdp(self.epsilon)
+
+    def channel(self) -> Levels:
+        """Return the levels, each with the response to its squares."""
+        shape, fanout, levels = self.layout(), self.fanout or 2, self.levels or 1
+        responses = [response_to(self.epsilon, count) for count in counts_of_squares(shape, fanout, levels)]
+        return Levels(shape, tuple((fanout**level,) * 2 for level in range(levels)), tuple(responses))
+
+    def alphabet(self) -> NodeReports:
+        """Return the reports of all levels."""
+        return node_reports(self.channel())
+
+
+@hookimpl
+def ldpsql_mechanisms() -> list[type[Mechanism]]:
+    """Offer the hierarchy of squares."""
+    return [GridHierarchy]

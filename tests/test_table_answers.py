@@ -1,0 +1,340 @@
+"""Answers from the joint estimate of several columns: margins, conditions, differences, in SQL and in Python."""
+
+from __future__ import annotations
+
+from math import isinf, isnan, sqrt
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql import Estimate, Likelihood, certify
+from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
+from ldpsql.estimates.answers import Answer
+from ldpsql.estimates.conditions import Cells, python_condition
+from ldpsql.estimates.contrasts import difference, p_values, two_ratios
+from ldpsql.estimates.estimate import Estimates, estimate_likelihood
+from ldpsql.estimates.ratios import Pair, fieller
+from ldpsql.estimates.tables import Share
+from ldpsql.inference.operators import Floats, operator
+from ldpsql.registry.registry import registry
+from tests.seeds import generator
+
+RNG = generator(__name__)
+PERSON = "row(edu=krr({e}, ['a', 'b', 'c']), age=krr({e}, [10, 20, 30, 40]), rich=krr({e}, [false, true]))"
+LAW = np.outer(np.outer([0.5, 0.3, 0.2], [0.4, 0.3, 0.2, 0.1]).ravel(), [0.75, 0.25]).ravel()  # all columns are independent
+
+
+def law() -> Floats:
+    """Return the shares of the cells if the older are richer, and the educated as well."""
+    edu, age, rich = np.indices((3, 4, 2))
+    chance = 0.1 + 0.15 * edu + 0.1 * age
+    base = LAW.reshape(3, 4, 2).sum(axis=2)[..., None]
+    return np.asarray((base * np.where(rich == 1, chance, 1 - chance)).ravel())
+
+
+TRUTH = law()
+VALUES = registry().mechanism(PERSON.format(e=1)).values().listed
+
+
+def cells(**given: object) -> Cells:
+    """Return a condition."""
+    condition = python_condition(VALUES, given)
+    assert condition is not None
+    return condition
+
+
+RICH, EDU_A, EDU_C = cells(rich=True), cells(edu="a"), cells(edu="c")
+
+
+def drawn(epsilon: float, truth: Floats, n: int, groups: int = 1, estimator: str = "ibu") -> Estimates:
+    """Return estimates from the expected counts of reports, or of random ones if there are several groups."""
+    mechanism = registry().mechanism(PERSON.format(e=epsilon))
+    own = operator(certify(mechanism).response)
+    chances = own.forward(truth)
+    counts = RNG.multinomial(n, chances, groups).astype(np.float64) if groups > 1 else n * np.atleast_2d(chances)
+    return estimate_likelihood(mechanism, Likelihood(own, counts), registry().estimator(estimator))
+
+
+@pytest.fixture(scope="module")
+def exact() -> Estimate:
+    """The estimate from the counts that are expected, which is the truth."""
+    return drawn(2.0, TRUTH, 1_000_000)[0]
+
+
+@pytest.fixture(scope="module")
+def con() -> DuckDBPyConnection:
+    con = ldpsql.connect()
+    con.execute(
+        """CREATE MACRO person() AS ldp.row({
+               edu: ldp.krr(2, ['a', 'b', 'c']), age: ldp.krr(2, [10, 20, 30, 40]), rich: ldp.krr(2, [false, true])})"""
+    )
+    people = VALUES.values.take(pa.array(RNG.choice(24, 6000, p=TRUTH)))
+    reports = ldpsql.perturb(people, PERSON.format(e=2))
+    con.register("drawn", pa.table({"report": reports, "half": np.arange(6000) % 2}))
+    con.execute("CREATE TABLE reports AS FROM drawn")
+    return con
+
+
+def holds(answer: Answer, truth: float) -> None:
+    assert answer.estimate == pytest.approx(truth, abs=1e-6)
+    assert answer.low < truth < answer.high
+    assert 0 < answer.std_error < 1
+
+
+# --- what the answers are ---
+def test_a_conditional_share_is_that_of_the_estimated_table(exact: Estimate) -> None:
+    table = TRUTH.reshape(3, 4, 2)
+    holds(exact.share({"rich": True}), table[..., 1].sum())
+    holds(exact.share({"rich": True}, {"edu": "b"}), table[1, :, 1].sum() / table[1].sum())
+    holds(exact.share({"rich": True, "age": [10, 40]}, {"EDU": ["a", "c"]}), table[[0, 2]][:, [0, 3], 1].sum() / 0.7)
+    holds(exact.share({"age": {"low": 15, "high": 30}}, {"rich": False}), table[:, 1:3, 0].sum() / table[..., 0].sum())
+    assert exact.share({"age": {"low": 15}}) == exact.share({"age": [20, 30, 40]})
+
+
+def test_conditional_means_variances_and_quantiles_are_those_of_the_estimated_table(exact: Estimate) -> None:
+    ages = TRUTH.reshape(3, 4, 2)[..., 1].sum(axis=0)
+    ages /= ages.sum()
+    x = np.array([10, 20, 30, 40])
+    mean = exact.mean("age", {"rich": True})
+    assert mean.estimate == pytest.approx(ages @ x, abs=1e-4)
+    assert mean.low < ages @ x < mean.high
+    assert exact.variance("age", {"rich": True}).estimate == pytest.approx(ages @ x**2 - (ages @ x) ** 2, abs=1e-3)
+    assert exact.quantile(0.5, "age", {"rich": True}).estimate == x[(ages.cumsum() >= 0.5).argmax()]
+    assert exact.mean("age").estimate == pytest.approx(20.0, abs=1e-4)
+
+
+def test_a_margin_is_the_sum_of_cells_and_conditional_shares_sum_to_one(exact: Estimate) -> None:
+    margin = exact.margin(["rich", "edu"])
+    assert margin.column_names == ["rich", "edu", "estimate", "std_error", "low", "high"]
+    assert margin["estimate"].to_pylist() == pytest.approx(TRUTH.reshape(3, 4, 2).sum(axis=1).T.ravel(), abs=1e-6)
+    rows = exact.margin(["edu", "rich"], given="edu").to_pylist()
+    for row in rows:
+        one = exact.share({"rich": row["rich"]}, {"edu": row["edu"]})
+        assert [row[name] for name in Answer._fields] == pytest.approx(list(one))
+
+
+def test_a_condition_on_nothing_has_the_error_of_a_share(exact: Estimate) -> None:
+    plain, whole = exact.share({"rich": True}), exact.share({"rich": True}, {"edu": ["a", "b", "c"]})
+    assert list(plain) == pytest.approx(list(whole))
+    assert plain.std_error**2 < exact.covariance.trace()
+
+
+def test_the_error_of_a_conditional_share_is_that_of_the_delta_method_if_the_condition_is_frequent(exact: Estimate) -> None:
+    values = exact.values
+    a, b = cells(rich=True, edu="a").inside(values), EDU_A.inside(values)
+    share = (a @ TRUTH) / (b @ TRUTH)
+    c = (a - share * b) / (b @ TRUTH)
+    assert exact.share({"rich": True}, {"edu": "a"}).std_error == pytest.approx(sqrt(c @ exact.covariance @ c), rel=1e-3)
+
+
+def test_a_difference_is_that_of_two_answers(exact: Estimate) -> None:
+    one, other = (exact.share({"rich": True}, {"edu": edu}).estimate for edu in "cb")
+    share = exact.difference({"rich": True}, {"edu": "c"}, {"edu": "b"})
+    assert share.estimate == pytest.approx(one - other)
+    assert share.low < one - other < share.high
+    assert share.p_value < 1e-6
+    mean = exact.difference("age", {"edu": "c"}, {"edu": "b"})
+    assert mean.estimate == pytest.approx(0.0, abs=1e-3)
+    assert mean.p_value > 0.99
+    back = exact.difference({"rich": True}, {"edu": "b"}, {"edu": "c"})
+    assert [back.low, back.high, back.p_value] == pytest.approx([-share.high, -share.low, share.p_value], abs=1e-5)
+
+
+def test_the_p_value_is_below_a_level_exactly_if_the_interval_leaves_zero_out() -> None:
+    parts = np.linspace(0.0, 1.0, 40)[:, None]
+    estimates = drawn(2.0, parts * TRUTH + (1 - parts) * LAW, 4000)
+    one, other = (Share(RICH, where) for where in (EDU_A, EDU_C))
+    measured = difference(estimates, one, estimates, other)
+    inside = (measured.low <= 0) & (measured.high >= 0)
+    assert (inside == (measured.p_value >= 0.05)).all()
+    assert 0 < inside.sum() < 40
+
+
+def test_other_people_are_compared_as_independent(exact: Estimate) -> None:
+    other = drawn(2.0, LAW, 500_000)[0]
+    share = exact.compare(other, {"rich": True}, {"edu": "a"})
+    errors = [one.share({"rich": True}, {"edu": "a"}) for one in (exact, other)]
+    assert share.estimate == pytest.approx(errors[0].estimate - errors[1].estimate)
+    assert share.std_error == pytest.approx(sqrt(sum(one.std_error**2 for one in errors)), rel=1e-2)
+    assert exact.compare(exact, "age").p_value == pytest.approx(1.0)
+
+
+# --- whether intervals and p-values hold ---
+def test_p_values_are_uniform_if_there_is_no_difference() -> None:
+    """Kolmogorov's distance of 600 uniform numbers exceeds .115 once in 10^6 times (Massart's bound)."""
+    estimates = drawn(2.0, LAW, 20_000, groups=600, estimator="inv")
+    one, other = (Share(RICH, where) for where in (EDU_A, EDU_C))
+    p = np.sort(p_values(two_ratios(estimates, one, estimates, other), np.zeros(600)))
+    steps = np.arange(601) / 600
+    assert max(np.abs(p - steps[1:]).max(), np.abs(p - steps[:-1]).max()) < sqrt(np.log(2e6) / 1200)
+
+
+def test_fieller_holds_the_ratio_however_weak_the_denominator_is() -> None:
+    """Of 20,000 normal pairs, .95 are expected to be held: 1e-6 leaves out what is beyond 4.9 errors."""
+    for bottom in (0.3, 1.0, 5.0):
+        top, below = 0.4 * bottom + RNG.normal(size=20_000), bottom + RNG.normal(size=20_000)
+        one, none = np.ones(20_000), np.zeros(20_000)
+        low, high = fieller(Pair(top, below, one, none, one), 1.959964, -np.inf, np.inf)
+        slack = 4.9 * sqrt(0.95 * 0.05 / 20_000)
+        share = ((low <= 0.4) & (high >= 0.4)).mean()
+        assert share > 0.95 - slack
+        assert share < 0.95 + slack or bottom < 5
+
+
+def test_what_a_rare_condition_does_not_determine_is_unknown() -> None:
+    few = drawn(0.5, TRUTH, 60)[0]
+    answer = few.share({"rich": True}, {"edu": "c", "age": 40})
+    assert isinf(answer.std_error)
+    assert (answer.low, answer.high) == (0.0, 1.0)
+    contrast = few.difference({"rich": True}, {"edu": "c", "age": 40}, {"edu": "c", "age": 30})
+    assert isinf(contrast.std_error)
+    assert contrast.p_value > 0.05
+
+
+def test_columns_that_are_never_reported_together_have_no_conditional_shares() -> None:
+    one = PERSON.format(e=2).replace("row(", "one_of(")
+    reports = ldpsql.perturb([{"edu": "abc"[i % 3], "age": 10 * (1 + i % 4), "rich": i % 2 == 0} for i in range(600)], one)
+    estimate = ldpsql.estimate(reports, one)
+    assert isinf(estimate.share({"rich": True}, {"edu": "a"}).std_error)
+    assert estimate.share({"rich": True}).std_error < 1
+
+
+@pytest.mark.parametrize("mechanism", ["joint_krr", "joint_olh"])
+def test_joint_mechanisms_answer_as_rows_do(mechanism: str) -> None:
+    text = f"{mechanism}(12, {{edu: ['a', 'b', 'c'], rich: [false, true]}})"
+    reports = ldpsql.perturb([{"edu": "abc"[i % 3], "rich": i % 6 == 0} for i in range(1200)], text)
+    share = ldpsql.estimate(reports, text).share({"rich": True}, {"edu": "a"})
+    assert abs(share.estimate - 0.5) < 6 * share.std_error + 0.01
+    assert share.std_error < 0.1
+
+
+def test_large_tables_answer_by_inversion_without_a_covariance() -> None:
+    text = "row(a=krr(4, " + str(list(range(60))) + "), b=krr(4, " + str(list(range(40))) + "))"
+    reports = ldpsql.perturb([{"a": i % 60, "b": i % 40} for i in range(6000)], text)
+    estimate = ldpsql.estimate(reports, text, "inv")
+    mean = estimate.mean("b", {"a": {"low": 0, "high": 29}})
+    assert abs(mean.estimate - 19.5) < 6 * mean.std_error
+    assert mean.std_error < 3
+
+
+def test_one_column_answers_conditions_on_itself() -> None:
+    mechanism = "krr(6, [1, 2, 3, 4])"
+    estimate = ldpsql.estimate(ldpsql.perturb([1, 2, 3, 4] * 300, mechanism), mechanism)
+    assert estimate.share(1, [1, 2]).estimate == pytest.approx(0.5, abs=0.1)
+    assert estimate.mean(given={"low": 3}).estimate == pytest.approx(3.5, abs=0.1)
+
+
+# --- what is refused ---
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"town": "a"}, InvalidParameter),
+        ({"edu": "z"}, InvalidParameter),
+        ({"edu": None}, InvalidParameter),
+        ({"edu": []}, InvalidParameter),
+        ("a", InvalidParameter),
+        ({"age": {"low": 31, "high": 39}}, InvalidParameter),
+        ({"age": {"from": 31}}, InvalidParameter),
+        ({"edu": {"low": 1}}, (InvalidDomain, WrongType)),
+        ({"edu": 3}, WrongType),
+    ],
+)
+def test_conditions_that_make_no_sense_are_refused(exact: Estimate, given: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        exact.share({"rich": True}, given)
+
+
+def test_numbers_of_a_table_need_an_ordered_column(exact: Estimate) -> None:
+    for refused in (exact.mean, lambda: exact.quantile(0.5), lambda: exact.variance("town"), lambda: exact.margin([])):
+        with pytest.raises(InvalidParameter):
+            refused()
+    with pytest.raises(InvalidDomain):
+        exact.mean("edu")
+    with pytest.raises(InvalidParameter, match="must include"):
+        exact.margin(["edu"], given=["rich"])
+    with pytest.raises(InvalidParameter, match="different values"):
+        exact.compare(ldpsql.estimate(["a", "b"] * 50, "krr(1, ['a', 'b'])"))
+
+
+# --- SQL ---
+def test_sql_answers_as_python_does(con: DuckDBPyConnection) -> None:
+    reports = con.sql("SELECT report FROM reports").to_arrow_table()["report"]
+    python = ldpsql.estimate(reports, PERSON.format(e=2))
+    sql = con.execute(
+        """SELECT ldp.share(report, person(), of := {rich: true}, given := {edu: 'a'}),
+                  ldp.mean(report, person(), of := 'age', given := {rich: true}),
+                  ldp.variance(report, person(), of := 'age'),
+                  ldp.quantile(report, person(), 0.5, of := 'age', given := {rich: true}),
+                  ldp.difference(report, person(), of := {rich: true}, given := {edu: 'a'}, versus := {edu: 'c'})
+           FROM reports"""
+    ).fetchall()[0]
+    expected = [
+        python.share({"rich": True}, {"edu": "a"}),
+        python.mean("age", {"rich": True}),
+        python.variance("age"),
+        python.quantile(0.5, "age", {"rich": True}),
+        python.difference({"rich": True}, {"edu": "a"}, {"edu": "c"}),
+    ]
+    for one, other in zip(sql, expected, strict=True):
+        assert list(one.values()) == pytest.approx(list(other))
+    rows = con.execute("FROM ldp.crosstab(reports, report, person(), columns := ['rich', 'edu'], given := ['edu'])").fetchall()
+    assert [row[:-1] for row in rows] == [tuple(row.values()) for row in python.margin(["rich", "edu"], "edu").to_pylist()]
+    assert {row[-1] for row in rows} == {6000}
+
+
+def test_groups_and_counts_answer_alike(con: DuckDBPyConnection) -> None:
+    rows = con.execute(
+        """WITH c AS (SELECT half, ldp.counts(report) AS counts FROM reports GROUP BY half)
+           SELECT a.s = ldp.share_counts(counts, person(), {rich: true}), a.m = ldp.margin_counts(counts, person(), ['edu'])
+           FROM (SELECT half, ldp.share(report, person(), of := {rich: true}) AS s, ldp.margin(report, person(), ['edu']) AS m
+                 FROM reports GROUP BY half) a JOIN c USING (half)"""
+    ).fetchall()
+    assert rows == [(True, True)] * 2
+
+
+def test_exact_groups_are_compared_by_their_counts(con: DuckDBPyConnection) -> None:
+    row = con.execute(
+        """WITH c AS (SELECT ldp.counts(report, keep := half = 0) AS zero, ldp.counts(report, keep := half = 1) AS one,
+                             ldp.counts(report, keep := half = 7) AS none FROM reports)
+           SELECT ldp.compare(zero, one, person(), of := 'age'), ldp.compare(zero, none, person(), of := 'age') FROM c"""
+    ).fetchall()[0]
+    assert row[0]["low"] < row[0]["high"]
+    assert 0 <= row[0]["p_value"] <= 1
+    assert row[1] is None
+
+
+def test_an_empty_group_has_no_answers_and_an_unknown_one_has_no_errors(con: DuckDBPyConnection) -> None:
+    row = con.execute(
+        """SELECT ldp.share(report, person(), of := {rich: true}), ldp.margin(report, person(), ['edu']),
+                  ldp.difference(report, person(), of := 'age', given := {edu: 'a'}, versus := {edu: 'b'})
+           FROM reports WHERE half = 7"""
+    ).fetchall()[0]
+    assert row == (None, None, None)
+    row = con.execute(
+        """SELECT ldp.share(report, person(), of := {rich: true}, given := {edu: 'c', age: 40})
+           FROM (SELECT {edu: 'a', age: 10, rich: false} AS report)"""
+    ).fetchall()[0]
+    assert row[0]["std_error"] is row[0]["low"] is row[0]["high"] is None
+    assert row[0]["estimate"] is None or not isnan(row[0]["estimate"])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ldp.mean(report, person())",
+        "ldp.range_share(report, person(), 1, 2)",
+        "ldp.share(report, person(), of := 'age')",
+        "ldp.share(report, person(), of := NULL)",
+        "ldp.difference(report, person(), of := 'age', given := NULL, versus := {edu: 'a'})",
+        "ldp.margin(report, person(), ['edu', 'edu'])",
+        "ldp.margin(report, person(), ['town'])",
+        "ldp.margin(report, person(), ['edu'], given := ['edu'])",
+    ],
+)
+def test_sql_refuses_what_makes_no_sense_with_a_code(con: DuckDBPyConnection, call: str) -> None:
+    with pytest.raises(duckdb.Error, match="LDP10"):
+        con.execute(f"SELECT {call} FROM reports")

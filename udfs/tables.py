@@ -1,0 +1,231 @@
+"""Answers from the joint estimate of several columns: shares, margins and differences, with conditions on other columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.functions import (
+    MARGINS,
+    MEASURES,
+    MECHANISMS,
+    NUMBERS,
+    PLANS,
+    Aggregate,
+    Contrast,
+    Estimates,
+    Macros,
+    Margin,
+    MeanOf,
+    Scalar,
+    Share,
+    aggregates,
+    column_of_table,
+    columns_named,
+    condition,
+    counts_of,
+    difference,
+    domain_type,
+    estimated,
+    guarded,
+    hookimpl,
+    listed,
+    named_place,
+    once_a_run,
+    plain,
+    values_of,
+)
+from ldpsql.mechanisms import InvalidParameter, Mechanism, Product
+
+_FIELDS = ("estimate", "std_error", "low", "high")
+_ROW = ", ".join(f"{name} DOUBLE" for name in _FIELDS)
+_ROWS = f"STRUCT(value VARCHAR, {_ROW})[]"
+_TESTED = (*_FIELDS, "p_value")
+
+
+def _mechanism(plan: int) -> Mechanism:
+    mechanism = PLANS.thing(plan)[0]
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidParameter("this can be answered for one mechanism only", "estimate the reports of each mechanism")
+    return mechanism
+
+
+@guarded
+def share_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each share of cells, where a condition holds, under a plan."""
+    rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
+    shares = [(PLANS.thing(plan), _share(_mechanism(plan), of, given)) for plan, of, given in rows]
+    return pa.array([MEASURES.number(share) for share in shares], pa.int64())
+
+
+def _share(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share:
+    values = values_of(mechanism)
+    cells = condition(values, of)
+    if cells is None:
+        raise InvalidParameter("a share needs the values that it is of", "of := {city: 'Lima'}")
+    return Share(cells, condition(values, given))
+
+
+@guarded
+def contrast_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each difference between two conditions, under a plan."""
+    out = []
+    for plan, of, given, other in zip(plain(plans).to_pylist(), plain(ofs), plain(givens), plain(others), strict=True):
+        if not given.is_valid or not other.is_valid:
+            raise InvalidParameter(
+                "a difference needs two conditions", "given := {city: 'Lima'}, versus := {city: 'Oslo'}; see also ldp.compare"
+            )
+        one, another = (_number(_mechanism(plan), of, where) for where in (given, other))
+        out.append(MEASURES.number((PLANS.thing(plan), Contrast(one, another))))
+    return pa.array(out, pa.int64())
+
+
+@guarded
+def number_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each share or mean, where a condition holds, under a plan."""
+    rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
+    numbers = [(PLANS.thing(plan), _number(_mechanism(plan), of, given)) for plan, of, given in rows]
+    return pa.array([NUMBERS.number(number) for number in numbers], pa.int64())
+
+
+def _number(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share | MeanOf:
+    """Return the mean of a column of a table that is named, or of the only column for NULL; else a share."""
+    values = values_of(mechanism)
+    named = isinstance(values, Product) and isinstance(of, pa.StringScalar)
+    if of.is_valid and not named:
+        return _share(mechanism, of, given)
+    column = named_place(values, of.as_py())
+    column_of_table(values, column)
+    return MeanOf(column, condition(values, given))
+
+
+@guarded
+def margin_handle(plans: pa.ChunkedArray, columns: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each margin, of all or for each value of other columns, under a plan."""
+    rows = zip(*(plain(column).to_pylist() for column in (plans, columns, givens)), strict=True)
+    margins = [(PLANS.thing(plan), _margin(_mechanism(plan), *names)) for plan, *names in rows]
+    return pa.array([MARGINS.number(margin) for margin in margins], pa.int64())
+
+
+def _margin(mechanism: Mechanism, columns: object, given: object) -> Margin:
+    values = values_of(mechanism)
+    if columns is None and given is None:
+        return Margin(())
+    names = columns if columns is not None or not isinstance(values, Product) else list(values.names)
+    own, other = columns_named(values, names), () if given is None else columns_named(values, given)
+    return Margin.checked(own, other)
+
+
+@guarded
+def margin_type(handles: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
+    """Return the type of the cells of each margin, as from_json reads it."""
+    rows = [
+        (values_of(MECHANISMS.thing(handle)), names) for handle, names in zip(*map(_listed, (handles, columns)), strict=True)
+    ]
+    return pa.array([domain_type(Margin(columns_named(values, names)).cells(values)) for values, names in rows], pa.string())
+
+
+def _listed(column: pa.ChunkedArray) -> list[object]:
+    return list(plain(column).to_pylist())
+
+
+@guarded
+@once_a_run
+def margins(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return the list of (cell as text, estimate, std_error, low, high) of each group; NULL if the group is empty."""
+    parts = []
+    for handle, counts in counts_of(histograms, handles):
+        (source, estimator), margin = MARGINS.thing(handle)
+        for rows, estimates in estimated(source, counts, estimator):
+            measured = margin.measure(estimates)
+            cells = np.stack([getattr(measured, name) for name in _FIELDS], axis=-1)
+            cells[np.isinf(measured.std_error) & np.isnan(measured.estimate)] = np.inf
+            parts.append((rows, margin.cells(estimates.values).written, cells))
+    return listed(parts, len(histograms), ("value", *_FIELDS))
+
+
+@guarded
+@once_a_run
+def contrasts(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return (estimate, std_error, low, high, p_value) of the difference of each group; NULL if it is empty."""
+    out: list[np.ndarray | None] = [None] * len(histograms)
+    for handle, counts in counts_of(histograms, handles):
+        (source, estimator), contrast = MEASURES.thing(handle)
+        for rows, estimates in estimated(source, counts, estimator):
+            measured = contrast.measure(estimates)
+            for row, one in zip(rows, np.stack([getattr(measured, name) for name in _TESTED], axis=-1), strict=True):
+                out[row] = one
+    return _tested(out)
+
+
+@guarded
+def compared(histograms: pa.ChunkedArray, others: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return the same for the counts of two groups of people; NULL if one is empty."""
+    out: list[np.ndarray | None] = [None] * len(histograms)
+    one, other = (_each(column, handles) for column in (histograms, others))
+    for row in one.keys() & other.keys():
+        number = NUMBERS.thing(plain(handles)[row].as_py())[1]
+        measured = difference(one[row], number, other[row], number)
+        out[row] = np.array([getattr(measured, name)[0] for name in _TESTED])
+    return _tested(out)
+
+
+def _each(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> dict[int, Estimates]:
+    """Return the estimates of each row that holds reports."""
+    out: dict[int, Estimates] = {}
+    for handle, counts in counts_of(histograms, handles):
+        source, estimator = NUMBERS.thing(handle)[0]
+        for rows, estimates in estimated(source, counts, estimator):
+            out |= {int(row): estimates.only(place) for place, row in enumerate(rows)}
+    return out
+
+
+def _tested(rows: list[np.ndarray | None]) -> pa.Array:
+    """Return differences as a column; what the reports say nothing about is NULL."""
+    empty = np.array([row is None for row in rows], dtype=np.bool_)
+    table = np.array([np.zeros(len(_TESTED)) if row is None else row for row in rows]).reshape(len(rows), len(_TESTED))
+    unknown = ~np.isfinite(table)
+    unknown[:, 2:4] |= unknown[:, 1:2]
+    columns = [pa.array(column, pa.float64(), mask=mask) for column, mask in zip(table.T.copy(), unknown.T, strict=True)]
+    return pa.StructArray.from_arrays(columns, list(_TESTED), mask=pa.array(empty))
+
+
+_ESTIMATOR = {"estimator": "'ibu'"}
+_AGGREGATES = (
+    Aggregate(
+        "share",
+        "__ldp_measure({counts}, __ldp_share(ldp._plan(estimator, m), of, given))",
+        {"m": None, "of": None, "given": "NULL", **_ESTIMATOR},
+        "the share of some values of columns, of all or where a condition on other columns holds, with its error and interval",
+    ),
+    Aggregate(
+        "difference",
+        "__ldp_contrasts({counts}, __ldp_contrast(ldp._plan(estimator, m), of, given, versus))",
+        {"m": None, "of": None, "given": None, "versus": None, **_ESTIMATOR},
+        "the difference of a share or a mean between two conditions, with its error, interval and p-value",
+    ),
+    Aggregate(
+        "margin",
+        'ldp._rows(ldp._margin_kind(m, "columns"), '
+        '__ldp_margins({counts}, __ldp_margin(ldp._plan(estimator, m), "columns", given)))',
+        {"m": None, "columns": None, "given": "NULL", **_ESTIMATOR},
+        "the table of some of the columns; with given, of shares among the rows with the same values there",
+    ),
+)
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.crosstab``, ``ldp.margin``, ``ldp.share``, ``ldp.difference`` and ``ldp.compare``."""
+    return [
+        Scalar("__ldp_share", share_handle, "BIGINT"),
+        Scalar("__ldp_contrast", contrast_handle, "BIGINT"),
+        Scalar("__ldp_number", number_handle, "BIGINT"),
+        Scalar("__ldp_margin", margin_handle, "BIGINT"),
+        Scalar("__ldp_margin_type", margin_type, "VARCHAR"),
+        Scalar("__ldp_margins", margins, _ROWS),
+        Scalar("__ldp_contrasts", contrasts, f"STRUCT({_ROW}, p_value DOUBLE)"),
+        Scalar("__ldp_compared", compared, f"STRUCT({_ROW}, p_value DOUBLE)"),
+        Macros.beside(__file__),
+        aggregates(*_AGGREGATES),
+    ]
