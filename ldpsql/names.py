@@ -19,4 +19,4 @@ OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the oth
 OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
 WRITTEN = "__ldp_written"  # (SQL of lists): a pattern, if none of the lists is too long
-WRITTEN_CALL = "__ldp_call"  # (macro, reports, report, mechanism): SQL that draws nothing
+WRITTEN_CALL = "__ldp_call"  # (macro, reports, report, mechanism, written): SQL that draws nothing

@@ -62,8 +62,13 @@ def _server() -> subprocess.Popen[str]:
     """Start the process that all commands are forked from; it ends with this one, or if its input ends."""
     command = [sys.executable, "-m", "tests.commands"]
     server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(server.kill)
+    atexit.register(_end, server)
     return server
+
+
+def _end(server: subprocess.Popen[str]) -> None:
+    server.kill()
+    server.communicate()
 
 
 def serve(requests: IO[str], answers: IO[str]) -> None:

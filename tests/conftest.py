@@ -10,6 +10,7 @@ from duckdb import DuckDBPyConnection
 os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not change a result
 os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
+from ldpsql.registry.fingerprint import say_unmarked
 from ldpsql.registry.registry import registry
 from tests import instances, seeds
 
@@ -35,6 +36,14 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 def _same_data_alone(request: pytest.FixtureRequest) -> None:
     """Let a test see the same random data whatever ran before it."""
     seeds.start_again(request.module, request.node.nodeid)
+
+
+@pytest.fixture
+def unsaid() -> Iterator[None]:
+    """Let the warning about reports without a fingerprint, which a process gives once, come again."""
+    say_unmarked.cache_clear()
+    yield
+    say_unmarked.cache_clear()
 
 
 @pytest.fixture

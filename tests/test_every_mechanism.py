@@ -209,7 +209,7 @@ NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private s
 def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:  # noqa: PLR0911  # one for each kind
     """Tell whether a verb may refuse this mechanism, and in these words."""
     if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", "heavy-hitters", *NOT_LISTED}:
-        return code == "LDP103" and ("crosstab" in hint or "its own mechanism" in hint)
+        return code == "LDP103" and any(words in hint for words in ("crosstab", "its own mechanism", "of := "))
     if verb in ("heavy_hitters", "heavy-hitters"):
         return code == "LDP103" and "not listed" in message and ("key_value" if of.pairs else "ldp.ibu") in hint
     if of.pairs:

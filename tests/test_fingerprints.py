@@ -28,11 +28,7 @@ OTHERS = [f"krr(1.1, {CITIES})", f"krr(1, {[*CITIES, 'Bern', 'Riga']})", f"subse
 PEOPLE = pa.table({"city": CITIES * 500, "region": ["north", "south"] * 1000})
 
 
-@pytest.fixture(autouse=True)
-def unsaid() -> Iterator[None]:
-    say_unmarked.cache_clear()
-    yield
-    say_unmarked.cache_clear()
+pytestmark = pytest.mark.usefixtures("unsaid")
 
 
 @pytest.fixture

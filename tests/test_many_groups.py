@@ -95,6 +95,16 @@ def test_what_makes_no_sense_is_refused(reports: DuckDBPyConnection) -> None:
         ldpsql.estimate_groups(reports, "nothing", "found", report="city", keys=["kind"], mechanism=CITY)
 
 
+def test_arguments_in_another_order_are_explained(reports: DuckDBPyConnection) -> None:
+    with pytest.raises(TypeError, match=r"estimate_groups\(\): missing a required argument: 'report'"):
+        ldpsql.estimate_groups(reports, "reports", "krr(1, ['a', 'b'])")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"perturb_table\(\): missing a required argument: 'into'"):
+        ldpsql.perturb_table(reports, "reports")  # type: ignore[call-arg]
+    for report, keys in ((5, ["kind"]), ("city", "kind"), ("city", 5), ("city", [5])):
+        with pytest.raises(InvalidParameter, match="names of columns"):
+            ldpsql.estimate_groups(reports, "reports", "estimates", report=report, keys=keys)  # type: ignore[arg-type]
+
+
 KILLED = """
 import os, signal, sys
 import ldpsql, ldpsql.bulk.cells, ldpsql.bulk.many_groups

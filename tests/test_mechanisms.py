@@ -74,7 +74,8 @@ def test_every_built_in_mechanism_is_tested_here() -> None:
         "one_of",
         "joint_krr",
         "joint_olh",
-    }  # see test_key_value, test_heavy_hitters, test_hierarchy, test_rectangles, test_rows
+        "loloha",
+    }  # see test_key_value, test_heavy_hitters, test_hierarchy, test_rectangles, test_rows, test_loloha
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

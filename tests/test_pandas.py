@@ -249,6 +249,12 @@ def test_a_refusal_names_the_type_and_says_what_to_pass(what: str) -> None:
 def test_arguments_that_do_not_fit_a_frame_or_a_column_are_explained() -> None:
     with pytest.raises(InvalidParameter, match=r"for a frame of reports. Hint: ldpsql.estimate\(frame, 'city', mechanism\)"):
         ldpsql.estimate(PEOPLE, KRR)
+    wrong: Any
+    for wrong in (5, duckdb.connect(), None):
+        with pytest.raises(InvalidParameter, match="for a frame of reports"):
+            ldpsql.estimate(PEOPLE, wrong, KRR)
+        with pytest.raises(InvalidParameter, match="for a frame of reports"):
+            ldpsql.estimate(PEOPLE, column=wrong, mechanism=KRR)
     with pytest.raises(InvalidParameter, match=r"for a column of reports. Hint: ldpsql.estimate\(frame\['city'\], mechanism\)"):
         ldpsql.estimate(PEOPLE.city, "city", KRR, "ibu")
     with pytest.raises(WrongType, match=r"pandas\.Series is not a stream of record batches"):

@@ -49,6 +49,34 @@ GOLDEN: dict[str, list[object]] = {
     "subset_selection": [[8], [2], [2], [2], [16], [8], [4], [4], [16], [2], [16], [1]],
 }
 
+NEWER: dict[str, list[object]] = {
+    "krr": ["b", "b", "b", "c", "c", "a", "b", "b", "c", "b", "b", "b"],
+    "geometric": [1, 1, 2, 2, 2, 1, 2, 2, 2, 2, 2, 1],
+    "oue": [[2], [6], [6], [0], [6], [2], [1], [0], [6], [3], [0], [0]],
+    "olh": [
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 0},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 1},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 1},
+        {"seed": 0, "y": 2},
+        {"seed": 0, "y": 2},
+    ],
+    "subset_selection": [[4], [8], [1], [16], [1], [2], [4], [4], [2], [1], [2], [2]],
+}
+IN_STEP = {
+    "krr": "krr(epsilon=1, domain=['a', 'b', 'c'])",
+    "olh": "olh(epsilon=1, domain=['a', 'b', 'c'], seeds='private')",
+    "square_wave": "square_wave(epsilon=1, low=0, high=1, bins=8)",
+    "geometric": "geometric(epsilon=1, low=0, high=4)",
+    "planar_geometric": "planar_geometric(epsilon=1, columns=3, rows=3, side=1)",
+}
+
 
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
@@ -92,7 +120,7 @@ def test_reports_do_not_depend_on_the_other_rows(key_file: Path, mechanism: str)
 def test_another_person_value_column_mechanism_or_key_has_a_report_of_its_own(tmp_path: Path) -> None:
     """Under a shared source reports would agree more often than independent ones do: 10,000 pairs, binomial, 1e-6 each."""
     certified = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])"))
-    twin = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'], nulls='as:a')"))
+    wider = certify(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c', 'd'])"))
     key, other_key = Key.create(tmp_path / "one"), Key.create(tmp_path / "two")
     n = 10_000
     a, b, people = pa.array(["a"] * n), pa.array(["b"] * n), ids(2 * n)
@@ -103,9 +131,12 @@ def test_another_person_value_column_mechanism_or_key_has_a_report_of_its_own(tm
         (key.draw(certified, a, people[n:], ""), same_value),
         (key.draw(certified, b, people[:n], ""), other_value),
         (key.draw(certified, a, people[:n], "home"), same_value),
-        (key.draw(twin, a, people[:n], ""), same_value),
         (other_key.draw(certified, a, people[:n], ""), same_value),
     ]
+    agreed = (key.draw(wider, a, people[:n], "") == base).sum()  # of a larger domain: both keep, or both tell the same lie
+    chance = keep * np.e / (np.e + 3) + 2 * lie / (np.e + 3)
+    low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], n, chance)
+    assert low <= agreed <= high
     for drawn, chance in pairs:
         low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], n, chance)
         assert low <= (drawn == base).sum() <= high
@@ -131,6 +162,63 @@ def test_a_report_is_the_same_in_the_next_version() -> None:
         certified = certify(registry().mechanism(TEXTS[name]))
         column = certified.values.listed.values.take(pa.array([1] * 12))
         assert certified.shown(key.draw(certified, column, ids(12), "city")).to_pylist() == expected
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_report_of_a_new_key_is_the_same_in_the_next_version(name: str) -> None:
+    certified = certify(registry().mechanism(TEXTS[name]))
+    column = certified.values.listed.values.take(pa.array([1] * 12))
+    drawn = Key(bytes(range(32)), 2).draw(certified, column, ids(12), "city")
+    assert certified.shown(drawn).to_pylist() == NEWER[name]
+
+
+ALIKE = {
+    "another order": ("krr(epsilon=1, domain=[1, 2, 3, 4])", "krr(epsilon=1, domain=[3, 1, 4, 2])", pa.int64()),
+    "another type": ("krr(epsilon=1, domain=[1, 2, 3, 4])", "krr(epsilon=1, domain=[1, 2, 3, 4])", pa.int8()),
+    "a decimal": ("krr(epsilon=1, domain=[1, 2, 3, 4])", "krr(epsilon=1, domain=[1, 2, 3, 4])", pa.decimal128(21, 2)),
+    "a rule for NULL": ("krr(epsilon=1, domain=[1, 2, 3, 4])", "krr(epsilon=1, domain=[1, 2, 3, 4], nulls='as:2')", pa.int64()),
+    "a rule for others": (
+        "olh(epsilon=1, domain=[1, 2, 3, 4])",
+        "olh(epsilon=1, domain=[1, 2, 3, 4], outside='as:2')",
+        pa.int64(),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", ALIKE)
+def test_reports_depend_on_the_channel_and_the_value_only(key_file: Path, change: str) -> None:
+    first, second, kind = ALIKE[change]
+    key, values = Key.read(key_file), pa.array([1 + at % 4 for at in range(4000)])
+    reports = []
+    for text, column in ((first, values), (second, values.cast(kind))):
+        certified = certify(registry().mechanism(text))
+        reports.append(certified.shown(key.draw(certified, column, ids(4000), "city")).to_pylist())
+    assert reports[0] == reports[1]
+
+
+def test_a_domain_declared_in_another_type_keeps_its_reports(keyed: DuckDBPyConnection) -> None:
+    sql = "SELECT ldp.perturb_once(1 + i % 4, ldp.krr(1, [1, 2, 3, 4]{}), i)::INT FROM range(2000) t(i) ORDER BY i"
+    assert rows(keyed, sql.format("")) == rows(keyed, sql.format("::UTINYINT[]")) == rows(keyed, sql.format("::BIGINT[]"))
+
+
+def test_a_key_file_keeps_the_version_that_made_it(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    key = Key(bytes(range(32)))
+    old.write_text(f"ldpsql-key-1 {key.secret.hex()} {key.fingerprint}\n", encoding="ascii")
+    old.chmod(0o600)
+    assert Key.read(old) == key
+    Key.create(tmp_path / "new")
+    assert Key.read(tmp_path / "new").version == 2
+
+
+@pytest.mark.parametrize("name", [name for name in registry().mechanisms if name in IN_STEP])
+def test_channels_that_draw_in_step_ask_for_one_word_a_row(name: str) -> None:
+    certified = certify(registry().mechanism(IN_STEP[name]))
+    column = certified.values.listed.values.take(pa.array(np.arange(5000) % len(certified.values.listed)))
+    key = Key(bytes(32), 2)
+    together = key.draw(certified, column, ids(5000), "")
+    for at in (0, 4095, 4096, 4999):
+        assert (key.draw(certified, column[at : at + 1], ids(5000)[at : at + 1], "") == together[at : at + 1]).all()
 
 
 def test_null_users_and_values_are_refused(keyed: DuckDBPyConnection) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +17,7 @@ from ldpsql.cli.app import app
 from ldpsql.engine.connections import Connections
 from ldpsql.errors import ConnectionRefused, InvalidParameter, LdpError, MechanismUnrecorded, OtherMechanism
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.fingerprint import fingerprint, say_unmarked
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.sql.drawing import Drawing
@@ -42,11 +41,7 @@ SPECS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def unsaid() -> Iterator[None]:
-    say_unmarked.cache_clear()
-    yield
-    say_unmarked.cache_clear()
+pytestmark = pytest.mark.usefixtures("unsaid")
 
 
 @pytest.fixture
@@ -54,6 +49,16 @@ def reports(con: DuckDBPyConnection) -> DuckDBPyConnection:
     ldpsql.perturb_table(con, PEOPLE, "reports", {"city": DREW}, keep=["region"])
     con.execute(f"CREATE MACRO drew() AS ldp.krr(1, {CITIES}); CREATE MACRO other() AS ldp.krr(2, {CITIES})")
     return con
+
+
+@pytest.mark.parametrize("expression", ["upper(city)", "lower(city)", "city || ''", "[city]", "{a: upper(city), b: region}"])
+@pytest.mark.parametrize("function", ["estimate", "crosstab"])
+def test_the_record_of_a_column_is_not_that_of_an_expression(
+    reports: DuckDBPyConnection, function: str, expression: str
+) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP103.*that of a column"):
+        reports.execute(f"FROM ldp.{function}(reports, {expression})")
+    assert reports.execute(f"FROM ldp.{function}(reports, (CITY))").fetchall()
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec["mechanism"]))

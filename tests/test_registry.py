@@ -289,6 +289,10 @@ def test_unknown_names_come_with_a_suggestion() -> None:
         registry().mechanism("kr(1, ['a', 'b'])")
     assert UnknownName("plugin", "coin", (), "ldpsql plugins install").hint == "ldpsql plugins install"
     assert UnknownName("plugin", "coin", ()).hint
+    with pytest.raises(UnknownName, match="did you mean 'em_mr'"):
+        registry().estimator("em-mr")
+    with pytest.raises(UnknownName, match="did you mean 'planar_laplace'"):
+        registry().mechanism("planar-laplace")
     with pytest.raises(UnknownName, match="did you mean 'domain'"):
         registry().mechanism("krr(epsilon=1, domains=['a', 'b'])")
 

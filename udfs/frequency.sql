@@ -56,10 +56,11 @@ CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports))
     WHERE ldp._agreed(reports, report_name, m);
 -- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
+-- The name of a column is then a string, and so is what upper() makes of it; alias() is the expression as it was written.
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := 'ibu') AS TABLE
         (FROM ldp._estimate(reports, report, m, estimator)),
     (reports, report) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism')));
+        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := 'ibu') AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (

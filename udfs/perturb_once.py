@@ -36,10 +36,10 @@ def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.Da
     values, people, names, handles, guards = map(plain, columns)
     if not len(values):
         return pa.array([], kind)
-    chosen = {tuple(row) for row in zip(names.to_pylist(), handles.to_pylist(), guards.to_pylist(), strict=True)}
-    if len(chosen) > 1:
+    chosen = [column.unique().to_pylist() for column in (names, handles, guards)]
+    if any(len(distinct) > 1 for distinct in chosen):
         raise InvalidParameter("mechanism and column_name of perturb_once must not change from row to row")
-    ((name, handle, number),) = chosen
+    (name,), (handle,), (number,) = chosen
     key = None if number is None else GUARDS.thing(number).key
     if key is None:
         hint = "in Python: ldpsql.attach(con, key='people.key'); for ldpsql sql: key in the section [ledger] of ldpsql.toml"

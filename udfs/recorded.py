@@ -40,16 +40,25 @@ def call(*arguments: pa.ChunkedArray) -> pa.Array:
     return pa.array([_call(*row) for row in zip(*(plain(a).to_pylist() for a in arguments), strict=True)], pa.string())
 
 
-def _call(macro: str, reports: str, report: str | dict[str, str], mechanism: str) -> str:
+def _call(macro: str, reports: str, report: str | dict[str, str], mechanism: str, written: str) -> str:
+    if written != _as_written(report):
+        raise InvalidParameter("the record is that of a column", "name the column, or pass the mechanism that drew the reports")
     place = text_literal(reports)
     hidden = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
     if isinstance(report, str):
         return f"FROM {macro}({place}, {quoted(report)}, {mechanism}({place}, {text_literal(report)}), 'ibu') {hidden}"
-    if not isinstance(report, dict) or not all(isinstance(column, str) for column in report.values()):
-        raise InvalidParameter("the record is that of a column", "name the column, or pass the mechanism that drew the reports")
     row = ", ".join(f"{quoted(field)}: {quoted(column)}" for field, column in report.items())
     drew = ", ".join(f"{quoted(field)}: {mechanism}({place}, {text_literal(column)})" for field, column in report.items())
     return f"FROM {macro}({place}, {{{row}}}, ldp.row({{{drew}}}), 'ibu') {hidden}"
+
+
+def _as_written(report: object) -> str:
+    """Return how DuckDB writes an expression that is the name of a column, or a struct of such names; '' for any other."""
+    if isinstance(report, str):
+        return text_literal(report)
+    if not isinstance(report, dict) or not all(isinstance(column, str) for column in report.values()):
+        return ""
+    return f"struct_pack({', '.join(map(text_literal, report.values()))})"
 
 
 @hookimpl

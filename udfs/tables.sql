@@ -13,7 +13,7 @@ CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu', "co
         FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports))
         WHERE ldp._agreed(reports, report_name, m),
     (reports, report) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism')));
+        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
 
 -- Two groups of people, each by the counts of its reports: ldp.counts(report, keep := region = 'north').
 CREATE OR REPLACE MACRO ldp.compare(counts, others, m, of := NULL, given := NULL, estimator := 'ibu') AS

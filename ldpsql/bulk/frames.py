@@ -137,7 +137,7 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     try:
         signature(call).bind(reports, *arguments, **options)
         # The name of a column precedes the mechanism for a frame, and only for a frame.
-        fits = not _writes_mechanism(*arguments[:1]) if frame else len(arguments) < 2 or not _is_mechanism(arguments[1])
+        fits = _may_name_columns(*arguments[:1], **options) if frame else len(arguments) < 2 or not _is_mechanism(arguments[1])
     except TypeError:
         fits = False
     if not fits:
@@ -151,9 +151,9 @@ def _is_mechanism(argument: Any) -> bool:
     return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
 
 
-def _writes_mechanism(argument: Any = None) -> bool:
-    """Return whether this is a mechanism, or the text of one: a column may have the name of a mechanism."""
-    return _is_mechanism(argument) and (isinstance(argument, Mechanism) or "(" in argument)
+def _may_name_columns(column: Any = "", **_: Any) -> bool:
+    """Return whether this is text or a sequence, and not the text of a mechanism: a column may have the name of one."""
+    return isinstance(column, Sequence) and not (_is_mechanism(column) and "(" in column)
 
 
 def _of_frame(

@@ -91,6 +91,8 @@ def estimate_groups(
     """
     if not keys:
         raise InvalidParameter("at least one column must define the groups", "for one estimate use ldp.estimate")
+    if isinstance(keys, str) or not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in (report, *keys)):
+        raise InvalidParameter("report and keys must be names of columns", "report='city', keys=['region']")
     drew, method = agreed(of_source(con, reports, report), mechanism, con), registry().estimator(estimator)
     refuse_pairs(drew)
     refuse_pairs(drew)

@@ -19,6 +19,7 @@ from ldpsql.channels.levels import Levels
 from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
+from ldpsql.channels.repeated_hash import RepeatedHash
 from ldpsql.channels.rows import OneOfRows, Rows
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
@@ -51,6 +52,7 @@ __all__ = [
     "PlanarNoise",
     "Prefixes",
     "PrivateHash",
+    "RepeatedHash",
     "Rows",
     "SetChannel",
     "Sets",

@@ -35,8 +35,12 @@ class Witness:
 class ChannelOf(ABC, Generic[Held_contra]):
     """The exact conditional distribution of the report given what a person holds.
 
-    Implementations are frozen, so that the channel that was certified is the one that is drawn from.
+    Implementations are frozen, so that the channel that was certified is the one that is drawn from. ``in_step`` says
+    that up to some thousand values are drawn from one word each at a time, in their order. Permanent reports depend on it,
+    so it never changes.
     """
+
+    in_step: ClassVar[bool] = False
 
     @abstractmethod
     def widest(self) -> Witness | None:

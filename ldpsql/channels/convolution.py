@@ -25,6 +25,8 @@ class Convolution(TableChannel):
 
     """
 
+    in_step = True
+
     def __init__(self, noise: Weights, inputs: int, margin: int = 0) -> None:
         reach = inputs - 1 + margin
         plain = type(noise) is np.ndarray  # a subclass could show other numbers later

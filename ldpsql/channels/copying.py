@@ -16,6 +16,7 @@ from ldpsql.channels.key_value import KeyValue
 from ldpsql.channels.levels import Levels
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Prefixes
+from ldpsql.channels.repeated_hash import RepeatedHash
 from ldpsql.channels.rows import OneOfRows, Rows
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.channels.subsets import Subsets
@@ -24,7 +25,7 @@ from ldpsql.errors import NotPrivate
 C = TypeVar("C", bound=ChannelOf[Any])
 STRUCTURES = (
     *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
-    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Levels, Rows, OneOfRows),
+    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Levels, Rows, OneOfRows, RepeatedHash),
 )
 
 

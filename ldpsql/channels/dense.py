@@ -25,6 +25,8 @@ class DenseChannel(TableChannel):
 
     """
 
+    in_step = True
+
     def __init__(self, weights: Weights) -> None:
         plain = type(weights) is np.ndarray  # a subclass could show other numbers later
         if not plain or weights.dtype != np.uint64 or weights.ndim != 2 or min(weights.shape) < 2:

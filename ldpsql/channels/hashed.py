@@ -87,6 +87,7 @@ class HashChannel(SetChannel):
 
     """
 
+    in_step = True
     size: int
     response: KeepOrSpread
 

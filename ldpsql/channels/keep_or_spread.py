@@ -29,6 +29,7 @@ class KeepOrSpread(TableChannel, PairResponse):
 
     """
 
+    in_step = True
     size: int
     keep: int
     spread: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
@@ -33,7 +34,7 @@ def withheld(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **options)
         except BaseException as error:  # noqa: BLE001  # of any exception, the frames stay here
-            refusal = bare(error, function.__name__, _texts((args, options)))
+            refusal = _unfit(function, error, args, options) or bare(error, function.__name__, _texts((args, options)))
         del args, options
         raise refusal  # outside of the handler, so that no other exception is attached
 
@@ -108,6 +109,19 @@ def _stated(error: BaseException, name: str, typed: str) -> BaseException:
     if isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
         return error  # the call does not fit the signature: the message has names of parameters
     return internal(error, name)
+
+
+def _unfit(
+    function: Callable[..., object], error: BaseException, args: tuple[object, ...], options: dict[str, object]
+) -> TypeError | None:
+    """Return the error of a call that does not fit the signature, also of a function that others wrap; None if it fits."""
+    if not isinstance(error, TypeError):
+        return None
+    try:
+        signature(function).bind(*args, **options)
+    except TypeError as misfit:  # its message has names of parameters
+        return TypeError(f"{function.__name__}(): {misfit}")
+    return None
 
 
 def internal(error: Exception, name: str) -> InternalError:

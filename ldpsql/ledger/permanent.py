@@ -1,8 +1,9 @@
 """Permanent reports: the same person with the same value gives the same report, today and in a year.
 
-The random bits of a report are a keyed function (BLAKE2b) of person, column, mechanism and value. Without the key they cannot
-be distinguished from random bits. With the key they can be drawn again for every value, so it is as secret as the raw values,
-and stays in Python: no statement, plan or message shows it.
+The random bits of a report are a keyed function (BLAKE2b) of person, column, mechanism and value. Keys have a version: those of
+version 1 also read the order and the types of a domain and the rules for NULL, those of version 2 only what the fingerprint of
+the mechanism reads. Without the key the bits cannot be distinguished from random bits. With the key they can be drawn again for
+every value, so it is as secret as the raw values, and stays in Python: no statement, plan or message shows it.
 """
 
 from __future__ import annotations
@@ -21,22 +22,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Drawn
+from ldpsql.channels import Codes, Drawn, RepeatedHash
 from ldpsql.channels.randomness import Words
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.errors.boundary import withheld
+from ldpsql.ledger.keyed import Keyed, Stream
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedValues
 
-_HEAD = "ldpsql-key-1"
+_HEADS = {"ldpsql-key-1": 1, "ldpsql-key-2": 2}
 _SIZE = 32
-_WORDS = 8  # in one BLAKE2b digest
 
 
 @dataclass(frozen=True)
 class Key:
-    """A secret key, which its ``repr`` hides. ``fingerprint`` is public and distinguishes it from other keys."""
+    """A secret key, which its ``repr`` hides. ``fingerprint`` is public and distinguishes it from other keys.
+
+    A file keeps the ``version`` with which it was made, so that its reports stay the same; new files have the latest one.
+    """
 
     secret: bytes = field(repr=False)
+    version: int = 1
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled: a pickle is a file or a message with the secret in it."""
@@ -55,12 +60,12 @@ class Key:
             KeyUnusable: if the file exists, or cannot be made.
 
         """
-        key, path = cls(secrets.token_bytes(_SIZE)), Path(path)
+        key, path = cls(secrets.token_bytes(_SIZE), max(_HEADS.values())), Path(path)
         try:
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
             try:
                 with os.fdopen(handle, "w", encoding="ascii") as file:
-                    file.write(f"{_HEAD} {key.secret.hex()} {key.fingerprint}\n")
+                    file.write(f"{list(_HEADS)[key.version - 1]} {key.secret.hex()} {key.fingerprint}\n")
                     file.flush()
                     os.fsync(file.fileno())
                 os.link(name, path)  # unlike a rename, refuses to replace another key
@@ -94,8 +99,9 @@ class Key:
             raise KeyUnusable("the key file cannot be read", "restore it from a backup") from None
         if shared:
             raise KeyUnusable("the key file can be read by others", "chmod 600, and consider who may have read it")
-        key = cls(bytes.fromhex(parts[1])) if len(parts) == 3 and len(parts[1]) == 2 * _SIZE and _is_hex(parts[1]) else None
-        if key is None or parts[0] != _HEAD or parts[2] != key.fingerprint:
+        whole = len(parts) == 3 and parts[0] in _HEADS and len(parts[1]) == 2 * _SIZE and _is_hex(parts[1])
+        key = cls(bytes.fromhex(parts[1]), _HEADS[parts[0]]) if whole else None
+        if key is None or parts[2] != key.fingerprint:
             raise KeyUnusable("the key file is damaged", "restore it from a backup")
         if fingerprint is not None and fingerprint != key.fingerprint:
             raise KeyUnusable("this is another key than the one of the reports so far", "find the right one")
@@ -105,13 +111,11 @@ class Key:
         """Return the source of random words for one report: always the same words in the same order."""
         parts = (purpose, person, value.to_bytes(8, "little"))
         message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-        return _Stream(blake2b(message, key=self.secret, digest_size=_SIZE).digest())
+        return Stream(blake2b(message, key=self.secret, digest_size=_SIZE).digest())
 
     @withheld
     def draw(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> Drawn:
-        """Return the permanent report of each row, in the channel's own terms.
-
-        Rows are drawn one by one, so that no report can depend on the other rows.
+        """Return the permanent report of each row, in the channel's own terms; no report depends on the other rows.
 
         Args:
             mechanism: the mechanism that draws.
@@ -123,10 +127,29 @@ class Key:
             InvalidParameter: if the mechanism is over sets of pairs or unlisted strings, which are too many to number.
 
         """
-        if not isinstance(mechanism, CertifiedValues):
-            what = "sets of pairs" if isinstance(mechanism, CertifiedPairs) else mechanism.over
-            raise InvalidParameter(f"{what} cannot have permanent reports", "perturb them once, into a table or a file")
-        codes = mechanism.codes(column)
+        values = _listed(mechanism)
+        codes = values.codes(column)
+        if self.version == 1 and not isinstance(values.channel, RepeatedHash):
+            return self._drawn_one_by_one(values, codes, people, name)
+        return Keyed(self.secret, values, name).draw(codes, people)
+
+    @withheld
+    def fingerprints(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> NDArray[np.bytes_]:
+        """Return 16 bytes for each row: equal if person, channel and value are, and for LOLOHA the symbol of the value.
+
+        Takes the arguments of `draw`.
+
+        Raises:
+            KeyUnusable: if the key is of version 1, whose reports can differ for one value of a channel.
+            InvalidParameter: as `draw` does.
+
+        """
+        if self.version == 1:
+            raise KeyUnusable("a ledger cannot recognise the permanent reports of a key of ldpsql 0.1.0", "make a new key")
+        values = _listed(mechanism)
+        return Keyed(self.secret, values, name).fingerprints(values.codes(column), people)
+
+    def _drawn_one_by_one(self, mechanism: CertifiedValues, codes: Codes, people: pa.Array, name: str) -> Drawn:
         column_and_mechanism = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
         purpose = blake2b(column_and_mechanism, digest_size=_SIZE).digest()
         rows = zip(people.to_pylist(), codes.tolist(), strict=True)
@@ -134,18 +157,11 @@ class Key:
         return np.concatenate([mechanism.channel.draw(codes[at : at + 1], source) for at, source in enumerate(sources)])
 
 
-class _Stream:
-    """Words from a seed: BLAKE2b of 0, 1, 2, ... under it."""
-
-    def __init__(self, seed: bytes) -> None:
-        self._seed, self._blocks, self._ahead = seed, 0, b""
-
-    def __call__(self, count: int) -> NDArray[np.uint64]:
-        while len(self._ahead) < 8 * count:
-            self._ahead += blake2b(self._blocks.to_bytes(8, "little"), key=self._seed, digest_size=8 * _WORDS).digest()
-            self._blocks += 1
-        taken, self._ahead = self._ahead[: 8 * count], self._ahead[8 * count :]
-        return np.frombuffer(taken, dtype="<u8").astype(np.uint64)
+def _listed(mechanism: CertifiedMechanism) -> CertifiedValues:
+    if not isinstance(mechanism, CertifiedValues):
+        what = "sets of pairs" if isinstance(mechanism, CertifiedPairs) else mechanism.over
+        raise InvalidParameter(f"{what} cannot have permanent reports", "perturb them once, into a table or a file")
+    return mechanism
 
 
 def _is_hex(text: str) -> bool:

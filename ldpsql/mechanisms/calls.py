@@ -26,6 +26,8 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
         InvalidSpec: if the text is anything else.
 
     """
+    if _MISSPELT.fullmatch(text):
+        return text, [], {}  # there is no such name, and the message proposes one that is written with _
     example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
     try:
         node = ast.parse(_as_python(text.strip()), mode="eval").body
@@ -50,6 +52,7 @@ def _value(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
+_MISSPELT = re.compile(r"[A-Za-z]\w*(-\w+)+", re.ASCII)
 _SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
 _PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
 

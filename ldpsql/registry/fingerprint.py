@@ -17,8 +17,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ldpsql.channels import KeepOrSpread
 from ldpsql.domains.domain import Domain
@@ -78,7 +80,7 @@ def _digits(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
     domains = {name for name in type(mechanism).model_fields if isinstance(getattr(mechanism, name), Domain)}
     names = {*mechanism.given(without=domains), *domains} - {"nulls", "outside"}
-    unordered = isinstance(certified.channel, KeepOrSpread) and certified.named is not None  # all other values are alike
+    unordered = _unordered(certified)
     digest = blake2b(f"[{json.dumps(mechanism.name)}, {{".encode(), digest_size=16)
     for place, name in enumerate(sorted(names)):
         digest.update(f"{', ' if place else ''}{json.dumps(name)}: ".encode())
@@ -99,15 +101,36 @@ def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
     if not isinstance(value, Domain):
         yield json.dumps(value, sort_keys=True, default=str)
         return
-    texts = value.written
-    if pa.types.is_decimal(value.values.type):
-        texts = pa.array([format(Decimal(text).normalize(), "f") for text in texts.to_pylist()])  # 1.50 is 1.5
+    texts = _texts(value)
     if unordered:
         texts = texts.take(pc.sort_indices(texts))  # by bytes of UTF-8, which is the order of Python's strings
     for start in range(0, len(texts), _PART):
         listed = json.dumps(texts[start : start + _PART].to_pylist())[1:-1]
         yield f"{', ' if start else '['}{listed}"
     yield "]"
+
+
+def _texts(domain: Domain) -> pa.Array:
+    """Return the values of a domain as text, the same for every type of number."""
+    if pa.types.is_decimal(domain.values.type):
+        return pa.array([format(Decimal(text).normalize(), "f") for text in domain.written.to_pylist()])  # 1.50 is 1.5
+    return domain.written
+
+
+def order_of(certified: CertifiedMechanism) -> NDArray[np.int64] | None:
+    """Return the positions of the values in the order of the fingerprint; None if that is the order of the domain."""
+    return certified.derived(_order)
+
+
+def _order(certified: CertifiedMechanism) -> NDArray[np.int64] | None:
+    if not _unordered(certified) or isinstance(certified.values, Product) or not isinstance(certified.values, Domain):
+        return None
+    return pc.sort_indices(_texts(certified.values)).to_numpy().astype(np.int64)
+
+
+def _unordered(certified: CertifiedMechanism) -> bool:
+    """Return whether all values other than the true one are alike, so that their order does not matter."""
+    return isinstance(certified.channel, KeepOrSpread) and certified.named is not None
 
 
 def metadata(mechanisms: Mapping[str, Mechanism]) -> dict[str, str]:

@@ -1,0 +1,143 @@
+"""Random words that are keyed functions of person, column, channel and value: one hash a row, for many rows at a time.
+
+    purpose = BLAKE2b(column, digits of the mechanism's fingerprint; key)
+    row     = BLAKE2b(person, value; purpose): 64 bytes, of which the first 48 give random words and the others a fingerprint
+
+Values are numbered in the order of the fingerprint, so that mechanisms that draw alike give the same reports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.channels import Channel, Codes, Drawn, RepeatedHash
+from ldpsql.channels.hashed import hashed
+from ldpsql.errors import InternalError
+from ldpsql.mechanisms.base import CertifiedValues
+from ldpsql.registry.fingerprint import digits, fingerprint, order_of
+
+_WORDS = 8  # in one BLAKE2b digest
+_USED = 6  # of them for draws; the rest stays apart
+_SEED = 32  # bytes
+_BLOCK = 1 << 12  # rows at a time, which channels draw in step
+
+_Draw: TypeAlias = Callable[[Channel, Codes, NDArray[np.uint64]], Drawn]
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """The permanent reports of one column: its name, the mechanism that draws it, and the key."""
+
+    secret: bytes = field(repr=False)
+    mechanism: CertifiedValues
+    name: str
+
+    def draw(self, codes: Codes, people: pa.Array) -> Drawn:
+        """Return the permanent report of each row in the channel's own terms.
+
+        Args:
+            codes: the position of each value in the domain, at least one.
+            people: the person of each row, as bytes.
+
+        """
+        channel = self.mechanism.channel
+        if isinstance(channel, RepeatedHash):
+            return self._repeated(channel, codes, people)
+        order, numbers = order_of(self.mechanism), self._numbers(codes)
+        words = _row_words(self._purpose(), numbers, people)
+        reports = _drawn(channel, numbers, words, _in_step if channel.in_step else _one_by_one)
+        return reports if order is None else order.astype(np.int32)[reports]
+
+    def fingerprints(self, codes: Codes, people: pa.Array) -> NDArray[np.bytes_]:
+        """Return 16 bytes a row, which are equal if a permanent report of the same person depends on equal values."""
+        channel = self.mechanism.channel
+        numbers = self._symbols(channel, codes, people)[1] if isinstance(channel, RepeatedHash) else self._numbers(codes)
+        words = _row_words(self._purpose(), numbers, people)
+        return np.ascontiguousarray(words[:, _USED:].astype("<u8")).view("S16").ravel()
+
+    def _repeated(self, channel: RepeatedHash, codes: Codes, people: pa.Array) -> Drawn:
+        """Return a report under the seed and the response that each person keeps; only the last response is new."""
+        seeds, symbols = self._symbols(channel, codes, people)
+        kept = _drawn(channel.response, symbols, _row_words(self._purpose(), symbols, people), _in_step)
+        return channel.repeated(seeds, kept)
+
+    def _symbols(self, channel: RepeatedHash, codes: Codes, people: pa.Array) -> tuple[NDArray[np.uint64], Codes]:
+        """Return the seed of each person, and the symbol of the value under it."""
+        seeds = np.ascontiguousarray(_row_words(self._purpose("seed"), np.zeros_like(codes), people)[:, 0])
+        return seeds, hashed(seeds, codes, channel.response.size)
+
+    def _numbers(self, codes: Codes) -> Codes:
+        """Return the number of each value: its place in the order of the fingerprint."""
+        order = order_of(self.mechanism)
+        if order is None:
+            return codes
+        places = np.empty(len(order), dtype=np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        return places[codes]
+
+    def _purpose(self, *what: str) -> bytes:
+        """Return the key of the reports of the column and the channel, or of something else of them."""
+        (own,) = digits([fingerprint(self.mechanism.mechanism)])
+        return blake2b(json.dumps([self.name, own, *what]).encode(), key=self.secret, digest_size=_SEED).digest()
+
+
+def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> NDArray[np.uint64]:
+    """Return the words of each row, shape (rows, 8). A number has eight bytes at the end, so no two rows share a message."""
+    values = numbers.astype("<u8").view("V8").tolist()
+    rows = [
+        blake2b(person + value, key=purpose, digest_size=8 * _WORDS).digest()
+        for person, value in zip(people.to_pylist(), values, strict=True)
+    ]
+    return np.frombuffer(b"".join(rows), dtype="<u8").astype(np.uint64).reshape(-1, _WORDS)
+
+
+def _drawn(channel: Channel, numbers: Codes, words: NDArray[np.uint64], draw: _Draw) -> Drawn:
+    """Return the report of each row, some thousand rows at a time."""
+    steps = range(0, len(numbers), _BLOCK)
+    return np.concatenate([draw(channel, numbers[at : at + _BLOCK], words[at : at + _BLOCK]) for at in steps])
+
+
+def _in_step(channel: Channel, numbers: Codes, words: NDArray[np.uint64]) -> Drawn:
+    return channel.draw(numbers, _Steps(words))
+
+
+def _one_by_one(channel: Channel, numbers: Codes, words: NDArray[np.uint64]) -> Drawn:
+    seeds = words[:, : _SEED // 8].astype("<u8")
+    sources = (Stream(seed.tobytes()) for seed in seeds)
+    return np.concatenate([channel.draw(numbers[at : at + 1], source) for at, source in enumerate(sources)])
+
+
+class _Steps:
+    """Words of many rows: at each call the next word of every row."""
+
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self._words, self._next = words, 0
+
+    def __call__(self, count: int) -> NDArray[np.uint64]:
+        if count != len(self._words) or self._next == _USED:
+            raise InternalError("a channel did not draw its rows in step", "please report the mechanism")
+        self._next += 1
+        return np.ascontiguousarray(self._words[:, self._next - 1])
+
+
+class Stream:
+    """Words from a seed: BLAKE2b of 0, 1, 2, ... under it."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed, self._blocks, self._ahead = seed, 0, b""
+
+    def __call__(self, count: int) -> NDArray[np.uint64]:
+        """Return the next words."""
+        while len(self._ahead) < 8 * count:
+            self._ahead += blake2b(self._blocks.to_bytes(8, "little"), key=self._seed, digest_size=8 * _WORDS).digest()
+            self._blocks += 1
+        taken, self._ahead = self._ahead[: 8 * count], self._ahead[8 * count :]
+        return np.frombuffer(taken, dtype="<u8").astype(np.uint64)
