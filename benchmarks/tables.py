@@ -30,7 +30,7 @@ LINES = (
 )
 ML = "ibu(tolerance=0.001)"
 WAYS = ("inv_p", ML, "ibu(stop='held_out')", "independent(stop=0)")
-DRAWS, DRAWS_OF_LARGE, MANY = 20, 3, 5000
+DRAWS, DRAWS_OF_LARGE, MANY = 20, 3, 5_000
 WORST, MEAN, TREE = 1.03, 0.8, 0.30
 
 
