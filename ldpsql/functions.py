@@ -42,6 +42,7 @@ from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, 
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.tables import (
     Margin,
@@ -188,6 +189,7 @@ __all__ = [
     "domain_type",
     "drawing",
     "drawn_by_form",
+    "drawn_cells",
     "draws_handle",
     "estimate_densities",
     "estimate_key_value",
@@ -239,6 +241,7 @@ __all__ = [
     "type_of",
     "values_of",
     "values_type",
+    "weights",
     "without_impossible",
     "without_inversion",
 ]
