@@ -161,6 +161,8 @@ def test_what_cannot_be_charged_is_refused(key: Key, ledger: Ledger, tmp_path: P
         day(Key(bytes(32)), ledger, ["a"])
     with pytest.raises(InvalidParameter, match="the people who give them"):
         ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="id", charge=Charge(ledger, "people", user="other"))
+    with pytest.raises(InvalidParameter, match="over all parts"):
+        ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="id", charge=Charge(ledger, "people", part="monday"))
     with pytest.raises(UnknownName):
         ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="person")
     for city, error in ((None, MissingValue), ("Secret", OutsideDomain)):

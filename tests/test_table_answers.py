@@ -241,6 +241,8 @@ def test_one_column_answers_conditions_on_itself() -> None:
         ({"age": {"from": 31}}, InvalidParameter),
         ({"edu": {"low": 1}}, (InvalidDomain, WrongType)),
         ({"edu": 3}, WrongType),
+        ({"edu": ["a", 3]}, InvalidParameter),
+        ({"edu": object()}, InvalidParameter),
     ],
 )
 def test_conditions_that_make_no_sense_are_refused(exact: Estimate, given: object, error: type[Exception]) -> None:
