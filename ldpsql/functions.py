@@ -38,6 +38,7 @@ from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
+from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
@@ -78,6 +79,7 @@ from ldpsql.registry.handles import (
     MECHANISMS,
     MIXTURES,
     NUMBERS,
+    PAIRS,
     PLANS,
     SEARCHES,
     TOPS,
@@ -105,6 +107,7 @@ __all__ = [
     "MECHANISMS",
     "MIXTURES",
     "NUMBERS",
+    "PAIRS",
     "PLANS",
     "ROW",
     "SEARCHES",
@@ -115,6 +118,7 @@ __all__ = [
     "Asked",
     "BadCounts",
     "CertifiedMechanism",
+    "Columns",
     "Contrast",
     "Counts",
     "Diagnosis",
@@ -126,6 +130,7 @@ __all__ = [
     "Functional",
     "HeavyHitter",
     "HeavyHitters",
+    "Independence",
     "InternalError",
     "InvalidSpec",
     "KeyUnusable",
@@ -199,6 +204,7 @@ __all__ = [
     "heavy_hitters",
     "hookimpl",
     "id_bytes",
+    "independence",
     "learnt_from",
     "likelihoods",
     "lint_objects",
