@@ -4,6 +4,8 @@ Figures of other benchmarks on the same machine stay in that file. ``--record`` 
 ``README.md``.
 
 A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; it is not listed anywhere.
+``--only WORDS`` measures the lines of a long benchmark that contain all the words, and keeps the other lines of earlier runs. A
+benchmark with such lines has a function ``summary(figures) -> list[Figure]`` of means over all its lines.
 Linear algebra runs in one thread: more threads gain nothing on small matrices, and compete with other work.
 """
 
@@ -22,7 +24,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from time import perf_counter
 
-from benchmarks.figures import Figure, table
+from benchmarks.figures import ONLY, Figure, table
 
 HERE = Path(__file__).parent
 PACKAGES = (
@@ -45,6 +47,14 @@ def run(name: str, *, quick: bool) -> list[Figure]:
     if not hasattr(module, "figures"):
         raise SystemExit(f"benchmarks/{name}.py has no function figures(quick: bool) -> list[Figure]")
     return list(module.figures(quick))
+
+
+def with_earlier(name: str, measured: list[Figure], before: list[Figure]) -> list[Figure]:
+    """Return these figures, those of other lines that an earlier run measured, and the summary of all."""
+    summary = getattr(import_module(f"benchmarks.{name}"), "summary", lambda _: [])
+    kept = before if os.environ.get(ONLY) else []
+    lines = {figure.what: figure for figure in [*kept, *measured]}
+    return list((lines | {figure.what: figure for figure in summary(list(lines.values()))}).values())
 
 
 def machine() -> dict[str, object]:
@@ -102,19 +112,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", help=f"of: {', '.join(names())}")
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows: for a first impression, not for the record")
+    parser.add_argument(
+        "--only", default="", metavar="WORDS", help="the lines of a long benchmark that contain all these words"
+    )
     parser.add_argument("--record", action="store_true", help="write the figures that have a bound into README.md")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(names())
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    os.environ[ONLY] = arguments.only
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before NumPy is imported
     rows = earlier(arguments.out, quick=arguments.quick)
     for name in arguments.names or names():
         start = perf_counter()
         if measured := run(name, quick=arguments.quick):
-            rows[name] = measured
+            rows[name] = with_earlier(name, measured, rows.get(name, []))
             took = (perf_counter() - start) / 60
             print(f"\n{name}, {took:.1f} minutes\n{table([(name, figure) for figure in measured])}", flush=True)
             write(arguments.out, rows, quick=arguments.quick)

@@ -13,6 +13,7 @@ from statistics import median
 from time import perf_counter
 
 Work = Callable[[], object]
+ONLY = "LDPSQL_BENCHMARK_ONLY"  # words of the lines to measure; see `wanted`
 DATA = Path(os.environ.get("LDPSQL_BENCHMARK_DATA", Path(__file__).parents[2] / "shared" / "data"))  # public files
 
 
@@ -48,6 +49,11 @@ def at_least(what: str, value: float, least: float, unit: str = "x") -> Figure:
 def near(what: str, ratio: float, within: float) -> Figure:
     """Return a ratio that should be close to one."""
     return Figure(what, ratio, "x", f"within {within:.1%} of 1", most=1 + within, least=1 - within)
+
+
+def wanted(line: str) -> bool:
+    """Whether a line is to be measured: ``--only WORDS`` measures those that contain all of the words, for long benchmarks."""
+    return all(word in line for word in os.environ.get(ONLY, "").split())
 
 
 def public_file(name: str) -> Path | None:

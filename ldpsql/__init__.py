@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
+    from ldpsql.bulk.once import perturb_once
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
@@ -50,6 +51,7 @@ _HOMES = {
     "bulk.charging": ["Charge"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
+    "bulk.once": ["perturb_once"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
     "privacy.certificate": ["Certificate"],
@@ -129,6 +131,7 @@ __all__ = [
     "perturb",
     "perturb_batches",
     "perturb_copy",
+    "perturb_once",
     "perturb_table",
     "rectangle_shares",
     "release",

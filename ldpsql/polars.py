@@ -18,9 +18,11 @@ import pyarrow as pa
 from ldpsql.bulk import frames
 from ldpsql.bulk.batches import Columns, perturb_batches
 from ldpsql.bulk.charging import Charged
+from ldpsql.bulk.once import perturb_once
 from ldpsql.bulk.orders import Order, check_order
 from ldpsql.bulk.shuffling import permutation
 from ldpsql.errors.boundary import withheld
+from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
@@ -62,8 +64,27 @@ class LdpFrame:
 
         """
         check_order(order)
-        reports = pl.DataFrame(perturb_batches(self._frame, columns, policy=policy, keep=keep, charge=charge).read_all())
-        return reports if order == "keep" else reports[np.asarray(permutation(len(reports)))]
+        return _ordered(perturb_batches(self._frame, columns, policy=policy, keep=keep, charge=charge).read_all(), order)
+
+    @withheld
+    def perturb_once(
+        self,
+        columns: Columns,
+        *,
+        key: Key,
+        user: str,
+        keep: Iterable[str] = (),
+        order: Order = "random",
+        charge: Charged = None,
+    ) -> pl.DataFrame:
+        """Return a new frame of the permanent report of each value; see `ldpsql.perturb_once`, and `perturb` for the order."""
+        check_order(order)
+        return _ordered(perturb_once(self._frame, columns, key=key, user=user, keep=keep, charge=charge), order)
+
+
+def _ordered(reports: pa.Table, order: Order) -> pl.DataFrame:
+    frame = pl.DataFrame(reports)
+    return frame if order == "keep" else frame[np.asarray(permutation(len(frame)))]
 
 
 @pl.api.register_expr_namespace("ldp")

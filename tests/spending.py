@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
+import polars as pl
+
+from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.once import perturb_once
 from ldpsql.errors import BudgetExceeded
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.registry import registry
 
@@ -22,3 +28,13 @@ def spend_alone(path: Path, worker: int, charges: int) -> None:
             ledger.publish(ledger.charge("people", {"city": krr("0.01")}, f"{worker} {number}"))
         except BudgetExceeded:
             continue
+
+
+def report_forever(path: Path, key: Path, started: Event) -> None:
+    """Give permanent reports of fifty people, day after day, until somebody kills this process."""
+    ledger, read = Ledger.open(path), Key.read(key)
+    frame = pl.DataFrame({"id": [at % 50 for at in range(250)], "city": ["abcde"[at // 50] for at in range(250)]})
+    while True:
+        mechanism = "krr(epsilon=1, domain=['a', 'b', 'c', 'd', 'e'])"
+        perturb_once(frame, {"city": mechanism}, key=read, user="id", charge=Charge(ledger, "people"))
+        started.set()

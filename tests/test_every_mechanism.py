@@ -32,6 +32,7 @@ N = 600
 PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_ue"}
 STRINGS = {"pem"}
 ROWS = {"row", "one_of"}
+JOINT = {"joint_krr", "joint_olh"}
 WRITTEN = {"matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])"}
 NO_MECHANISM = {"demo", "doctor", "privic"}  # these take none
 Check: TypeAlias = Callable[[str], None]
@@ -209,7 +210,7 @@ NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private s
 def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:  # noqa: PLR0911  # one for each kind
     """Tell whether a verb may refuse this mechanism, and in these words."""
     if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", "heavy-hitters", *NOT_LISTED}:
-        return code == "LDP103" and ("crosstab" in hint or "its own mechanism" in hint)
+        return code == "LDP103" and any(words in hint for words in ("crosstab", "its own mechanism", "of := "))
     if verb in ("heavy_hitters", "heavy-hitters"):
         return code == "LDP103" and "not listed" in message and ("key_value" if of.pairs else "ldp.ibu") in hint
     if of.pairs:
@@ -219,7 +220,8 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
     if verb == "key_value":
         return code == "LDP103" and "pairs" in message and "ldp.ibu" in hint
     if verb == "mean":
-        return code in ("LDP102", "LDP304") and "order" in message
+        unordered = code in ("LDP102", "LDP304") and "order" in message
+        return unordered or (of.name in JOINT and code == "LDP103" and "of := " in hint)
     if verb in ("plan", "plan by name"):
         return code == "LDP103" and of.name in hint
     return verb in NOT_LISTED and code == "LDP103" and bool(hint)

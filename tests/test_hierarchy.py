@@ -200,6 +200,13 @@ def test_a_tree_that_the_range_does_not_fill_is_refused(text: str) -> None:
         certify(mechanism(f"hierarchy(1, 0, 99, {'' if 'step' in text else 'step=1, '}{text})"))
 
 
+@pytest.mark.parametrize("ends", ["0, 20000, step=0.01", "0, 1048576, step=1"])
+def test_more_steps_than_values_are_refused_unless_bins_are_asked_for(ends: str) -> None:
+    with pytest.raises(ldpsql.InvalidParameter, match="more than 1,048,576 values"):
+        mechanism(f"hierarchy(1, {ends})")
+    assert mechanism(f"hierarchy(1, {ends}, bins=1000, fanout=2, levels=2)").bins <= 1000  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("low", "rest", "words"),
     [

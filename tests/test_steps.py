@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,20 @@ def test_decimal_steps_are_recognised_whatever_doubles_make_of_them() -> None:
     tenths = Steps(0.0, 0.3, 0.1, 1024)
     assert tenths.codes(pa.array([0.0, 0.1 + 0.2, 0.1 * 3, 0.3, 0.1])).tolist() == [0, 3, 3, 3, 1]
     assert [inside.tolist() for inside in between(tenths, 0.1, 0.3)] == [[False, True, True, True]] * 2
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step"), [(0, 0.99, "0.01"), (-3.7, 12.4, "0.1"), (0.05, 100.05, "0.25"), (0, 1, "0.001")]
+)
+def test_values_at_decimal_steps_are_the_decimals(low: float, high: float, step: str) -> None:
+    values = Steps(low, high, float(step), 4096).values.to_pylist()
+    assert values == [float(round(Fraction(str(low)) + place * Fraction(step), 6)) for place in range(len(values))]
+
+
+def test_steps_that_are_no_short_decimals_stay_as_they_are() -> None:
+    assert Steps(0, 1, 1 / 3, 99).values.to_pylist() == [0.0, 1 / 3, 2 / 3, 1.0]
+    assert Steps(0, 0.0001, 0.00001, 99).values.to_pylist() == [place * 0.00001 for place in range(11)]
+    assert Steps(0, 100, 1, 7).values.to_pylist()[:2] == [7.0, 22.0]
 
 
 def test_a_number_between_steps_is_refused_and_one_beyond_may_be_clipped() -> None:

@@ -20,6 +20,7 @@ from ldpsql.quoting import quoted
 
 MAX_VALUES = 20_000
 _EXACT = 2**53  # whole numbers up to here are exact in doubles
+_FINE, _TOO_MANY = 2**48, 99  # a double below is nearly exact; decimals with which none is below
 _OFF_STEP = 1e-6  # by how much of a step a number may miss a declared one: 0.1 is not exact in doubles
 
 Bounds: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
@@ -195,7 +196,11 @@ class Steps(Numbers):
         self._low, self._high, self._step = low, high, step
         self._each, count = steps_to_bins(low, high, step, most)
         self._last = round((high - low) / step)
-        super().__init__(pa.array(low + (np.arange(count) * self._each + (self._each - 1) / 2) * step), clip=clip)
+        centres = low + (np.arange(count) * self._each + (self._each - 1) / 2) * step
+        scale = 10.0 ** _decimals(low, step)
+        if max(abs(low), abs(high)) * scale < _FINE:
+            centres = np.rint(centres * scale) / scale  # 0.35, not 0.35000000000000003
+        super().__init__(pa.array(centres), clip=clip)
         self.rounding = step * (self._each - 1) / 2
 
     @staticmethod
@@ -203,7 +208,10 @@ class Steps(Numbers):
         """Return the list of the centres in SQL, computed in the same order as here."""
         each = sql_steps_to_bins(low, high, step, most)[0]
         centre = f"{double(low)} + (i::DOUBLE * {each} + ({each} - 1::DOUBLE) / 2::DOUBLE) * {double(step)}"
-        return f"list_transform({Steps.sql_numbers(low, high, step, most)}, lambda i: {centre})"
+        scale = f"pow(10::DOUBLE, {_sql_decimals(low, step)})"
+        fine = f"greatest(abs({double(low)}), abs({double(high)})) * {scale} < {_FINE}::DOUBLE"
+        rounded = f"CASE WHEN {fine} THEN round(({centre}) * {scale}) / {scale} ELSE {centre} END"
+        return f"list_transform({Steps.sql_numbers(low, high, step, most)}, lambda i: {rounded})"
 
     @staticmethod
     def sql_numbers(low: str, high: str, step: str, most: str) -> str:
@@ -229,6 +237,18 @@ class Steps(Numbers):
     @cached_property
     def _first_of_range(self) -> Any:
         return None
+
+
+def _decimals(low: float, step: float) -> int:
+    """Return with how many decimals all centres are exact; too many for doubles if a number is written with an exponent."""
+    return 1 + max(_TOO_MANY if "e" in text else len(text.partition(".")[2]) for text in (repr(float(low)), repr(float(step))))
+
+
+def _sql_decimals(low: str, step: str) -> str:
+    """Return the same in SQL."""
+    texts = (f"{double(parameter)}::VARCHAR" for parameter in (low, step))
+    counts = (f"CASE WHEN contains({text}, 'e') THEN {_TOO_MANY} ELSE length(split_part({text}, '.', 2)) END" for text in texts)
+    return f"1 + greatest({', '.join(counts)})"
 
 
 def steps_to_bins(low: float, high: float, step: float, most: int) -> tuple[int, int]:

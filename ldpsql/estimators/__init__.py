@@ -9,6 +9,7 @@ from __future__ import annotations
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable, OutOfTime
 from ldpsql.estimators import sharing
 from ldpsql.estimators.base import Estimator
+from ldpsql.estimators.gains import ALIKE, clear, gained
 from ldpsql.estimators.iteration import IterativeEstimator, StopField
 from ldpsql.estimators.pooling import (
     Blocks,
@@ -25,6 +26,7 @@ from ldpsql.estimators.pooling import (
     with_blocks,
 )
 from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
+from ldpsql.estimators.smoothing import smoothed
 from ldpsql.estimators.tables import TableEstimator, outer, shares_of
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.deadline import check, within_part
@@ -36,6 +38,7 @@ from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
 from ldpsql.inference.solver.together import Ascent, until_still
 
 __all__ = [
+    "ALIKE",
     "API_VERSION",
     "Ascent",
     "Blocks",
@@ -58,9 +61,11 @@ __all__ = [
     "block_sizes",
     "certain_parts",
     "check",
+    "clear",
     "contrasts",
     "em_step",
     "folds",
+    "gained",
     "generator",
     "hookimpl",
     "maximum_in_blocks",
@@ -73,6 +78,7 @@ __all__ = [
     "sharing",
     "sibling_contrasts",
     "simplex_projection",
+    "smoothed",
     "split",
     "spread",
     "sum_to_one",

@@ -23,6 +23,7 @@ _WINDOW = re.compile(r"([1-9][0-9]{0,4}) (hour|day|week)s?", re.ASCII)
 _SECONDS = {"hour": 3600, "day": 86400, "week": 7 * 86400}
 
 EPSILON, PER_DISTANCE = "epsilon", "epsilon per unit of distance"
+PERMANENT = "permanent reports"  # the accounts of this currency hold fingerprints of reports instead of people
 REST = "all"  # the group of the columns that no group names
 ROW = "row"  # the unit of privacy if each row is one person
 

@@ -69,7 +69,7 @@ def accounts_of(db: sqlite3.Connection, names: Iterable[str], key: AccountKey) -
 
 def spend(db: sqlite3.Connection, account: int, demand: Demand, cost: Cost, policy: Policy, *, now: int) -> None:
     """Add a cost to what everybody in the release has spent, if everybody can afford it."""
-    everybody = _joined(load(db, account, demand.persons), demand.persons)
+    everybody = joined(load(db, account, demand.persons), demand.persons)
     positions = np.searchsorted(everybody["person"], demand.persons)
     people, allowed = everybody[positions], policy.allowance(cost.currency)
     fresh = people["since"] <= (now - policy.window if policy.window is not None else -1)
@@ -88,8 +88,8 @@ def spend(db: sqlite3.Connection, account: int, demand: Demand, cost: Cost, poli
     store(db, account, everybody)
 
 
-def _joined(kept: NDArray[np.void], persons: NDArray[np.bytes_]) -> NDArray[np.void]:
-    """Return the stored people and the new ones, who have spent nothing."""
+def joined(kept: NDArray[np.void], persons: NDArray[np.bytes_]) -> NDArray[np.void]:
+    """Return the stored people and the new ones, who have spent nothing; both are in ascending order."""
     if not len(kept):
         return _unspent(persons)
     positions = np.searchsorted(kept["person"], persons)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ldpsql.ledger.accounts import load
 from ldpsql.ledger.entries import STATE, now_of, policy_of
-from ldpsql.ledger.policy import ROW, Policy, delta_text, epsilon_text
+from ldpsql.ledger.policy import PERMANENT, ROW, Policy, delta_text, epsilon_text
 from ldpsql.ledger.seals import check_entries, damaged
 
 _HISTORY = (
@@ -41,7 +41,8 @@ def balances(db: sqlite3.Connection) -> list[Balance]:
     """Return what is spent and what is left in every account."""
     policy, _ = policy_of(db)
     opened = now_of(db) - policy.window if policy.window is not None else -1
-    rows = db.execute("SELECT id, unit, dataset, part, column_group, currency FROM account ORDER BY id").fetchall()
+    accounts = "SELECT id, unit, dataset, part, column_group, currency FROM account WHERE currency <> ? ORDER BY id"
+    rows = db.execute(accounts, [PERMANENT]).fetchall()
     return [_balance(load(db, account), opened, policy, names) for account, *names in rows]
 
 

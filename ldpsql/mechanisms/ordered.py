@@ -62,7 +62,7 @@ class OrderedMechanism(NumberMechanism):
         "dates and timestamps; NULL: any number, or a day",
     )
     bins: Annotated[WholeField, Field(ge=2, le=MOST_LEAVES)] | None = Field(
-        None, description="largest number of bins for numbers; NULL: as many as steps, at most 1,048,576, or 1,024 without step"
+        None, description="largest number of bins for numbers; NULL: as many as steps, or 1,024 without step"
     )
 
     @model_validator(mode="after")
@@ -86,9 +86,21 @@ class OrderedMechanism(NumberMechanism):
         return self
 
     def _bins(self) -> int:
+        """Return the number of bins.
+
+        Raises:
+            InvalidParameter: if there are too many steps, and no number of bins to divide them among.
+
+        """
         if self.step is None:
             return self.bins or _BINS
-        return steps_to_bins(float(self.low), float(self.high), float(self.step), self.bins or MOST_LEAVES)[1]
+        each, count = steps_to_bins(float(self.low), float(self.high), float(self.step), self.bins or MOST_LEAVES)
+        if self.bins is None and each > 1:
+            raise InvalidParameter(
+                f"the range has more than {MOST_LEAVES:,} values",
+                f"use a larger step, or bins := {MOST_LEAVES} for several neighbours to a bin",
+            )
+        return count
 
     def values(self) -> Domain:
         """Return the centres of the bins, or the days, hours or minutes."""

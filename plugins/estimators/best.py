@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.estimators import (
+    ALIKE,
     Estimator,
     Fit,
     Floats,
@@ -22,6 +23,8 @@ from ldpsql.estimators import (
     Status,
     certain_parts,
     check,
+    clear,
+    gained,
     hookimpl,
     split,
     within_part,
@@ -35,11 +38,12 @@ NAMED = ((0.5, (*SHRUNK, "ibu", "inv_p")), (0.25, ("empirical_bayes", "inv_p")),
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
 # The paper's stop is late for channels that blur neighbours; a smoothed estimate hardly moves after a thousand steps.
 SMOOTHED = "ibu(stop='held_out', max_iterations={})", "ems(stop='held_out', max_iterations={})"
+# For values on a line: a rough estimate has to predict better than a smooth one, because most channels hide what is rough.
+SMOOTH, ROUGH = ("ems(max_iterations={})", SMOOTHED[1]), (SMOOTHED[0], STOPPED[0])
 STEPS, FEWEST_STEPS = 1000, 20
 SET_CELLS = 10**10  # of sets that are read, values x reports x steps: about a minute
 TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
 TABLE_WORK = 4_000_000  # numbers of the channel of observed reports, from which on every step takes long
-ALIKE = 2.0  # in log-likelihood; Edwards, "Likelihood", 1972: two units of support
 COMPARING = 0.7  # of the time until the deadline; the rest is for the estimate by what was chosen
 CELLS = 2_000_000  # of groups x folds x (values + reports), for the groups that are estimated together
 
@@ -50,10 +54,15 @@ class Best(Estimator):
     Those are the best one and all whose log-likelihood of the held-out reports is lower by at most 2 or ``margin`` standard
     errors of the difference: estimators that cannot be distinguished are averaged, because choosing among them would follow the
     noise. Candidates are empirical Bayes for both losses if reports are votes for values; ibu and smoothing, both stopped
-    early, if values have neighbours; all of these if both hold; and empirical Bayes, pooling and ibu otherwise. For tables of
-    several columns, they are ibu stopped early, ``independent``, ``table_bayes`` and, from three columns on, ``tree``. If many
-    reports name the value itself, as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ
-    by the noise of the mechanism alone.
+    early, for cells of maps; and empirical Bayes, pooling and ibu otherwise. For tables of several columns, they are ibu
+    stopped early, ``independent``, ``table_bayes`` and, from three columns on, ``tree``. If many reports name the value itself,
+    as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the noise of the mechanism
+    alone.
+
+    For numbers in order there are two kinds: smoothing, and ibu that stops early or late. Reports hardly show whether
+    neighbouring numbers differ, so ibu counts only as far as it predicts clearly better: from one to three standard errors. In
+    the same way smoothing counts next to empirical Bayes only as far as it predicts clearly better.
+
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
     once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
     confidence set", Econometrica 2011.
@@ -75,23 +84,22 @@ class Best(Estimator):
 
     def _chosen(self, part: Likelihood) -> Fit:
         parts = split(part, self.splits, certain_parts(part) if lift(part) >= NAMED[1][0] else None)
-        trials, untried = tried(part, parts)
+        kinds, untried = tried(part, parts)
+        trials = [trial for kind in kinds for trial in kind]
         if not trials:
             return uncompared(part)
-        scores = np.array([trial.scores for trial in trials])
-        top = scores.argmax(axis=0)
-        highest = np.stack([trial.expected for trial in trials])[top[parts.group], np.arange(len(parts.group))]
-        behind = [gained(parts, trial.expected, highest) for trial in trials]
-        alike = np.array([gain <= np.maximum(ALIKE, self.margin * error) for gain, error in behind])
-        theta, steps = np.zeros((len(top), part.operator.inputs)), np.zeros(len(top), dtype=np.int64)
-        for trial, near in zip(trials, alike, strict=True):
-            rows = np.flatnonzero(near)
+        weights = weighed(parts, kinds, self.margin)
+        theta, steps = np.zeros((len(part.n), part.operator.inputs)), np.zeros(len(part.n), dtype=np.int64)
+        for trial, weight in zip(trials, weights, strict=True):
+            rows = np.flatnonzero(weight)
             if len(rows):
                 shares, taken = trial.fitted(part, parts, rows)
-                theta[rows] += shares / alike[:, rows].sum(axis=0)[:, None]
+                theta[rows] += weight[rows, None] * shares
                 steps[rows] += taken
-        status, groups = (Status.OUT_OF_TIME if untried else Status.REGULARISED,) * len(top), range(len(top))
-        names = tuple(" + ".join(t.name(g) for t, near in zip(trials, alike[:, g], strict=True) if near) for g in groups)
+        status, groups = (Status.OUT_OF_TIME if untried else Status.REGULARISED,) * len(theta), range(len(theta))
+        names = tuple(" + ".join(t.name(g) for t, weight in zip(trials, weights[:, g], strict=True) if weight) for g in groups)
+        top, highest = leading(parts, trials)
+        behind = [gained(parts, trial.expected, highest) for trial in trials]
         late = f"; there was no time to compare {', '.join(untried)}" if untried else ""
         return Fit(theta, steps, status, names, tuple(reason(trials, behind, int(top[g]), g) + late for g in groups))
 
@@ -140,19 +148,23 @@ class Trial:
         return stopped(self.estimator.name, int(self.steps[group]))
 
 
-def tried(part: Likelihood, parts: Split) -> tuple[list[Trial], list[str]]:
-    """Return the trials of the candidates that apply, and the candidates for which there is no time."""
-    trials, texts = [], list(candidates(part))
+def tried(part: Likelihood, parts: Split) -> tuple[list[list[Trial]], list[str]]:
+    """Return the trials of each kind of candidates that apply, and the candidates for which there is no time."""
+    kinds = candidates(part)
+    texts = [(number, text) for number, kind in enumerate(kinds) for text in kind]
+    trials: list[tuple[int, Trial | None]] = []
     with within_part(COMPARING):
         while texts:
-            trials.append(Trial.of(texts[0], part, parts))
+            number, text = texts[0]
+            trials.append((number, Trial.of(text, part, parts)))
             del texts[0]
-    return [trial for trial in trials if trial is not None], texts
+    of_kinds = [[trial for of, trial in trials if of == number and trial is not None] for number in range(len(kinds))]
+    return [kind for kind in of_kinds if kind], [text for _, text in texts]
 
 
 def uncompared(part: Likelihood) -> Fit:
     """Return the estimates by the first candidate, if there is no time to compare any."""
-    text, groups = candidates(part)[0], len(part.counts)
+    text, groups = candidates(part)[0][0], len(part.counts)
     fit = registry().estimator(text).fit(part).out_of_time()
     names, reasons = (text,) * groups, ("there was no time to compare it with others",) * groups
     return fit if fit.chosen else replace(fit, chosen=names, reasons=reasons)
@@ -178,42 +190,63 @@ def lift(part: Likelihood) -> float:
     return votes[1] - votes[0] if votes and part.operator.exchangeable else 0.0
 
 
-def candidates(part: Likelihood) -> tuple[str, ...]:
-    """Return the estimators that may predict best."""
+def candidates(part: Likelihood) -> tuple[tuple[str, ...], ...]:
+    """Return the estimators that may predict best: one kind, or two of which the second has to predict clearly better."""
     columns, work = len(part.variables), part.operator.inputs * part.operator.outputs
     if columns > 1 and (part.operator.complete or work <= TABLE_WORK):
-        return (of_values(part) if part.operator.votes else STOPPED[1:]) + TABLES[: 2 if columns == 2 else 3]
+        first, *second = of_values(part) if part.operator.votes else (STOPPED[1:],)
+        return (first + TABLES[: 2 if columns == 2 else 3], *second)
     return of_values(part)
 
 
-def of_values(part: Likelihood) -> tuple[str, ...]:
+def of_values(part: Likelihood) -> tuple[tuple[str, ...], ...]:
     """Return the estimators of values without columns that may predict best."""
+    line = len(part.layout) == 1
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         shrunk = next(names for least, names in NAMED if lift(part) >= least)
-        return shrunk + (smoothed(part) if part.layout and not part.operator.isotropic else ())
+        smooth = in_steps(part, SMOOTH if line else SMOOTHED) if part.layout and not part.operator.isotropic else ()
+        return (shrunk, smooth) if smooth else (shrunk,)
     if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long
-        return STOPPED[1:]
+        return (STOPPED[1:],)
     if not part.operator.complete:
-        return ("ibu", "uniform", *POOLED)
-    return smoothed(part) if part.layout else STOPPED + POOLED
+        return (("ibu", "uniform", *POOLED),)
+    if line:
+        return in_steps(part, SMOOTH), in_steps(part, ROUGH)
+    return (in_steps(part, SMOOTHED),) if part.layout else (STOPPED + POOLED,)
 
 
-def smoothed(part: Likelihood) -> tuple[str, ...]:
+def in_steps(part: Likelihood, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the candidates for values with neighbours; with fewer steps, or none, if these would take minutes."""
     op = part.operator
     steps = STEPS if op.complete else min(STEPS, SET_CELLS // (op.inputs * op.outputs))
-    return tuple(text.format(steps) for text in SMOOTHED) if steps >= FEWEST_STEPS else ()
+    return tuple(text.format(steps) for text in texts) if steps >= FEWEST_STEPS else ()
 
 
-def gained(parts: Split, before: Floats, after: Floats) -> tuple[Floats, Floats]:
-    """Return the gain in log-likelihood of the held-out reports of each group, and its standard error."""
-    counts = parts.held_out.counts
-    seen = counts > 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rise = np.where(seen, np.log(np.where(seen, after, 1.0)) - np.log(np.where(seen, before, 1.0)), 0.0)
-    rise = np.nan_to_num(rise, nan=0.0, posinf=50.0, neginf=-50.0)  # a probability of zero counts as e^-50
-    total, n = parts.totals((counts * rise).sum(axis=1)), np.maximum(parts.totals(counts.sum(axis=1)), 1.0)
-    return total, np.sqrt(np.maximum(parts.totals((counts * rise**2).sum(axis=1)) - total**2 / n, 0.0))
+def weighed(parts: Split, kinds: list[list[Trial]], margin: float) -> Floats:
+    """Return how much each trial counts in each group, (trials, groups).
+
+    Those of one kind that are alike count the same. The second kind counts as far as its gain is clear. Its trials are as wrong
+    as they are rough, so fewer of them count as alike.
+    """
+    weights = [alike(parts, trials, margin / (1 + kind)) for kind, trials in enumerate(kinds)]
+    if len(kinds) == 1:
+        return weights[0]
+    second = clear(*gained(parts, *(leading(parts, trials)[1] for trials in kinds)))
+    return np.concatenate([(1.0 - second) * weights[0], second * weights[1]])
+
+
+def alike(parts: Split, trials: list[Trial], margin: float) -> Floats:
+    """Return equal weights for the best trial of each group and all that cannot be distinguished from it, (trials, groups)."""
+    highest = leading(parts, trials)[1]
+    behind = [gained(parts, trial.expected, highest) for trial in trials]
+    near = np.array([gain <= np.maximum(ALIKE, margin * error) for gain, error in behind], dtype=np.float64)
+    return np.asarray(near / near.sum(axis=0))
+
+
+def leading(parts: Split, trials: list[Trial]) -> tuple[NDArray[np.int64], Floats]:
+    """Return the number of the best trial of each group, and what it expects of each fold."""
+    top = np.array([trial.scores for trial in trials]).argmax(axis=0)
+    return top, np.stack([trial.expected for trial in trials])[top[parts.group], np.arange(len(parts.group))]
 
 
 def reason(trials: list[Trial], behind: list[tuple[Floats, Floats]], top: int, group: int) -> str:

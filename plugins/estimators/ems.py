@@ -6,7 +6,6 @@ section 5.5; Silverman, Jones, Wilson, Nychka, JRSS B 1990.
 
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field
 
 from ldpsql.estimators import (
@@ -20,14 +19,8 @@ from ldpsql.estimators import (
     Status,
     StopField,
     hookimpl,
+    smoothed,
 )
-
-
-def smoothed(theta: Floats, axis: int) -> Floats:
-    """Return the averages with weights 1/4, 1/2, 1/4 along an axis; at the ends the missing quarter stays with the value."""
-    moved = np.moveaxis(theta, axis, -1)
-    padded = np.concatenate([moved[..., :1], moved, moved[..., -1:]], axis=-1)
-    return np.moveaxis((padded[..., :-2] + 2 * moved + padded[..., 2:]) / 4, -1, axis)
 
 
 class Ems(IterativeEstimator):
@@ -36,6 +29,7 @@ class Ems(IterativeEstimator):
     For numbers in order, and in both directions for the cells of a grid. Right for smooth distributions, wrong for spiky ones:
     ``best`` chooses. By default steps are taken until the log-likelihood changes by less than ``tolerance``.
 
+    >>> import numpy as np
     >>> from ldpsql.inference.operators import DenseOperator
     >>> exact = Likelihood(DenseOperator(np.eye(3)), np.array([[0.0, 10.0, 0.0]]), layout=(3,))
     >>> Ems(stop=1).fit(exact).theta.tolist()
@@ -62,10 +56,7 @@ class Ems(IterativeEstimator):
 
     def after(self, likelihood: Likelihood, theta: Floats) -> Floats:
         """Return the shares with each value averaged with its neighbours."""
-        cells = theta.reshape(-1, *likelihood.layout)
-        for axis in range(1, cells.ndim):
-            cells = smoothed(cells, axis)
-        return cells.reshape(theta.shape)
+        return smoothed(theta, likelihood.layout)
 
 
 @hookimpl

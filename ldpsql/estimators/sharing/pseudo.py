@@ -1,7 +1,8 @@
 """Shrinking by pseudo-reports, for channels without votes: EM under a Dirichlet prior of several concentrations.
 
-With the concentration a, each EM step adds a reports that are distributed like the mean of all groups. Held-out reports choose
-among these, the estimate of each group alone, and the mean itself.
+With the concentration a, each EM step adds a reports that are distributed like the mean of all groups. If values have
+neighbours, the ratio to that mean is then smoothed: what groups share may be rough, how they differ from it is not seen that
+finely. Held-out reports choose among these, the estimate of each group alone, and the mean itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from ldpsql.estimators.resampling import split
 from ldpsql.estimators.sharing.dispersion import CLASSES, CONCENTRATIONS
+from ldpsql.estimators.smoothing import smoothed
 from ldpsql.inference.deadline import check
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -35,6 +37,7 @@ def shrunk(likelihood: Likelihood, mean: Floats, concentration: float) -> Floats
         for _ in range(STEPS):
             check()
             theta[rows] = own[rows] * theta[rows] * part.gradient(theta[rows]) + (1.0 - own[rows]) * mean
+            theta[rows] = mean * smoothed(theta[rows] / mean, part.layout)
     return np.asarray(theta / theta.sum(axis=1, keepdims=True))
 
 

@@ -1,0 +1,146 @@
+"""Charges for permanent reports: a person pays once for each value of a column, whenever it is first reported.
+
+The ledger keeps a keyed fingerprint of each person, column, channel and value that was charged, as an account of its own, so
+that they are sealed and written together with what people spent. Without the key of the reports, a fingerprint says nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.channels import RepeatedHash
+from ldpsql.errors import InvalidParameter, NotPrivate, PolicyMismatch
+from ldpsql.errors.boundary import withheld
+from ldpsql.ledger.accounts import PERSON, load, store
+from ldpsql.ledger.book import Ledger
+from ldpsql.ledger.datasets import Dataset
+from ldpsql.ledger.entries import (
+    ColumnCost,
+    Release,
+    ReleaseName,
+    column_costs,
+    identity_of,
+    now_of,
+    policy_of,
+    write_charge,
+    write_release,
+)
+from ldpsql.ledger.file import reading, snapshot, writing
+from ldpsql.ledger.people import People, id_bytes
+from ldpsql.ledger.permanent import Key
+from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
+from ldpsql.ledger.spending import AccountKey, Demand, accounts_of, joined, spend
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.privacy.claims import Epsilon, PureLdp
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The distinct permanent reports of a release: fingerprints in ascending order, and the pseudonym of the person of each."""
+
+    fingerprints: NDArray[np.bytes_]
+    persons: NDArray[np.bytes_]
+
+    @classmethod
+    def of(cls, fingerprints: NDArray[np.bytes_], people: pa.Array, salt: bytes) -> _Asked:
+        distinct, first = np.unique(fingerprints, return_index=True)
+        ids = people.take(pa.array(first)).to_pylist()
+        pseudonyms = [blake2b(one, key=salt, digest_size=PERSON["person"].itemsize).digest() for one in ids]
+        return cls(distinct, np.array(pseudonyms, dtype=PERSON["person"]))
+
+    def without(self, charged: NDArray[np.bytes_]) -> _Asked:
+        new = ~np.isin(self.fingerprints, charged)
+        return _Asked(self.fingerprints[new], self.persons[new])
+
+    @property
+    def people(self) -> People:
+        """Who has how many of them."""
+        persons, reports = np.unique(self.persons, return_counts=True)
+        size = PERSON["person"].itemsize
+        return People([person.ljust(size, b"\0") for person in persons.tolist()], reports.tolist())
+
+
+@withheld
+def charge_once(
+    ledger: Ledger,
+    dataset: str | Dataset,
+    column: str,
+    mechanism: Mechanism,
+    destination: str,
+    *,
+    key: Key,
+    values: pa.Array,
+    users: Any,
+) -> Release:
+    """Record what the permanent reports of a column cost each person; those that were charged before cost nothing.
+
+    The charge is on the disk when this returns, together with the fingerprints of what was charged.
+
+    Args:
+        ledger: the ledger, which charges by user.
+        dataset: the name of the data, for the history.
+        column: the name of the column, with which the reports are drawn.
+        mechanism: the mechanism of the column.
+        destination: where the reports go, for the history.
+        key: the key of the permanent reports.
+        values: the value of each row, at least one.
+        users: the user id of each row.
+
+    Raises:
+        BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
+        InvalidParameter: if the ledger charges by row, or the mechanism has no permanent reports.
+        KeyUnusable: if the key is of version 0.1.0.
+        LedgerError: if the ledger cannot be used; then nothing may be drawn.
+
+    """
+    people, certified = id_bytes(users), certify(mechanism)
+    fingerprints = key.fingerprints(certified, values, people, column)
+    name = ReleaseName((Dataset.named(dataset) if isinstance(dataset, str) else dataset).name, "", destination)
+    with reading(ledger.path) as db:
+        with snapshot(db):
+            policy, salt = policy_of(db)
+        if policy.privacy_unit == ROW:
+            raise InvalidParameter("the ledger charges by row, and permanent reports need persons", "privacy_unit = 'id'")
+        asked, cost = _Asked.of(fingerprints, people, salt), _cost(policy, column, certified)
+        with writing(db):
+            if policy_of(db)[0] != policy:
+                raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
+            token = _charge(db, policy, cost, asked, name)
+    return Release(token, *name, "charged")
+
+
+def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, asked: _Asked, name: ReleaseName) -> str:
+    """Charge for the reports that were not charged before, within a transaction, and return the token of the release."""
+    (kept,) = accounts_of(db, [""], AccountKey(policy.privacy_unit, "", "", PERMANENT))
+    before = load(db, kept, asked.fingerprints)
+    new, now = asked.without(before["person"]), now_of(db)
+    identity = f"{PERMANENT} {identity_of(policy, new.people, name, {})}"
+    token = write_release(db, now, identity, name, new.people)
+    account_key = AccountKey(policy.privacy_unit, "", cost.group, cost.cost.currency)
+    for account in accounts_of(db, [""], account_key):
+        if len(new.persons):
+            spend(db, account, Demand.of(new.people), cost.cost, policy, now=now)
+        write_charge(db, token, cost, account)
+    if len(new.persons):
+        store(db, kept, joined(before, new.fingerprints))
+    return token
+
+
+def _cost(policy: Policy, column: str, certified: CertifiedMechanism) -> ColumnCost:
+    """Return the cost of all reports of one value; of LOLOHA, that of the response that is kept."""
+    (cost,) = column_costs(policy, {column: certified.mechanism})
+    if not isinstance(certified.channel, RepeatedHash):
+        return cost
+    permanent, first = getattr(certified.mechanism, "permanent", None), certified.channel.response
+    if not isinstance(permanent, Epsilon) or Fraction(first.keep, first.spread) > permanent.exp_below():
+        raise NotPrivate("the permanent response does not keep its epsilon", "use a mechanism that check_mechanism accepts")
+    claim = PureLdp(permanent)
+    return replace(cost, claim=f"{claim} for all reports of a symbol", cost=Cost.of(claim))

@@ -1,0 +1,63 @@
+"""``best`` smooths numbers in order unless their reports show that they are rough, and does not smooth codes.
+
+The reports are the expected ones, rounded, so nothing is drawn except the folds, which are functions of the counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ldpsql.estimators import Floats, Likelihood
+from ldpsql.inference.counting import operator_of
+from ldpsql.mechanisms.base import certify
+from ldpsql.registry.registry import registry
+
+PLACES = np.arange(60)
+BELL = np.exp(-(((PLACES - 21) / 7.0) ** 2))
+COMB = np.where(PLACES % 15 == 5, 1.0, 0.01)
+WAVE = "square_wave(epsilon=2, low=0, high=60, bins=60)"
+
+
+def expected(weights: Floats, n: int, mechanism: str) -> Likelihood:
+    """Return the likelihood of the expected numbers of reports."""
+    drew = registry().mechanism(mechanism)
+    certified, operator = certify(drew), operator_of(drew)
+    counts = np.rint(n * operator.forward((weights / weights.sum())[None]))
+    return Likelihood(operator, counts, certified.layout, certified.named)
+
+
+def error(name: str, likelihood: Likelihood, weights: Floats) -> float:
+    """Return the mean total variation between the estimates of groups and the truth."""
+    theta = registry().estimator(name).fit(likelihood).theta
+    return float(np.abs(theta - weights / weights.sum()).sum(axis=1).mean() / 2)
+
+
+@pytest.mark.parametrize(("weights", "n", "kind"), [(BELL, 3_000, "ems"), (COMB, 100_000, "ibu")])
+def test_numbers_are_smoothed_unless_they_are_clearly_rough(weights: Floats, n: int, kind: str) -> None:
+    fit = registry().estimator("best").fit(expected(weights, n, WAVE))
+    assert {text.split("(")[0] for text in fit.chosen[0].split(" + ")} == {kind}
+
+
+def test_rough_numbers_lose_nothing_by_the_smooth_candidates() -> None:
+    comb = expected(COMB, 100_000, WAVE)
+    assert error("best", comb, COMB) <= 1.03 * error("ibu(stop='held_out', max_iterations=1000)", comb, COMB)
+    assert error("best", comb, COMB) < 0.7 * error("ems", comb, COMB)
+
+
+def test_few_reports_are_smoothed() -> None:
+    few = expected(COMB, 200, WAVE)
+    assert "ibu" not in registry().estimator("best").fit(few).chosen[0]
+
+
+@pytest.mark.parametrize("mechanism", ["krr(epsilon=3, domain={})", "olh(epsilon=3, domain={}, seeds='orthogonal')"])
+def test_whole_numbers_that_are_codes_are_not_smoothed(mechanism: str) -> None:
+    coded = expected(COMB, 20_000, mechanism.format(PLACES.tolist()))
+    assert "ems" not in registry().estimator("best").fit(coded).chosen[0]
+    assert error("best", coded, COMB) <= 1.03 * error("empirical_bayes(loss='both')", coded, COMB)
+
+
+def test_groups_keep_what_is_rough_in_the_shares_of_all_of_them() -> None:
+    comb = expected(COMB, 5_000, WAVE)
+    alike = comb.with_counts(np.tile(comb.counts, (10, 1)))
+    assert error("shared", alike, COMB) < 0.7 * error("best", comb, COMB)

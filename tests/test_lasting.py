@@ -1,0 +1,206 @@
+"""Permanent reports under a ledger: each person pays once for each value of a column, exactly, whatever happens in between."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import ldpsql
+import ldpsql.polars
+from ldpsql import Key
+from ldpsql.bulk.charging import Charge
+from ldpsql.errors import (
+    BudgetExceeded,
+    InvalidParameter,
+    KeyUnusable,
+    LedgerDamaged,
+    MissingValue,
+    OutsideDomain,
+    UnchargedReports,
+    UnknownName,
+)
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.uncharged import notice_again
+from tests.spending import report_forever
+
+CITY = "krr(epsilon=1, domain=['a', 'b', 'c', 'd', 'e'])"
+LOLOHA = "loloha(permanent=1, once=0.5, domain=['a', 'b', 'c', 'd', 'e'], symbols=2)"
+PEOPLE = 300
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Key:
+    Key.create(tmp_path / "key")
+    return Key.read(tmp_path / "key")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "budget.ledger", Policy(epsilon_budget=9, privacy_unit="id"))
+
+
+def spent(ledger: Ledger) -> list[tuple[int | None, str]]:
+    ledger.check()
+    return [(balance.people, balance.spent) for balance in ledger.balances()]
+
+
+def day(key: Key, ledger: Ledger | None, values: list[str], mechanism: str = CITY, people: int = 4) -> pa.Table:
+    frame = pl.DataFrame({"id": np.arange(len(values)) % people, "city": values})
+    charge = None if ledger is None else Charge(ledger, "people", user="id")
+    return ldpsql.perturb_once(frame, {"city": mechanism}, key=key, user="id", charge=charge)
+
+
+def test_daily_reports_of_one_value_cost_one_epsilon(key: Key, ledger: Ledger) -> None:
+    first = day(key, ledger, ["a"] * 4)
+    for _ in range(5):
+        assert day(key, ledger, ["a"] * 4) == first
+    assert spent(ledger) == [(4, "1")]
+    assert [row["reports"] for row in ledger.history()] == [4, 0, 0, 0, 0, 0]
+    assert {row["state"] for row in ledger.history()} == {"published"}
+
+
+@pytest.mark.parametrize(("mechanism", "least", "most"), [(CITY, 5, 5), (LOLOHA, 1, 2)])
+def test_values_cost_an_epsilon_each_and_symbols_of_loloha_do(
+    key: Key, ledger: Ledger, mechanism: str, least: int, most: int
+) -> None:
+    """With two symbols all five values of a person cost at most two."""
+    for value in "abcdeab":
+        day(key, ledger, [value] * PEOPLE, mechanism, PEOPLE)
+    ((people, largest),) = spent(ledger)
+    assert people == PEOPLE
+    assert largest == str(most)
+    costs = [int(row["reports"]) for row in ledger.history()]
+    assert PEOPLE * least <= sum(costs) <= PEOPLE * most
+    assert costs[5:] == [0, 0]  # nothing is new the second time
+
+
+def test_rows_of_one_person_are_charged_for_their_different_values(key: Key, ledger: Ledger) -> None:
+    day(key, ledger, ["a", "a", "b", "a", "c"], people=1)
+    assert spent(ledger) == [(1, "3")]
+    assert ledger.history()[0]["users"] == 1
+
+
+def test_nothing_is_charged_beyond_the_budget_and_nothing_is_drawn(
+    key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Ledger.open(tmp_path / "small.ledger", Policy(epsilon_budget=2, privacy_unit="id"))
+    day(key, small, ["a", "b"], people=1)
+    monkeypatch.setattr(Key, "draw", pytest.fail)
+    with pytest.raises(BudgetExceeded):
+        day(key, small, ["c", "c"], people=2)  # the second person could pay
+    assert spent(small) == [(1, "2")]
+    monkeypatch.undo()
+    day(key, small, ["b", "a"], people=1)  # what was paid can be reported for ever
+    assert spent(small) == [(1, "2")]
+
+
+def test_another_column_epsilon_or_domain_is_charged_again(key: Key, ledger: Ledger) -> None:
+    day(key, ledger, ["a"], people=1)
+    frame = pl.DataFrame({"id": [0], "home": ["a"]})
+    ldpsql.perturb_once(frame, {"home": CITY}, key=key, user="id", charge=Charge(ledger, "people"))
+    day(key, ledger, ["a"], "krr(epsilon=2, domain=['a', 'b', 'c', 'd', 'e'])", people=1)
+    day(key, ledger, ["a"], "krr(epsilon=1, domain=['a', 'b', 'c', 'd'])", people=1)
+    day(key, ledger, ["a"], "krr(epsilon=1, domain=['e', 'd', 'c', 'b', 'a'], nulls='as:b')", people=1)  # the same channel
+    assert spent(ledger) == [(1, "5")]
+
+
+def test_values_by_the_rules_of_a_mechanism_are_charged_as_what_they_stand_for(key: Key, ledger: Ledger) -> None:
+    day(key, ledger, ["b"], people=1)
+    ruled = "krr(epsilon=1, domain=['a', 'b', 'c', 'd', 'e'], outside='as:b')"
+    day(key, ledger, ["elsewhere"], ruled, people=1)
+    assert spent(ledger) == [(1, "1")]
+
+
+def test_python_gives_the_reports_of_sql(key: Key) -> None:
+    frame = pd.DataFrame({"id": range(500), "city": ["a", "b"] * 250, "year": 2025})
+    reports = ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="id", keep=["year"])
+    assert reports.column_names == ["city", "year"]
+    with ldpsql.connect(key=key) as con:
+        call = "ldp.krr(1, ['a', 'b', 'c', 'd', 'e'])"
+        sql = f"SELECT ldp.perturb_once(city, {call}, id, column_name := 'city') AS city FROM frame ORDER BY id"
+        assert [row[0] for row in con.sql(sql).fetchall()] == reports.column("city").to_pylist()
+
+
+def test_a_frame_of_polars_has_permanent_reports_in_any_order(key: Key, ledger: Ledger) -> None:
+    frame, options = pl.DataFrame({"id": range(50), "city": ["a", "b"] * 25}), {"key": key, "user": "id", "keep": ["id"]}
+    charge = Charge(ledger, "people")
+    shuffled = frame.ldp.perturb_once({"city": CITY}, **options, charge=charge)  # type: ignore[attr-defined]
+    kept = frame.ldp.perturb_once({"city": CITY}, **options, charge=charge, order="keep")  # type: ignore[attr-defined]
+    assert shuffled.sort("id").equals(kept)
+    assert not shuffled.equals(kept)  # 50 rows stay in their order once in 10 ** 64
+    assert spent(ledger) == [(50, "1")]
+
+
+def test_the_ledger_of_the_settings_is_charged_by_name_or_missed(
+    key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notice_again()
+    (tmp_path / "ldpsql.toml").write_text("[ledger]\npath = 'b.ledger'\nepsilon_budget = '3'\nprivacy_unit = 'id'\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UnchargedReports):
+        day(key, None, ["a"])
+    notice_again()
+    ldpsql.perturb_once(pl.DataFrame({"id": [1], "city": ["a"]}), {"city": CITY}, key=key, user="id", charge="people")
+    assert spent(Ledger.open(tmp_path / "b.ledger")) == [(1, "1")]
+
+
+def test_what_cannot_be_charged_is_refused(key: Key, ledger: Ledger, tmp_path: Path) -> None:
+    by_row = Ledger.open(tmp_path / "rows.ledger", Policy(epsilon_budget=2))
+    frame = pl.DataFrame({"id": [1], "city": ["a"]})
+    with pytest.raises(InvalidParameter, match="charges by row"):
+        ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="id", charge=Charge(by_row, "people"))
+    with pytest.raises(KeyUnusable, match=r"0\.1\.0"):
+        day(Key(bytes(32)), ledger, ["a"])
+    with pytest.raises(InvalidParameter, match="the people who give them"):
+        ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="id", charge=Charge(ledger, "people", user="other"))
+    with pytest.raises(UnknownName):
+        ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="person")
+    for city, error in ((None, MissingValue), ("Secret", OutsideDomain)):
+        with pytest.raises(error) as refusal:
+            ldpsql.perturb_once(pl.DataFrame({"id": [1], "city": [city]}, {"id": pl.Int64, "city": pl.String}), {"city": CITY},
+                                key=key, user="id", charge=Charge(ledger, "people"))  # fmt: skip
+        assert "Secret" not in str(refusal.value)
+    assert spent(ledger) == []
+
+
+def test_no_rows_cost_nothing(key: Key, ledger: Ledger) -> None:
+    assert len(day(key, ledger, [])) == 0
+    assert spent(ledger) == []
+
+
+def test_a_fingerprint_that_was_changed_or_removed_is_noticed(key: Key, ledger: Ledger) -> None:
+    import sqlite3  # noqa: PLC0415  # only a planted fault needs it
+
+    day(key, ledger, ["a"])
+    with sqlite3.connect(ledger.path) as db:
+        db.execute("DELETE FROM spent WHERE account = (SELECT id FROM account WHERE currency = 'permanent reports')")
+    with pytest.raises(LedgerDamaged):
+        day(key, ledger, ["a"])
+
+
+def test_people_of_a_run_that_is_killed_pay_each_value_once(key: Key, ledger: Ledger, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    started = context.Event()
+    worker = context.Process(target=report_forever, args=(ledger.path, tmp_path / "key", started))
+    worker.start()
+    assert started.wait(100)
+    os.kill(worker.pid or 0, signal.SIGKILL)
+    worker.join()
+    day(key, ledger, list("abcde") * 50, people=50)
+    assert spent(ledger) == [(50, "5")]
+
+
+def test_two_threads_charge_a_value_once(key: Key, ledger: Ledger) -> None:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: day(key, ledger, ["a", "b"] * 4), range(8)))
+    assert spent(ledger) == [(4, "1")]
