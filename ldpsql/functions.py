@@ -39,6 +39,7 @@ from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
+from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
@@ -80,6 +81,7 @@ from ldpsql.registry.handles import (
     MECHANISMS,
     MIXTURES,
     NUMBERS,
+    PAIRS,
     PLANS,
     SEARCHES,
     TOPS,
@@ -107,6 +109,7 @@ __all__ = [
     "MECHANISMS",
     "MIXTURES",
     "NUMBERS",
+    "PAIRS",
     "PLANS",
     "ROW",
     "SEARCHES",
@@ -117,6 +120,7 @@ __all__ = [
     "Asked",
     "BadCounts",
     "CertifiedMechanism",
+    "Columns",
     "Contrast",
     "Counts",
     "Diagnosis",
@@ -128,6 +132,7 @@ __all__ = [
     "Functional",
     "HeavyHitter",
     "HeavyHitters",
+    "Independence",
     "InternalError",
     "InvalidSpec",
     "KeyUnusable",
@@ -203,6 +208,7 @@ __all__ = [
     "heavy_hitters",
     "hookimpl",
     "id_bytes",
+    "independence",
     "learnt_from",
     "likelihoods",
     "lint_objects",
