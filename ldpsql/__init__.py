@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
     from ldpsql.estimates.estimate import Estimate
     from ldpsql.estimates.rectangles import rectangle_shares
+    from ldpsql.estimates.synthetic import synthesize
     from ldpsql.estimators.base import Estimator
     from ldpsql.hooks import hookimpl
     from ldpsql.inference.likelihood import Likelihood
@@ -61,6 +62,7 @@ _HOMES = {
     "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
     "estimates.estimate": ["Estimate"],
     "estimates.rectangles": ["rectangle_shares"],
+    "estimates.synthetic": ["synthesize"],
     "estimators.base": ["Estimator"],
     "inference.outcome": ["Fit", "Status"],
     "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
@@ -136,6 +138,7 @@ __all__ = [
     "rectangle_shares",
     "release",
     "shuffled",
+    "synthesize",
 ]
 
 

@@ -39,9 +39,11 @@ from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
+from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.tables import (
     Margin,
@@ -79,6 +81,7 @@ from ldpsql.registry.handles import (
     MECHANISMS,
     MIXTURES,
     NUMBERS,
+    PAIRS,
     PLANS,
     SEARCHES,
     TOPS,
@@ -106,6 +109,7 @@ __all__ = [
     "MECHANISMS",
     "MIXTURES",
     "NUMBERS",
+    "PAIRS",
     "PLANS",
     "ROW",
     "SEARCHES",
@@ -116,6 +120,7 @@ __all__ = [
     "Asked",
     "BadCounts",
     "CertifiedMechanism",
+    "Columns",
     "Contrast",
     "Counts",
     "Diagnosis",
@@ -127,6 +132,7 @@ __all__ = [
     "Functional",
     "HeavyHitter",
     "HeavyHitters",
+    "Independence",
     "InternalError",
     "InvalidSpec",
     "KeyUnusable",
@@ -188,6 +194,7 @@ __all__ = [
     "domain_type",
     "drawing",
     "drawn_by_form",
+    "drawn_cells",
     "draws_handle",
     "estimate_densities",
     "estimate_key_value",
@@ -201,6 +208,7 @@ __all__ = [
     "heavy_hitters",
     "hookimpl",
     "id_bytes",
+    "independence",
     "learnt_from",
     "likelihoods",
     "lint_objects",
@@ -239,6 +247,7 @@ __all__ = [
     "type_of",
     "values_of",
     "values_type",
+    "weights",
     "without_impossible",
     "without_inversion",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -71,7 +72,7 @@ class LdpFrame:
         self,
         columns: Columns,
         *,
-        key: Key,
+        key: Key | str | Path,
         user: str,
         keep: Iterable[str] = (),
         order: Order = "random",

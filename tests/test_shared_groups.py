@@ -233,3 +233,17 @@ def test_the_estimator_with_its_prior_can_be_written_down(counted: DuckDBPyConne
     estimator = shared(prior=prior)
     assert registry().estimator(str(estimator)) == estimator
     assert hash(registry().estimator(str(estimator))) == hash(estimator)
+
+
+def test_the_estimate_of_a_group_does_not_depend_on_the_groups_next_to_it() -> None:
+    """Not even in the last bit: Spark, DuckDB and files see groups in parts of any size."""
+    counts = (
+        np.random.default_rng(7)
+        .multinomial([[9], [67], [4000]], [0.4, 0.3, 0.2, 0.1], (3, 50))
+        .reshape(-1, 4)
+        .astype(np.float64)
+    )
+    whole = Likelihood(KeepOrSpreadOperator(4, 0.5, 0.5 / 3.0), counts)
+    method = registry().estimator("shared").learnt(whole.with_counts(counts.sum(axis=0, keepdims=True)), [whole])
+    parts = [method.fit(whole.with_counts(counts[i:j])).theta for i, j in ((0, 1), (1, 40), (40, 150))]
+    assert (np.concatenate(parts) == method.fit(whole).theta).all()

@@ -17,6 +17,7 @@ from ldpsql.estimates.answers import Answer
 from ldpsql.estimates.conditions import Cells, python_condition
 from ldpsql.estimates.contrasts import difference, p_values, two_ratios
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
+from ldpsql.estimates.independence import Columns, independence
 from ldpsql.estimates.ratios import Pair, fieller
 from ldpsql.estimates.tables import Share
 from ldpsql.inference.operators import Floats, operator
@@ -165,7 +166,7 @@ def test_other_people_are_compared_as_independent(exact: Estimate) -> None:
 
 # --- whether intervals and p-values hold ---
 def test_p_values_are_uniform_if_there_is_no_difference() -> None:
-    """Kolmogorov's distance of 600 uniform numbers exceeds .115 once in 10^6 times (Massart's bound)."""
+    """Kolmogorov's distance of 600 uniform numbers exceeds .11 once in 10^6 times (Massart's bound)."""
     estimates = drawn(2.0, LAW, 20_000, groups=600, estimator="inv")
     one, other = (Share(RICH, where) for where in (EDU_A, EDU_C))
     p = np.sort(p_values(two_ratios(estimates, one, estimates, other), np.zeros(600)))
@@ -228,6 +229,36 @@ def test_one_column_answers_conditions_on_itself() -> None:
     assert estimate.mean(given={"low": 3}).estimate == pytest.approx(3.5, abs=0.1)
 
 
+# --- independence ---
+def test_columns_are_found_independent_or_not(exact: Estimate) -> None:
+    assert exact.independence(["edu", "rich"]).p_value < 1e-12
+    alone = exact.independence(["edu", "age"])
+    assert alone.degrees == 6
+    assert alone.p_value > 0.999
+    assert alone.mutual_information < 1e-6
+    table = TRUTH.reshape(3, 4, 2).sum(axis=1)
+    bits = (table * np.log2(table / np.outer(table.sum(axis=1), table.sum(axis=0)))).sum()
+    assert exact.independence(["rich", "edu"]).mutual_information == pytest.approx(bits, abs=1e-5)
+
+
+def test_p_values_of_independent_columns_are_uniform() -> None:
+    """Kolmogorov's distance of 100 uniform numbers exceeds .27 once in 10^6 times."""
+    law = np.outer([0.3, 0.7], [0.2, 0.3, 0.5]).ravel()
+    mechanism = registry().mechanism("row(a=krr(2, [0, 1]), b=krr(2, [0, 1, 2]))")
+    own = operator(certify(mechanism).response)
+    counts = RNG.multinomial(2000, own.forward(law), 100).astype(np.float64)
+    estimates = estimate_likelihood(mechanism, Likelihood(own, counts), registry().estimator("inv"))
+    p = np.sort([one.p_value for one in independence(estimates, Columns((0, 1)))])
+    steps = np.arange(101) / 100
+    assert max(np.abs(p - steps[1:]).max(), np.abs(p - steps[:-1]).max()) < sqrt(np.log(2e6) / 200)
+
+
+def test_sql_tests_independence_as_python_does(con: DuckDBPyConnection) -> None:
+    row = con.execute("SELECT ldp.independence(report, person(), columns := ['edu', 'rich']) FROM reports").fetchall()[0][0]
+    python = ldpsql.estimate(con.sql("SELECT report FROM reports").to_arrow_table()["report"], PERSON.format(e=2))
+    assert list(row.values()) == pytest.approx(list(vars(python.independence(["edu", "rich"])).values()))
+
+
 # --- what is refused ---
 @pytest.mark.parametrize(
     ("given", "error"),
@@ -241,6 +272,8 @@ def test_one_column_answers_conditions_on_itself() -> None:
         ({"age": {"from": 31}}, InvalidParameter),
         ({"edu": {"low": 1}}, (InvalidDomain, WrongType)),
         ({"edu": 3}, WrongType),
+        ({"edu": ["a", 3]}, InvalidParameter),
+        ({"edu": object()}, InvalidParameter),
     ],
 )
 def test_conditions_that_make_no_sense_are_refused(exact: Estimate, given: object, error: type[Exception]) -> None:
@@ -332,6 +365,7 @@ def test_an_empty_group_has_no_answers_and_an_unknown_one_has_no_errors(con: Duc
         "ldp.difference(report, person(), of := 'age', given := NULL, versus := {edu: 'a'})",
         "ldp.margin(report, person(), ['edu', 'edu'])",
         "ldp.margin(report, person(), ['town'])",
+        "ldp.independence(report, person())",
         "ldp.margin(report, person(), ['edu'], given := ['edu'])",
     ],
 )

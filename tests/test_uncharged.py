@@ -206,6 +206,11 @@ def test_a_name_without_a_ledger_is_refused() -> None:
         ldpsql.perturb(PEOPLE["city"], CITY, charge="people")
 
 
+def test_a_charge_must_name_ledger_and_people(ledger: Ledger) -> None:
+    with pytest.raises(InvalidParameter, match="names the ledger and the people"):
+        ldpsql.perturb(PEOPLE["city"], CITY, charge=ledger)  # type: ignore[call-overload]
+
+
 def test_a_value_that_cannot_be_perturbed_is_charged_and_not_in_the_message(ledger: Ledger) -> None:
     with pytest.raises(ldpsql.LdpError) as error:
         ldpsql.perturb(["Secret"], CITY, charge=Charge(ledger, "people"))

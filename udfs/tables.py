@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pyarrow as pa
 
@@ -10,16 +12,20 @@ from ldpsql.functions import (
     MEASURES,
     MECHANISMS,
     NUMBERS,
+    PAIRS,
     PLANS,
     Aggregate,
+    Columns,
     Contrast,
     Estimates,
+    Independence,
     Macros,
     Margin,
     MeanOf,
     Scalar,
     Share,
     aggregates,
+    arrow_fields,
     column_of_table,
     columns_named,
     condition,
@@ -29,10 +35,12 @@ from ldpsql.functions import (
     estimated,
     guarded,
     hookimpl,
+    independence,
     listed,
     named_place,
     once_a_run,
     plain,
+    struct_fields,
     values_of,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, Product
@@ -170,6 +178,33 @@ def compared(histograms: pa.ChunkedArray, others: pa.ChunkedArray, handles: pa.C
     return _tested(out)
 
 
+@guarded
+def pair_handle(plans: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each pair of columns under a plan; NULL stands for both of a table of two."""
+    rows = zip(plain(plans).to_pylist(), plain(columns).to_pylist(), strict=True)
+    return pa.array([PAIRS.number((PLANS.thing(plan), _pair(_mechanism(plan), names))) for plan, names in rows], pa.int64())
+
+
+def _pair(mechanism: Mechanism, names: object) -> Columns:
+    values = values_of(mechanism)
+    if names is None and isinstance(values, Product):
+        return Columns(tuple(range(len(values.names))))
+    return Columns(columns_named(values, names))
+
+
+@guarded
+@once_a_run
+def independences(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    """Return the test of independence of each group; NULL if it is empty."""
+    out: list[dict[str, object] | None] = [None] * len(histograms)
+    for handle, counts in counts_of(histograms, handles):
+        (source, estimator), columns = PAIRS.thing(handle)
+        for rows, estimates in estimated(source, counts, estimator):
+            for row, test in zip(rows, independence(estimates, columns), strict=True):
+                out[row] = asdict(test) | ({} if test.degrees else {"statistic": None, "p_value": None})
+    return pa.array(out, pa.struct(arrow_fields(Independence)))
+
+
 def _each(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> dict[int, Estimates]:
     """Return the estimates of each row that holds reports."""
     out: dict[int, Estimates] = {}
@@ -205,6 +240,12 @@ _AGGREGATES = (
         "the difference of a share or a mean between two conditions, with its error, interval and p-value",
     ),
     Aggregate(
+        "independence",
+        '__ldp_independences({counts}, __ldp_pair(ldp._plan(estimator, m), "columns"))',
+        {"m": None, "columns": "NULL", **_ESTIMATOR},
+        "a test of whether two columns are independent of each other, with their mutual information in bits",
+    ),
+    Aggregate(
         "margin",
         'ldp._rows(ldp._margin_kind(m, "columns"), '
         '__ldp_margins({counts}, __ldp_margin(ldp._plan(estimator, m), "columns", given)))',
@@ -225,6 +266,8 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_margin_type", margin_type, "VARCHAR"),
         Scalar("__ldp_margins", margins, _ROWS),
         Scalar("__ldp_contrasts", contrasts, f"STRUCT({_ROW}, p_value DOUBLE)"),
+        Scalar("__ldp_pair", pair_handle, "BIGINT"),
+        Scalar("__ldp_independences", independences, f"STRUCT({struct_fields(Independence)})"),
         Scalar("__ldp_compared", compared, f"STRUCT({_ROW}, p_value DOUBLE)"),
         Macros.beside(__file__),
         aggregates(*_AGGREGATES),

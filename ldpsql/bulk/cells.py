@@ -14,12 +14,13 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
+from ldpsql.bulk.groups import CELL
 from ldpsql.domains.columns import plain
 from ldpsql.inference.counts import Counts, whole_numbers
 from ldpsql.quoting import quoted, text_literal
 
 CELLS_AT_ONCE = 1 << 18
-REPORT, N, FIRST, CELL = map(quoted, ("ldp report", "ldp n", "ldp first", "ldp cell"))  # keys may have any name
+REPORT, N, FIRST = map(quoted, ("ldp report", "ldp n", "ldp first"))  # keys may have any name
 
 
 def reading(reports: str, report: str, keys: Sequence[str], what: str) -> str:
@@ -73,7 +74,7 @@ class Cells:
 
     def first_of(self, begin: int, end: int) -> str:
         """Return the query for the number of the first cell of each group in some rows, and its keys."""
-        return f"SELECT rowid AS {CELL}, {_names(self.keys)} FROM {self._rows(begin, end)} AND {FIRST}"  # noqa: S608  # quoted
+        return f"SELECT rowid AS {quoted(CELL)}, {_names(self.keys)} FROM {self._rows(begin, end)} AND {FIRST}"  # noqa: S608  # quoted
 
     def _rows(self, begin: int, end: int) -> str:
         return f"{self.name} WHERE rowid >= {begin} AND rowid < {end}"

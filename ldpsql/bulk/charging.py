@@ -11,7 +11,7 @@ from ldpsql.bulk.batches import Projection
 from ldpsql.bulk.parts import Source
 from ldpsql.bulk.tables import written_tokens
 from ldpsql.engine.interrupting import cursor_of
-from ldpsql.errors import DestinationExists, LedgerMissing, NotReleased, UnfinishedRun
+from ldpsql.errors import DestinationExists, InvalidParameter, LedgerMissing, NotReleased, UnfinishedRun
 from ldpsql.ledger.configured import configured_ledger
 from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.guard import ledgers_of
@@ -49,12 +49,15 @@ def charge_of(charge: Charged, con: DuckDBPyConnection | None = None) -> Charge 
         con: the connection of the run, if it has one.
 
     Raises:
+        InvalidParameter: if it is neither a charge nor a name.
         LedgerMissing: if a name is passed, and there is no ledger.
         LedgerError: if the ledger cannot be used.
 
     """
     if charge is None and not (con is not None and ledgers_of(con)):
         uncharged()
+    if not isinstance(charge, Charge | str | None):
+        raise InvalidParameter("a charge names the ledger and the people", "charge=Charge(ledger, 'people')")
     if not isinstance(charge, str):
         return charge
     own = [] if con is None else [*ledgers_of(con).values()]

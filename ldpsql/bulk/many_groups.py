@@ -12,19 +12,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
-from numpy.typing import NDArray
 
-from ldpsql.bulk.cells import CELL, CELLS_AT_ONCE, Cells
+from ldpsql.bulk.cells import CELLS_AT_ONCE, Cells
 from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.group_runs import GroupRun, Select, Task
+from ldpsql.bulk.groups import CELL, COLUMNS, NOTHING, PLACE, check_names, rows_of
 from ldpsql.bulk.meter import Progress
-from ldpsql.domains.columns import finite_or_null
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.deadline import soonest, until
@@ -36,11 +33,6 @@ from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 
 ROWS_AT_ONCE = 1 << 18  # of estimates
-_PLACE = quoted("ldp place")
-_SHARES = ("estimate", "std_error", "low", "high")
-_NOTHING = pa.schema(
-    [("ldp cell", pa.int64()), ("ldp place", pa.int32()), *((name, pa.float64()) for name in _SHARES), ("n", pa.int64())]
-).empty_table()
 
 
 @withheld
@@ -84,17 +76,13 @@ def estimate_groups(
         DestinationExists: if the table exists and ``replace`` is false.
         UnfinishedRun: if an unfinished run is neither to be resumed nor replaced, or had other reports, columns, mechanism or
             estimator.
-        InvalidParameter: if there are no keys.
+        InvalidParameter: unless the keys are names of different columns.
         OtherMechanism: if the table or the files record that another mechanism drew the reports.
         MechanismUnrecorded: if no mechanism is passed, and none is recorded.
 
     """
-    if not keys:
-        raise InvalidParameter("at least one column must define the groups", "for one estimate use ldp.estimate")
-    if isinstance(keys, str) or not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in (report, *keys)):
-        raise InvalidParameter("report and keys must be names of columns", "report='city', keys=['region']")
+    check_names(report, keys)
     drew, method = agreed(of_source(con, reports, report), mechanism, con), registry().estimator(estimator)
-    refuse_pairs(drew)
     refuse_pairs(drew)
     with cursor_of(con) as cursor:
         run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)
@@ -132,34 +120,25 @@ def _few(groups: Iterator[tuple[int, Counts]]) -> Iterator[Counts]:
 def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, method: Estimator) -> Iterator[int]:
     """Estimate the groups that are not done, write many rows at a time, and yield how many groups are done."""
     select, values = _joined(run, drew), len(certify_values(drew).values)
-    at_once, groups, waiting = max(1, min(GROUPS_AT_ONCE, ROWS_AT_ONCE // values)), run.groups_done, [_NOTHING]
+    at_once, groups, waiting = max(1, min(GROUPS_AT_ONCE, ROWS_AT_ONCE // values)), run.groups_done, [NOTHING]
     for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, at_once)):
-        waiting += [_rows(counts, *part) for part in estimated(drew, counts, method)]
+        waiting += [rows_of(counts, *part) for part in estimated(drew, counts, method)]
         groups += len(counts.groups)
         if end == run.size or sum(map(len, waiting)) >= ROWS_AT_ONCE:
             run.append(pa.concat_tables(waiting), select, end)
-            waiting = [_NOTHING]
+            waiting = [NOTHING]
             yield groups
     if not run.size:
-        run.append(_NOTHING, select, 0)
+        run.append(NOTHING, select, 0)
 
 
 def _joined(run: GroupRun, drew: Mechanism) -> Select:
-    """Return the query for the rows of the destination, from a table as `_rows` makes it and the keys of its groups."""
+    """Return the query for the rows of the destination, from a table as `rows_of` makes it and the keys of its groups."""
     values = certify_values(drew).values.written
     run.cursor.register("__ldp_group_texts", pa.table({"place": np.arange(len(values), dtype=np.int32), "value": values}))
-    typed = f"SELECT place AS {_PLACE}, cast_to_type(value, ({KIND}({sql_call(drew, run.cursor)}))[1]) AS value"
+    typed = f"SELECT place AS {quoted(PLACE)}, cast_to_type(value, ({KIND}({sql_call(drew, run.cursor)}))[1]) AS value"
     run.cursor.execute(f"CREATE OR REPLACE TEMP TABLE __ldp_group_values AS {typed} FROM __ldp_group_texts")
     run.cursor.unregister("__ldp_group_texts")
-    keys, numbers = (f"g.{quoted(key)}" for key in run.cells.keys), (f"r.{name}" for name in (*_SHARES, "n"))
-    columns, values_of = ", ".join([*keys, "v.value", *numbers]), f"JOIN temp.__ldp_group_values AS v USING ({_PLACE})"
-    return lambda rows, groups: f"SELECT {columns} FROM {rows} AS r JOIN ({groups}) AS g USING ({CELL}) {values_of}"  # noqa: S608  # quoted
-
-
-def _rows(counts: Counts, groups: NDArray[np.int64], estimates: Estimates) -> pa.Table:
-    """Return a row for each of these groups and each value."""
-    errors, shape = estimates.intervals, estimates.fit.theta.shape
-    n = np.bincount(counts.group, weights=counts.numbers)[np.searchsorted(counts.groups, groups)].astype(np.int64)
-    cells = [np.repeat(groups, shape[1]), np.tile(np.arange(shape[1], dtype=np.int32), shape[0])]
-    shares = [finite_or_null(part.ravel()) for part in (estimates.fit.theta, errors.std_error, errors.low, errors.high)]
-    return pa.table([*cells, *shares, np.repeat(n, shape[1])], schema=_NOTHING.schema)
+    keys, numbers = (f"g.{quoted(key)}" for key in run.cells.keys), (f"r.{name}" for name in COLUMNS[1:])
+    columns, values_of = ", ".join([*keys, "v.value", *numbers]), f"JOIN temp.__ldp_group_values AS v USING ({quoted(PLACE)})"
+    return lambda rows, groups: f"SELECT {columns} FROM {rows} AS r JOIN ({groups}) AS g USING ({quoted(CELL)}) {values_of}"  # noqa: S608  # quoted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ def perturb_once(
     frame: Any,
     columns: Columns,
     *,
-    key: Key,
+    key: Key | str | Path,
     user: str,
     keep: Iterable[str] = (),
     charge: Charged = None,
@@ -39,7 +40,7 @@ def perturb_once(
     Args:
         frame: an Arrow table or stream, or a Polars or pandas frame.
         columns: the mechanism of each column; its reports replace the column under its name.
-        key: the key of the reports.
+        key: the key of the reports, or the path of its file.
         user: the column of user ids. It is left out of the result unless ``keep`` names it.
         keep: columns whose values pass through.
         charge: the ledger that is charged, by user, before anything is drawn; or the name of the people, for the ledger of
@@ -48,6 +49,7 @@ def perturb_once(
     Raises:
         UnknownName, SourceRefused: if a column is missing, or occurs twice.
         MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
+        InvalidParameter: if the charge is by other people than those of ``user``, or for a part.
         BudgetExceeded: if somebody's budget would be exceeded. Columns before it may be charged; nothing is drawn.
         KeyUnusable: if the key is of version 0.1.0, and a ledger is to be charged.
 
@@ -56,14 +58,19 @@ def perturb_once(
 
     """
     projection, charged = Projection.of(columns, keep), _by_user(charge_of(charge), user)
+    secret = Key.read(key) if isinstance(key, str | Path) else key
+    if not isinstance(secret, Key):
+        raise InvalidParameter("a key must be a path or an opened key", "Key.read(path)")
+    if not isinstance(user, str):
+        raise InvalidParameter("permanent reports need the column of user ids", "user='id'")
     reader = stream(frame, [*projection.columns, user])
     check_columns([user], reader.schema.names)
     schema, table = projection.schema(reader.schema), reader.read_all()
     if not len(table):
         return schema.empty_table()
     people = id_bytes(table.column(user))
-    releases = [] if charged is None else _charge(charged, table, projection, key, people)
-    arrays = [_column(table.column(name), name, projection, key, people) for name in schema.names]
+    releases = [] if charged is None else _charge(charged, table, projection, secret, people)
+    arrays = [_column(table.column(name), name, projection, secret, people) for name in schema.names]
     for ledger, release in releases:
         ledger.publish(release)
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -72,6 +79,8 @@ def perturb_once(
 def _by_user(charge: Charge | None, user: str) -> Charge | None:
     if charge is not None and charge.user not in (None, user):
         raise InvalidParameter("permanent reports are charged to the people who give them", "name the same column of user ids")
+    if charge is not None and charge.part:
+        raise InvalidParameter("permanent reports are charged once, over all parts of the data", "leave out part")
     return charge
 
 

@@ -16,9 +16,11 @@ from ldpsql.cli.options import (
     SourceArgument,
     columns_named,
 )
-from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
+from ldpsql.cli.output import Format, FormatOption, of_table, write_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ldpsql.cli.sides import Sides
 
 
@@ -52,24 +54,44 @@ def estimate(
 
     Example: ldpsql estimate reports.parquet city --by region
     """
-    from contextlib import ExitStack
-
-    from ldpsql.bulk.batches import drawn_apart
-    from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.groups import check_into, estimate_into
-    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
-    from ldpsql.engine.functions import struct_text
-    from ldpsql.errors import NoReports
-    from ldpsql.estimates.fitting import estimator_of_shares
-    from ldpsql.quoting import quoted
-    from ldpsql.registry.registry import registry
+    from ldpsql.errors import InvalidParameter, NoReports
 
     on = _sides(bounds, rectangle, top)
     keys, columns = by or [], columns_named(named, column)
     if into is not None:
-        check_into(columns, keys, database, part=top is not None or on is not None)
+        check_into(columns, keys, database, shown=top is not None or on is not None or form is not Format.TABLE)
         estimate_into(source, columns[0], keys, mechanism, estimator, database, into, replace=replace, resume=resume)
         return
+    if replace or resume:
+        raise InvalidParameter("--replace and --resume are for --into", "add --into, or leave them out")
+    rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, top, on)))
+    if not rows:
+        raise NoReports(hint="is the column empty?")
+    write_rows(rows, form)
+
+
+def estimates(
+    source: str,
+    columns: list[str],
+    keys: list[str],
+    mechanism: str | None,
+    estimator: str,
+    database: str,
+    top: int | None = None,
+    on: Sides | None = None,
+) -> pa.Table:
+    """Return the estimate from columns of reports, for each group; of the ``top`` values, or of rectangles, if asked for."""
+    from contextlib import ExitStack
+
+    from ldpsql.bulk.batches import drawn_apart
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
+    from ldpsql.engine.functions import struct_text
+    from ldpsql.estimates.fitting import estimator_of_shares
+    from ldpsql.quoting import quoted
+    from ldpsql.registry.registry import registry
+
     with opened(database) as con:
         table = sql_of(con, source, [*columns, *keys])
         made = drawn_by(con, source, columns, mechanism)
@@ -84,10 +106,7 @@ def estimate(
                 query = estimating(con, table, reports, keys, made, method)
             else:
                 query = estimating_top(con, table, reports, keys, made, method, top)
-            rows = list(rows_of(con.sql(query)))
-    if not rows:
-        raise NoReports(hint="is the column empty?")
-    write_rows(rows, form)
+            return con.sql(query).to_arrow_table()
 
 
 def _sides(bounds: str, rectangles: list[str] | None, top: int | None) -> Sides | None:

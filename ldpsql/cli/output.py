@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from duckdb import DuckDBPyRelation
 
 _AT_A_TIME = 10_000  # rows that are Python objects at the same time
@@ -35,7 +36,11 @@ def rows_of(result: DuckDBPyRelation) -> Iterator[dict[str, Any]]:
 
     The result is complete, as Arrow, before the first row: a query that fails writes nothing.
     """
-    table = result.to_arrow_table()
+    return of_table(result.to_arrow_table())
+
+
+def of_table(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table; the second of two columns with one name is renamed."""
     names: list[str] = []
     for name in table.column_names:
         others = (f"{name}_{number}" for number in range(1, len(table.column_names)))

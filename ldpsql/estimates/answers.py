@@ -13,6 +13,7 @@ from ldpsql.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
+    from ldpsql.estimates.independence import Independence
     from ldpsql.estimates.measures import Functional
     from ldpsql.estimates.tables import MeanOf, Share
 
@@ -117,6 +118,13 @@ class Answers:
         from ldpsql.estimates.contrasts import Contrast  # noqa: PLC0415
 
         return TestedAnswer(*self._measure(Contrast(self._number(of, given), self._number(of, versus)), "p_value"))
+
+    def independence(self, columns: Sequence[str]) -> Independence:
+        """Return a test of whether two columns are independent of each other, and their mutual information in bits."""
+        from ldpsql.estimates.conditions import columns_named  # noqa: PLC0415
+        from ldpsql.estimates.independence import Columns, independence  # noqa: PLC0415
+
+        return independence(self.of.only(self.group), Columns(columns_named(self.of.values, columns)))[0]
 
     def compare(self, other: Answers, of: Any = None, given: Any = None) -> TestedAnswer:
         """Return the same difference between this estimate and that of other people, with the same values.

@@ -170,7 +170,10 @@ def region_of(mechanism: Mechanism, edges: Sequence[Any]) -> Region:
     layout = certify_values(mechanism).layout
     if len(layout) != 2:
         raise InvalidParameter("only the cells of a grid lie in a region", "leave out --bounds")
-    return Region(**dict(zip(_SIDES, edges, strict=True)), rows=layout[0], columns=layout[1])
+    sides = tuple(edges) if isinstance(edges, Iterable) else ()
+    if len(sides) != len(_SIDES):
+        raise InvalidParameter("the bounds of a grid must be four numbers", "west, south, east and north")
+    return Region(**dict(zip(_SIDES, sides, strict=True)), rows=layout[0], columns=layout[1])
 
 
 def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iterable[Sequence[Any]]) -> pa.Table:
@@ -188,10 +191,12 @@ def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iter
     source = estimate.of.source
     if not isinstance(source, CertifiedValues):
         raise InvalidParameter("rectangles need reports of one mechanism over the cells of a grid")
-    listed = [tuple(sides) for sides in rectangles]
-    shares = RectangleShares(region_of(source.mechanism, bounds), tuple(Rectangle.of(sides) for sides in listed))
+    listed = [Rectangle.of(sides) for sides in rectangles]
+    if not listed:
+        raise InvalidParameter("this needs at least one rectangle", "such as (0, 0, 0.5, 0.5)")
+    shares = RectangleShares(region_of(source.mechanism, bounds), tuple(listed))
     one = shares.measure(estimate.of)
     columns = [one.estimate, one.std_error, one.low, one.high]
-    sides = [[None if side is None else float(number(side)) for side in column] for column in zip(*listed, strict=True)]
+    sides = [[None if side is None else float(side) for side in column] for column in zip(*listed, strict=True)]
     numbers = [finite_or_null(column[estimate.group]) for column in columns]
     return pa.table([*(pa.array(column, pa.float64()) for column in sides), *numbers], list(_NAMES))

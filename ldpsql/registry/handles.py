@@ -21,6 +21,7 @@ from ldpsql.engine.functions import names_withheld
 from ldpsql.engine.groups import check_single
 from ldpsql.errors import InternalError, InvalidSpec
 from ldpsql.estimates.functionals import Functional
+from ldpsql.estimates.independence import Columns
 from ldpsql.estimates.tables import Margin, MeanOf, Share
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
@@ -72,6 +73,7 @@ MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 MARGINS: Handles[tuple[Plan, Margin]] = Handles()
+PAIRS: Handles[tuple[Plan, Columns]] = Handles()
 NUMBERS: Handles[tuple[Plan, Share | MeanOf]] = Handles()
 PLANS: Handles[Plan] = Handles()
 TOPS: Handles[tuple[Plan, int]] = Handles()

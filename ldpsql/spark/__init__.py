@@ -34,6 +34,7 @@ from ldpsql.registry.registry import registry
 from ldpsql.reports import ListedHashReports, PrefixReports, type_of
 from ldpsql.spark.charging import charged
 from ldpsql.spark.destination import Destination
+from ldpsql.spark.groups import estimate_groups as estimate_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

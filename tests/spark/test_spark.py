@@ -239,3 +239,39 @@ def test_users_are_charged_for_each_of_their_rows(spark: SparkSession, people: s
     charge = Charge(ledger, "people", user="id")
     ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "reports"), charge=charge)
     assert [(balance.people, balance.spent) for balance in ledger.balances()] == [(500, "2")]
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_estimates_of_groups_are_exactly_those_of_duckdb(
+    spark: SparkSession, con: DuckDBPyConnection, tmp_path: Path, name: str
+) -> None:
+    path, mechanism, keys = str(tmp_path / "people.parquet"), MECHANISMS[name], ["the day", "kind"]
+    cities = "['Lima', 'Oslo', 'Rome', 'Kyiv'][1 + least(3, i % 7)]"
+    kind = "CASE WHEN i % 3 > 0 THEN i % 3 END AS kind"  # NULL is a kind
+    con.execute(f"""COPY (SELECT i % 300 AS "the day", {kind}, {cities} AS city FROM range(20_000) t(i)) TO '{path}'""")
+    made = ldp_spark.perturb(spark.read.parquet(path), {"city": mechanism}, str(tmp_path / "reports"), keep=keys)
+    con.execute(f"CREATE MACRO m() AS ldp.{name}({mechanism.partition('(')[2].replace('=', ' := ')}")
+    for estimator in ("ibu", "inv", "shared"):
+        in_spark = ldp_spark.estimate_groups(made, "city", keys, estimator=estimator)
+        con.register("in_spark", in_spark.toArrow())
+        keyed = f"""SELECT * FROM ldp.estimate_by('{tmp_path}/reports/*.parquet', city, {{'day': "the day", 'kind': kind}}, m(),
+                                                 estimator := '{estimator}') AS t(keys)"""
+        expected = con.execute(f"SELECT unnest(keys), * EXCLUDE (keys) FROM ({keyed}) ORDER BY ALL").fetchall()
+        assert in_spark.columns == [*keys, "value", "estimate", "std_error", "low", "high", "n"]
+        assert len(expected) == 1200
+        assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
+
+
+def test_groups_without_reports_are_left_out_and_wrong_arguments_refused(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, "Lima"), (1, "Oslo"), (2, None)], "day int, city string")
+    for estimator in ("ibu", "shared"):
+        days = ldp_spark.estimate_groups(frame, "city", ["day"], MECHANISMS["krr"], estimator).toArrow()["day"]
+        assert days.to_pylist() == [1] * 4
+        empty = frame.where("day = 2")
+        assert ldp_spark.estimate_groups(empty, "city", ["day"], MECHANISMS["krr"], estimator).count() == 0
+    for keys in ([], ["n"], ["day", "day"]):
+        with pytest.raises(InvalidParameter):
+            ldp_spark.estimate_groups(frame, "city", keys, MECHANISMS["krr"])
+    with pytest.raises(Exception, match="LDP401") as caught:
+        ldp_spark.estimate_groups(frame, "city", ["day"], "krr(1, ['Turin', 'Rome'])").collect()
+    assert "Lima" not in str(caught.value)

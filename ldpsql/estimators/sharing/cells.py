@@ -21,8 +21,9 @@ from ldpsql.inference.operators import Floats
 
 FEW = 24  # reports up to which people are counted out
 LEVELS = np.concatenate([[0.025], np.arange(0.05, 0.96, 0.05), [0.975]])
-_AT_ONCE = 512  # groups
+_AT_ONCE = 2048  # groups
 _VALUES = 64  # whose priors are computed together
+_ROWS = 64
 _LEAST = 1e-300
 
 
@@ -39,11 +40,13 @@ class Posterior:
 class Cells:
     """Shares with their candidates: how likely votes are for each, and the prior masses of each in each class.
 
-    ``masses`` has shape (classes, candidates), or (shares, classes, candidates). ``place`` and ``part`` are set if classes
-    are concentrations on `GRID`: where those of the classes of each share lie.
+    Groups in which as many of as many reports vote for a value are alike: what depends on nothing else is computed once, for
+    each kind of votes. ``masses`` has shape (classes, candidates), or (kinds, classes, candidates). ``place`` and ``part`` are
+    set if classes are concentrations on `GRID`: where those of the classes of each kind lie.
     """
 
     rows: NDArray[np.int64]
+    kind: NDArray[np.int64]  # of each of the rows
     candidates: Floats
     log_likelihood: Floats
     masses: Floats
@@ -59,31 +62,38 @@ class Cells:
     @cached_property
     def _chances(self) -> Floats:
         own = self.masses.ndim == 3
-        chances = (self.masses @ self.likelihood[..., None])[..., 0] if own else self.likelihood @ self.masses.T
+        chances = (self.masses @ self.likelihood[..., None])[..., 0] if own else by_rows(self.likelihood, self.masses.T)
         return np.maximum(chances, _LEAST)
 
     def chances(self) -> Floats:
-        """Return how likely the votes are in each class, (shares, classes), relative to the best candidate."""
+        """Return how likely votes are in each class, (kinds, classes), relative to the best candidate."""
         if self.place is None or self.part is None:
             return self._chances
-        rows = np.arange(len(self.rows))[:, None]
+        rows = np.arange(len(self.place))[:, None]
         return (1.0 - self.part) * self._chances[rows, self.place] + self.part * self._chances[rows, self.place + 1]
 
     def evidence(self) -> Floats:
         """Return ln of how likely the votes are in each class, (shares, classes)."""
-        return np.log(np.maximum(self.chances(), _LEAST)) + self.log_likelihood.max(axis=1)[:, None]
+        logs = np.log(np.maximum(self.chances(), _LEAST)) + self.log_likelihood.max(axis=1)[:, None]
+        return np.asarray(logs[self.kind])
 
     def posterior(self, classes: Floats) -> Floats:
         """Return the posterior of each share among its candidates, from the probabilities of its classes."""
-        weights = classes / np.maximum(self.chances(), _LEAST)
+        weights = classes / np.maximum(self.chances(), _LEAST)[self.kind]
         if self.place is not None and self.part is not None:
-            rows, spread = np.arange(len(weights))[:, None], np.zeros_like(self._chances)
-            np.add.at(spread, (rows, self.place), weights * (1.0 - self.part))
-            np.add.at(spread, (rows, self.place + 1), weights * self.part)
-            weights = spread
-        prior = (weights[:, None, :] @ self.masses)[:, 0] if self.masses.ndim == 3 else weights @ self.masses
-        each = prior * self.likelihood
+            weights = self._on_grid(weights, self.place[self.kind], self.part[self.kind])
+        own = self.masses.ndim == 3
+        prior = (weights[:, None, :] @ self.masses)[:, 0] if own else by_rows(weights, self.masses)
+        each = prior * self.likelihood[self.kind]
         return np.asarray(each / np.maximum(each.sum(axis=1, keepdims=True), _LEAST))
+
+    def _on_grid(self, weights: Floats, place: NDArray[np.int64], part: Floats) -> Floats:
+        """Return the weights of classes as weights of the concentrations on `GRID` between which they lie."""
+        width = len(self.masses)
+        at = place + width * np.arange(len(weights))[:, None]
+        both, where = np.hstack([weights * (1.0 - part), weights * part]), np.hstack([at, at + 1])
+        sums = np.bincount(where.ravel(), weights=both.ravel(), minlength=width * len(weights))
+        return np.asarray(sums, dtype=np.float64).reshape(len(weights), width)
 
 
 def evidence(votes: Votes, mean: Floats) -> Floats:
@@ -125,7 +135,7 @@ def _counted_out(votes: Votes, mean: Floats, n: int, rows: NDArray[np.int64]) ->
         table = np.log(votes.table(n))
     candidates = np.arange(n + 1) / n
     for value, masses in enumerate(_by_value(mean, lambda different: whole_masses(different, n))):
-        yield value, Cells(rows, candidates, table[votes.numbers[rows, value].astype(np.int64)], masses, whole=True)
+        yield value, Cells(rows, votes.numbers[rows, value].astype(np.int64), candidates, table, masses, whole=True)
 
 
 def _on_grid(votes: Votes, mean: Floats, rows: NDArray[np.int64], size: float) -> Iterator[tuple[int, Cells]]:
@@ -138,9 +148,11 @@ def _on_grid(votes: Votes, mean: Floats, rows: NDArray[np.int64], size: float) -
     for value, masses in enumerate(_by_value(mean, lambda different: gamma_masses(different, GRID[first:last], edges))):
         own = well_determined(some, value)
         if not own.all():
-            rest = some.chosen(~own)
-            logs = rest.log_likelihood(rest.numbers[:, value], rest.n, candidates)
-            yield value, Cells(rows[~own], candidates, logs, masses, place[~own] - first, (at - place)[~own])
+            rest = np.flatnonzero(~own)
+            one, kind = _kinds(some.n[rest], some.numbers[rest, value])
+            logs = some.log_likelihood(some.numbers[rest[one], value], some.n[rest[one]], candidates)
+            part = (at - place)[rest[one]]
+            yield value, Cells(rows[rest], kind, candidates, logs, masses, place[rest[one]] - first, part)
         if own.any():
             yield value, _of_its_own(some.chosen(own), rows[own], value, float(mean[value]), concentration[own])
 
@@ -148,7 +160,24 @@ def _on_grid(votes: Votes, mean: Floats, rows: NDArray[np.int64], size: float) -
 def _of_its_own(votes: Votes, rows: NDArray[np.int64], value: int, mean: float, concentration: Floats) -> Cells:
     candidates = own_candidates(votes, value, mean)
     logs = votes.log_likelihood(votes.numbers[:, value], votes.n, candidates)
-    return Cells(rows, candidates, logs, own_masses(mean, concentration, candidates))
+    return Cells(rows, np.arange(len(rows)), candidates, logs, own_masses(mean, concentration, candidates))
+
+
+def _kinds(n: Floats, votes: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first of each pair of these numbers that occurs, and which of the pairs each is."""
+    _, first, kind = np.unique(n + 1j * votes, return_index=True, return_inverse=True)
+    return first, kind
+
+
+def by_rows(left: Floats, right: Floats) -> Floats:
+    """Return the matrix product, in which no bit of a row depends on other rows: all products are of matrices of one shape."""
+    out = np.empty((len(left), right.shape[1]))
+    block = np.zeros((_ROWS, left.shape[1]))
+    for start in range(0, len(left), _ROWS):
+        part = left[start : start + _ROWS]
+        block[: len(part)] = part
+        out[start : start + _ROWS] = (block @ right)[: len(part)]
+    return out
 
 
 def _by_value(mean: Floats, masses: Callable[[Floats], Floats]) -> Iterator[Floats]:
