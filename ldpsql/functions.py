@@ -28,6 +28,7 @@ from ldpsql.engine.functions import (
 )
 from ldpsql.engine.groups import check_size, counts_of, estimated, learnt_from, listed, once_a_run
 from ldpsql.engine.kinds import ToColumn
+from ldpsql.engine.measured import all_measured, measured, number_structs
 from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
@@ -40,19 +41,13 @@ from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.independence import Columns, Independence, independence
+from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import (
-    Margin,
-    MeanOf,
-    QuantileOf,
-    QuantilesOf,
-    Share,
-    VarianceOf,
-)
+from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
@@ -101,6 +96,7 @@ from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 __all__ = [
     "API_VERSION",
     "DECLARATIONS",
+    "FIELDS",
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",
@@ -170,6 +166,7 @@ __all__ = [
     "WrongType",
     "aggregates",
     "aligned",
+    "all_measured",
     "arrow_fields",
     "as_struct",
     "at_once",
@@ -213,9 +210,11 @@ __all__ = [
     "likelihoods",
     "lint_objects",
     "listed",
+    "measured",
     "mechanism_at",
     "named_place",
     "names_withheld",
+    "number_structs",
     "numbers",
     "octets",
     "of_symbols",

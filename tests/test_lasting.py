@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from fractions import Fraction
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,18 +19,23 @@ import ldpsql
 import ldpsql.polars
 from ldpsql import Key
 from ldpsql.bulk.charging import Charge
+from ldpsql.channels import TOTAL, KeepOrSpread, RepeatedHash
 from ldpsql.errors import (
     BudgetExceeded,
     InvalidParameter,
     KeyUnusable,
     LedgerDamaged,
     MissingValue,
+    NotPrivate,
     OutsideDomain,
     UnchargedReports,
     UnknownName,
 )
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.lasting import charge_once
 from ldpsql.ledger.uncharged import notice_again
+from ldpsql.mechanisms import CategoricalMechanism, HashReports
+from ldpsql.privacy.claims import Epsilon, PureLdp
 from tests.spending import report_forever
 
 CITY = "krr(epsilon=1, domain=['a', 'b', 'c', 'd', 'e'])"
@@ -161,6 +168,8 @@ def test_what_cannot_be_charged_is_refused(key: Key, ledger: Ledger, tmp_path: P
         day(Key(bytes(32)), ledger, ["a"])
     with pytest.raises(InvalidParameter, match="the people who give them"):
         ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="id", charge=Charge(ledger, "people", user="other"))
+    with pytest.raises(InvalidParameter, match="over all parts"):
+        ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="id", charge=Charge(ledger, "people", part="monday"))
     with pytest.raises(UnknownName):
         ldpsql.perturb_once(frame, {"city": CITY}, key=key, user="person")
     for city, error in ((None, MissingValue), ("Secret", OutsideDomain)):
@@ -179,6 +188,50 @@ def test_a_key_is_a_path_or_an_opened_key(key: Key, tmp_path: Path) -> None:
         ldpsql.perturb_once(frame, {"city": CITY}, key=None, user="id")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match="need the column of user ids"):
         ldpsql.perturb_once(frame, {"city": CITY}, key=key, user=None)  # type: ignore[arg-type]
+
+
+class Generous(Epsilon):
+    """An epsilon that says more than it is."""
+
+    def exp_below(self) -> Fraction:
+        return Fraction(10**9)
+
+
+class Keeping(CategoricalMechanism):
+    """A mechanism whose permanent response breaks its epsilon, while each of its reports keeps its own."""
+
+    name = "keeping"
+    bad: ClassVar[tuple[Epsilon, KeepOrSpread]]
+
+    @property
+    def permanent(self) -> Epsilon:
+        return self.bad[0]
+
+    def claim(self) -> PureLdp:
+        return PureLdp(self.epsilon)
+
+    def alphabet(self) -> HashReports:
+        return HashReports(2)
+
+    def channel(self) -> RepeatedHash:
+        return RepeatedHash(len(self.domain), self.bad[1], KeepOrSpread.within(2, Fraction(11, 10)))
+
+
+RARELY = KeepOrSpread(2, TOTAL // 1000, TOTAL - TOTAL // 1000)  # the other symbol is 999 times as likely
+USUALLY = KeepOrSpread(2, TOTAL - TOTAL // 1000, TOTAL // 1000)
+
+
+@pytest.mark.parametrize(
+    "bad", [(Epsilon.parse(1), USUALLY), (Epsilon.parse(1), RARELY), (Generous(Fraction(1)), USUALLY), (1.0, USUALLY)]
+)
+def test_a_permanent_response_that_breaks_its_epsilon_is_not_charged(
+    key: Key, ledger: Ledger, bad: tuple[Epsilon, KeepOrSpread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Keeping, "bad", bad, raising=False)
+    keeping, people = Keeping(epsilon=1, domain=["a", "b", "c"]), pa.array([1])
+    with pytest.raises(NotPrivate):
+        charge_once(ledger, "people", "x", keeping, "memory", key=key, values=pa.array(["a"]), users=people)
+    assert spent(ledger) == []
 
 
 def test_no_rows_cost_nothing(key: Key, ledger: Ledger) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import floor, inf, nextafter
 
+import duckdb
 import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
@@ -50,6 +51,14 @@ def test_every_double_lies_in_the_cell_that_fractions_say(lon: float, lat: float
 def test_a_point_on_an_inner_edge_belongs_to_the_cell_east_or_north_of_it(con: DuckDBPyConnection, kind: str) -> None:
     query = f"SELECT ldp.cell(x::{kind}, 1, ldp.grid(0, 0, 30, 2, 3, 2)) FROM (VALUES (0), (9), (10), (19), (20), (30)) t(x)"
     assert [cell for (cell,) in con.execute(query).fetchall()] == [3, 3, 4, 4, 5, 5]
+
+
+def test_unsigned_numbers_beyond_those_of_64_bits_with_a_sign_lie_in_the_last_cell_or_outside(con: DuckDBPyConnection) -> None:
+    cell = "SELECT ldp.cell(18446744073709551615::UBIGINT, 1::UTINYINT, ldp.grid(0, 0, 30, 2, 3, 2){})"
+    assert con.sql(cell.format(", outside := 'nearest'")).fetchall() == [(5,)]
+    with pytest.raises(duckdb.InvalidInputException, match="outside the grid") as refusal:
+        con.sql(cell.format("")).fetchall()
+    assert "18446744073709551615" not in str(refusal.value)
 
 
 def test_decimals_are_not_rounded_to_doubles(con: DuckDBPyConnection) -> None:

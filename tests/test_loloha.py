@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import product
-from math import exp, sqrt
+from math import exp, prod, sqrt
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from ldpsql import Key
 from ldpsql.channels import TOTAL, KeepOrSpread, RepeatedHash
 from ldpsql.channels.exact import exp_below
 from ldpsql.errors import InvalidParameter
+from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms.base import CertifiedValues, certify
 from ldpsql.registry.registry import registry
@@ -156,3 +158,54 @@ def test_one_report_must_be_weaker_than_the_permanent_response() -> None:
         RepeatedHash.within(3, KeepOrSpread.within(2, Fraction(2)), Fraction(2))
     with pytest.raises(InvalidParameter, match="over the same symbols"):
         RepeatedHash(3, KeepOrSpread.within(2, Fraction(3)), KeepOrSpread.within(3, Fraction(2)))
+
+
+def matrix(response: KeepOrSpread) -> list[list[Fraction]]:
+    size = response.size
+    return [[response.probability(value, report) for report in range(size)] for value in range(size)]
+
+
+def chance(channel: RepeatedHash, symbols: tuple[int, ...], ys: tuple[int, ...]) -> Fraction:
+    """Return the chance of reports of a person whose values have these symbols, one a day: each symbol keeps one response."""
+    first, again = matrix(channel.response), matrix(channel.again)
+    out = Fraction(1)
+    for symbol in set(symbols):
+        days = [y for own, y in zip(symbols, ys, strict=True) if own == symbol]
+        out *= sum(
+            (first[symbol][kept] * prod(again[kept][y] for y in days) for kept in range(channel.response.size)), Fraction(0)
+        )
+    return out
+
+
+def largest(channel: RepeatedHash, one: tuple[int, ...], other: tuple[int, ...]) -> Fraction:
+    """Return the largest ratio of the chances of two histories."""
+    possible = product(range(channel.response.size), repeat=len(one))
+    return max(chance(channel, one, ys) / chance(channel, other, ys) for ys in possible)
+
+
+def test_each_symbol_of_a_history_costs_the_permanent_epsilon_if_symbols_change_on_the_same_days() -> None:
+    """Where they change on other days, reports show that: then no bound by symbols holds, as the page of threats says."""
+    channel = channel_of("1", "0.9", 3)
+    a = Fraction(channel.response.keep, channel.response.spread)
+    assert largest(channel, (0, 0, 0), (1, 1, 1)) <= a
+    assert a < largest(channel, (0, 0, 1), (1, 1, 2)) <= a**2
+    steady = RepeatedHash(3, channel.response, KeepOrSpread.within(3, Fraction(10**6)))  # as after reports of many days
+    assert largest(steady, (0, 0, 0), (1, 1, 1)) <= a
+    assert largest(steady, (0, 0), (1, 2)) > a**2
+
+
+def test_reports_of_one_response_reveal_more_than_as_many_reports_that_share_none() -> None:
+    """This is why a release in SQL, which pays for each report, does not pay for them."""
+    channel = channel_of("1", "0.2", 8)
+    assert largest(channel, (0, 0), (1, 1)) > channel.ratio**2
+
+
+def test_a_release_in_sql_does_not_pay_for_permanent_reports_of_loloha(key: Key, tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=9))
+    with ldpsql.connect(ledger=ledger.path, key=key) as con:
+        con.execute(f"CREATE MACRO m() AS ldp.{TEXT.replace('=', ' := ')}; CREATE TABLE people AS SELECT 'a' AS x, 7 AS id")
+        refusal = pytest.raises(duckdb.InvalidInputException, match=r"LDP320.*in Python: ldpsql\.perturb_once")
+        with ldpsql.release(con, "people", {"x": "m()"}, "reports"), refusal:
+            con.execute("SELECT ldp.perturb_once(x, m(), id) FROM people")
+        with ldpsql.release(con, "people", {"x": "m()"}, "others"):
+            con.execute("SELECT ldp.perturb(x, m()) FROM people")

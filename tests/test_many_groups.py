@@ -11,8 +11,10 @@ from typing import Any
 import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
+from typer.testing import CliRunner
 
 import ldpsql
+from ldpsql.cli.app import app
 from ldpsql.errors import DestinationExists, ImpossibleReport, InvalidParameter, UnfinishedRun, UnknownName
 from tests.commands import run
 
@@ -89,6 +91,8 @@ def test_a_table_that_is_there_stays_unless_it_is_to_be_replaced(reports: DuckDB
 def test_what_makes_no_sense_is_refused(reports: DuckDBPyConnection) -> None:
     with pytest.raises(InvalidParameter):
         ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=[], mechanism=CITY)
+    with pytest.raises(InvalidParameter, match="named twice"):
+        ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind", "KIND"], mechanism=CITY)
     with pytest.raises(UnknownName):
         ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY, estimator="ibo")
     with pytest.raises(duckdb.CatalogException):
@@ -186,6 +190,20 @@ def test_a_deadline_is_for_all_groups(reports: DuckDBPyConnection) -> None:
         ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["kind"], mechanism=CITY, estimator=method) == 3
     )
     assert rows(reports, "SELECT count(*), max(abs(estimate - 0.25)) < 1e-9 FROM found") == [(12, True)]  # where steps begin
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--resume"], "are for --into"),
+        (["--replace"], "are for --into"),
+        (["--into", "found", "--format", "json"], "--format"),
+    ],
+)
+def test_the_command_ignores_no_option(options: list[str], words: str) -> None:
+    done = CliRunner().invoke(app, ["estimate", "reports", "city", "--by", "day", "-d", "some.duckdb", *options])
+    assert isinstance(done.exception, InvalidParameter)
+    assert words in str(done.exception)
 
 
 def test_the_command_writes_a_table(tmp_path: Path) -> None:

@@ -150,6 +150,16 @@ def test_what_is_not_a_rectangle_is_refused(sides: tuple[Any, ...]) -> None:
         Rectangle.of(sides)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "sides"),
+    [((0, 0, 6), [(0, 0, 1, 1)]), (None, [(0, 0, 1, 1)]), ((0, 0, 6, 4), []), ((0, 0, 6, 4), [5]), ((0, 0, 6, 4), [(0, 0, 1)])],
+)
+def test_python_refuses_bounds_and_rectangles_of_other_shapes(bounds: Any, sides: Any) -> None:
+    estimate = ldpsql.estimate(list(range(24)), "planar_geometric(1, 6, 4)")
+    with pytest.raises(InvalidParameter):
+        ldpsql.rectangle_shares(estimate, bounds, sides)
+
+
 def estimates(made: Mechanism, theta: NDArray[np.float64], n: int, groups: int, name: str = "inv") -> Estimates:
     """Return the estimates of several groups of n honest reports."""
     law = operator_of(made).forward(theta)

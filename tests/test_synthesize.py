@@ -115,6 +115,8 @@ def test_rows_of_one_column_and_of_a_table_in_python(con: DuckDBPyConnection) ->
     for rows in (-1, True, "3", 2.0):
         with pytest.raises(InvalidParameter):
             synthesize(table, rows)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="from an estimate"):
+        synthesize(["a", "b"], 10)
 
 
 def test_the_command_draws_rows_of_each_group(tmp_path: Path) -> None:

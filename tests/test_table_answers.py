@@ -272,6 +272,8 @@ def test_sql_tests_independence_as_python_does(con: DuckDBPyConnection) -> None:
         ({"age": {"from": 31}}, InvalidParameter),
         ({"edu": {"low": 1}}, (InvalidDomain, WrongType)),
         ({"edu": 3}, WrongType),
+        ({"edu": ["a", 3]}, InvalidParameter),
+        ({"edu": object()}, InvalidParameter),
     ],
 )
 def test_conditions_that_make_no_sense_are_refused(exact: Estimate, given: object, error: type[Exception]) -> None:

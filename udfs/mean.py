@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ldpsql.functions import (
+    FIELDS,
     MEASURES,
     PLANS,
     Aggregate,
@@ -27,14 +26,14 @@ from ldpsql.functions import (
     Variance,
     VarianceOf,
     aggregates,
+    all_measured,
     bound_of,
     check_ordered,
     condition,
-    counts_of,
-    estimated,
     family,
     guarded,
     hookimpl,
+    measured,
     named_place,
     once_a_run,
     plain,
@@ -43,9 +42,7 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, Product, certify_values
 
-_ERRORS = ("std_error", "low", "high")  # NULL if the reports say nothing about the number
-_FIELDS = ("estimate", *_ERRORS)
-_ROW = ", ".join(f"{name} DOUBLE" for name in _FIELDS)
+_ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
 
 
 @guarded
@@ -151,67 +148,28 @@ def _items(column: pa.Scalar, what: str, example: str) -> list[pa.Scalar]:
 @once_a_run
 def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return (estimate, std_error, low, high) of the functional of each group; NULL if it is empty."""
-    return _measured(histograms, handles, _FIELDS)
+    return measured(histograms, handles, MEASURES.thing, FIELDS)
 
 
 @guarded
 @once_a_run
 def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return the same for quantiles, as positions in the domain, and the largest distance of a number from its position."""
-    return _measured(histograms, handles, (*_FIELDS, "rounding"))
+    return measured(histograms, handles, MEASURES.thing, (*FIELDS, "rounding"))
 
 
 @guarded
 @once_a_run
 def measure_all(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return for each group a list with (estimate, std_error, low, high) of each number; NULL if the group is empty."""
-    return _all_measured(histograms, handles, _FIELDS)
+    return all_measured(histograms, handles, MEASURES.thing, FIELDS)
 
 
 @guarded
 @once_a_run
 def measure_all_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return the same for quantiles, each with its share q, as positions in the domain, and the largest distance from these."""
-    return _all_measured(histograms, handles, (*_FIELDS, "rounding", "q"))
-
-
-def _all_measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tuple[str, ...]) -> pa.Array:
-    """Return the lists of several numbers of each group."""
-    rows_of: list[NDArray[np.float64] | None] = [None] * len(histograms)
-    for handle, counts in counts_of(histograms, handles):
-        (source, estimator), functional = MEASURES.thing(handle)
-        extra = {"q": np.array(functional.levels)} if isinstance(functional, Quantiles | QuantilesOf) else {}
-        for rows, estimates in estimated(source, counts, estimator):
-            measured = functional.measure(estimates)
-            columns = (extra[field] if field in extra else getattr(measured, field) for field in fields)
-            tables = np.stack(np.broadcast_arrays(*columns), axis=-1)
-            for row, table in zip(rows, tables, strict=True):
-                rows_of[row] = table
-    some = np.concatenate([one for one in rows_of if one is not None] or [np.empty((0, len(fields)))])
-    ends = np.cumsum([0, *(0 if one is None else len(one) for one in rows_of)]).astype(np.int32)
-    items = pa.StructArray.from_arrays(_columns(some, fields), fields)
-    return pa.ListArray.from_arrays(pa.array(ends), items, mask=pa.array([one is None for one in rows_of]))
-
-
-def _columns(table: NDArray[np.float64], fields: tuple[str, ...]) -> list[pa.Array]:
-    """Return the columns of a table; errors of what the reports say nothing about are NULL."""
-    unknown = np.isinf(table[:, fields.index("std_error")])
-    return [
-        pa.array(column, mask=np.isnan(column) | unknown & (name in _ERRORS))
-        for name, column in zip(fields, table.T.copy(), strict=True)
-    ]
-
-
-def _measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, fields: tuple[str, ...]) -> pa.Array:
-    out = np.zeros((len(histograms), len(fields)))
-    empty = np.ones(len(histograms), dtype=np.bool_)
-    for handle, counts in counts_of(histograms, handles):
-        (source, estimator), functional = MEASURES.thing(handle)
-        for rows, estimates in estimated(source, counts, estimator):
-            measured = functional.measure(estimates)
-            out[rows] = np.stack(np.broadcast_arrays(*(getattr(measured, field) for field in fields)), axis=-1)
-            empty[rows] = False
-    return pa.StructArray.from_arrays(_columns(out, fields), fields, mask=pa.array(empty))
+    return all_measured(histograms, handles, MEASURES.thing, (*FIELDS, "rounding", "q"))
 
 
 _ESTIMATOR = {"estimator": "'ibu'"}

@@ -40,14 +40,15 @@ def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.Da
     if any(len(distinct) > 1 for distinct in chosen):
         raise InvalidParameter("mechanism and column_name of perturb_once must not change from row to row")
     (name,), (handle,), (number,) = chosen
-    key = None if number is None else GUARDS.thing(number).key
-    if key is None:
+    guard = None if number is None else GUARDS.thing(number)
+    if guard is None or guard.key is None:
         hint = "in Python: ldpsql.attach(con, key='people.key'); for ldpsql sql: key in the section [ledger] of ldpsql.toml"
         raise KeyUnusable("this connection has no key for permanent reports", hint)
     if not isinstance(name, str):
         raise InvalidParameter("column_name must be the name of the column", "it keeps columns with one mechanism apart")
     mechanism = certify(drawing(handle, len(values)))
-    return to_column(mechanism, key.draw(mechanism, values, id_bytes(people), name))
+    guard.check_permanent(mechanism)
+    return to_column(mechanism, guard.key.draw(mechanism, values, id_bytes(people), name))
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.

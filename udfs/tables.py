@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
+    FIELDS,
     MARGINS,
     MEASURES,
     MECHANISMS,
@@ -37,7 +38,9 @@ from ldpsql.functions import (
     hookimpl,
     independence,
     listed,
+    measured,
     named_place,
+    number_structs,
     once_a_run,
     plain,
     struct_fields,
@@ -45,10 +48,9 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, Product
 
-_FIELDS = ("estimate", "std_error", "low", "high")
-_ROW = ", ".join(f"{name} DOUBLE" for name in _FIELDS)
+_ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
 _ROWS = f"STRUCT(value VARCHAR, {_ROW})[]"
-_TESTED = (*_FIELDS, "p_value")
+_TESTED = (*FIELDS, "p_value")
 
 
 def _mechanism(plan: int) -> Mechanism:
@@ -127,14 +129,9 @@ def _margin(mechanism: Mechanism, columns: object, given: object) -> Margin:
 @guarded
 def margin_type(handles: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
     """Return the type of the cells of each margin, as from_json reads it."""
-    rows = [
-        (values_of(MECHANISMS.thing(handle)), names) for handle, names in zip(*map(_listed, (handles, columns)), strict=True)
-    ]
-    return pa.array([domain_type(Margin(columns_named(values, names)).cells(values)) for values, names in rows], pa.string())
-
-
-def _listed(column: pa.ChunkedArray) -> list[object]:
-    return list(plain(column).to_pylist())
+    rows = zip(plain(handles).to_pylist(), plain(columns).to_pylist(), strict=True)
+    tables = ((values_of(MECHANISMS.thing(handle)), names) for handle, names in rows)
+    return pa.array([domain_type(Margin(columns_named(values, names)).cells(values)) for values, names in tables], pa.string())
 
 
 @guarded
@@ -145,37 +142,30 @@ def margins(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     for handle, counts in counts_of(histograms, handles):
         (source, estimator), margin = MARGINS.thing(handle)
         for rows, estimates in estimated(source, counts, estimator):
-            measured = margin.measure(estimates)
-            cells = np.stack([getattr(measured, name) for name in _FIELDS], axis=-1)
-            cells[np.isinf(measured.std_error) & np.isnan(measured.estimate)] = np.inf
+            shares = margin.measure(estimates)
+            cells = np.stack([getattr(shares, name) for name in FIELDS], axis=-1)
+            cells[np.isinf(shares.std_error) & np.isnan(shares.estimate)] = np.inf
             parts.append((rows, margin.cells(estimates.values).written, cells))
-    return listed(parts, len(histograms), ("value", *_FIELDS))
+    return listed(parts, len(histograms), ("value", *FIELDS))
 
 
 @guarded
 @once_a_run
 def contrasts(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return (estimate, std_error, low, high, p_value) of the difference of each group; NULL if it is empty."""
-    out: list[np.ndarray | None] = [None] * len(histograms)
-    for handle, counts in counts_of(histograms, handles):
-        (source, estimator), contrast = MEASURES.thing(handle)
-        for rows, estimates in estimated(source, counts, estimator):
-            measured = contrast.measure(estimates)
-            for row, one in zip(rows, np.stack([getattr(measured, name) for name in _TESTED], axis=-1), strict=True):
-                out[row] = one
-    return _tested(out)
+    return measured(histograms, handles, MEASURES.thing, _TESTED)
 
 
 @guarded
 def compared(histograms: pa.ChunkedArray, others: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return the same for the counts of two groups of people; NULL if one is empty."""
-    out: list[np.ndarray | None] = [None] * len(histograms)
+    out, empty = np.zeros((len(histograms), len(_TESTED))), np.ones(len(histograms), dtype=np.bool_)
     one, other = (_each(column, handles) for column in (histograms, others))
     for row in one.keys() & other.keys():
         number = NUMBERS.thing(plain(handles)[row].as_py())[1]
-        measured = difference(one[row], number, other[row], number)
-        out[row] = np.array([getattr(measured, name)[0] for name in _TESTED])
-    return _tested(out)
+        tested = difference(one[row], number, other[row], number)
+        out[row], empty[row] = [getattr(tested, name)[0] for name in _TESTED], False
+    return number_structs(out, _TESTED, empty)
 
 
 @guarded
@@ -213,16 +203,6 @@ def _each(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> dict[int, Es
         for rows, estimates in estimated(source, counts, estimator):
             out |= {int(row): estimates.only(place) for place, row in enumerate(rows)}
     return out
-
-
-def _tested(rows: list[np.ndarray | None]) -> pa.Array:
-    """Return differences as a column; what the reports say nothing about is NULL."""
-    empty = np.array([row is None for row in rows], dtype=np.bool_)
-    table = np.array([np.zeros(len(_TESTED)) if row is None else row for row in rows]).reshape(len(rows), len(_TESTED))
-    unknown = ~np.isfinite(table)
-    unknown[:, 2:4] |= unknown[:, 1:2]
-    columns = [pa.array(column, pa.float64(), mask=mask) for column, mask in zip(table.T.copy(), unknown.T, strict=True)]
-    return pa.StructArray.from_arrays(columns, list(_TESTED), mask=pa.array(empty))
 
 
 _ESTIMATOR = {"estimator": "'ibu'"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.domains.columns import finite_or_null
+from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.inference.counts import Counts
 
@@ -15,6 +18,21 @@ COLUMNS = ("value", "estimate", "std_error", "low", "high", "n")  # of the resul
 NOTHING = pa.schema(
     [(CELL, pa.int64()), (PLACE, pa.int32()), *((name, pa.float64()) for name in COLUMNS[1:-1]), ("n", pa.int64())]
 ).empty_table()
+
+
+def check_names(report: str, keys: Sequence[str]) -> None:
+    """Check the names of the column of reports and of the columns that define the groups.
+
+    Raises:
+        InvalidParameter: unless they are names, and those of the groups at least one and different.
+
+    """
+    if isinstance(keys, str) or not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in (report, *keys)):
+        raise InvalidParameter("the column of the reports and the keys must be names of columns", "keys=['region']")
+    if not keys:
+        raise InvalidParameter("at least one column must define the groups", "for one estimate use ldp.estimate")
+    if len({name.casefold() for name in keys}) < len(keys):
+        raise InvalidParameter("a key is named twice", "name each column once")
 
 
 def rows_of(counts: Counts, groups: NDArray[np.int64], estimates: Estimates) -> pa.Table:

@@ -16,12 +16,11 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.cells import CELLS_AT_ONCE, Cells
 from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.group_runs import GroupRun, Select, Task
-from ldpsql.bulk.groups import CELL, COLUMNS, NOTHING, PLACE, rows_of
+from ldpsql.bulk.groups import CELL, COLUMNS, NOTHING, PLACE, check_names, rows_of
 from ldpsql.bulk.meter import Progress
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counts import Counts
@@ -77,17 +76,13 @@ def estimate_groups(
         DestinationExists: if the table exists and ``replace`` is false.
         UnfinishedRun: if an unfinished run is neither to be resumed nor replaced, or had other reports, columns, mechanism or
             estimator.
-        InvalidParameter: if there are no keys.
+        InvalidParameter: unless the keys are names of different columns.
         OtherMechanism: if the table or the files record that another mechanism drew the reports.
         MechanismUnrecorded: if no mechanism is passed, and none is recorded.
 
     """
-    if not keys:
-        raise InvalidParameter("at least one column must define the groups", "for one estimate use ldp.estimate")
-    if isinstance(keys, str) or not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in (report, *keys)):
-        raise InvalidParameter("report and keys must be names of columns", "report='city', keys=['region']")
+    check_names(report, keys)
     drew, method = agreed(of_source(con, reports, report), mechanism, con), registry().estimator(estimator)
-    refuse_pairs(drew)
     refuse_pairs(drew)
     with cursor_of(con) as cursor:
         run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)

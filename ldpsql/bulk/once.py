@@ -49,6 +49,7 @@ def perturb_once(
     Raises:
         UnknownName, SourceRefused: if a column is missing, or occurs twice.
         MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
+        InvalidParameter: if the charge is by other people than those of ``user``, or for a part.
         BudgetExceeded: if somebody's budget would be exceeded. Columns before it may be charged; nothing is drawn.
         KeyUnusable: if the key is of version 0.1.0, and a ledger is to be charged.
 
@@ -78,6 +79,8 @@ def perturb_once(
 def _by_user(charge: Charge | None, user: str) -> Charge | None:
     if charge is not None and charge.user not in (None, user):
         raise InvalidParameter("permanent reports are charged to the people who give them", "name the same column of user ids")
+    if charge is not None and charge.part:
+        raise InvalidParameter("permanent reports are charged once, over all parts of the data", "leave out part")
     return charge
 
 

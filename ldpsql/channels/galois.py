@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from itertools import product
 from math import ceil, isqrt, sqrt
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class Field:
     logs: Elements
 
     @staticmethod
-    @cache
+    @lru_cache(maxsize=16)  # tables of up to millions of elements
     def of(q: int) -> Field:
         """Return the field of q elements.
 

@@ -55,14 +55,16 @@ def estimate(
     Example: ldpsql estimate reports.parquet city --by region
     """
     from ldpsql.cli.groups import check_into, estimate_into
-    from ldpsql.errors import NoReports
+    from ldpsql.errors import InvalidParameter, NoReports
 
     on = _sides(bounds, rectangle, top)
     keys, columns = by or [], columns_named(named, column)
     if into is not None:
-        check_into(columns, keys, database, part=top is not None or on is not None)
+        check_into(columns, keys, database, shown=top is not None or on is not None or form is not Format.TABLE)
         estimate_into(source, columns[0], keys, mechanism, estimator, database, into, replace=replace, resume=resume)
         return
+    if replace or resume:
+        raise InvalidParameter("--replace and --resume are for --into", "add --into, or leave them out")
     rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, top, on)))
     if not rows:
         raise NoReports(hint="is the column empty?")

@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 
-def check_into(columns: list[str], keys: list[str], database: str, *, part: bool) -> None:
-    """Refuse options that do not go together with ``--into``; ``part``: only a part of each estimate is asked for.
+def check_into(columns: list[str], keys: list[str], database: str, *, shown: bool) -> None:
+    """Refuse options that do not go together with ``--into``; ``shown``: a part or a form of what is printed is asked for.
 
     Raises:
         InvalidParameter: unless there are keys, one column of reports and a database file.
@@ -17,9 +17,9 @@ def check_into(columns: list[str], keys: list[str], database: str, *, part: bool
     """
     from ldpsql.errors import InvalidParameter
 
-    if not keys or len(columns) > 1 or part or database == ":memory:":
+    if not keys or len(columns) > 1 or shown or database == ":memory:":
         raise InvalidParameter(
-            "--into takes one column of reports, --by and --database, and neither --top nor --rectangle",
+            "--into takes one column of reports, --by and --database, and none of --top, --rectangle and --format",
             "ldpsql estimate reports.parquet city --by region --database warehouse.duckdb --into by_region",
         )
 

@@ -145,8 +145,14 @@ def _of_column(values: Product, name: str, one: pa.Scalar) -> tuple[int, tuple[i
 
 
 def python_condition(values: Domain, given: Any) -> Cells | None:
-    """Return the condition of a Python value, a list, or a dictionary of these by column; see `condition`."""
-    return condition(values, pa.scalar(_plainer(given)))
+    """Return the condition of a Python value, a list, or a dictionary of these by column; see `condition` for its errors."""
+    try:
+        scalar = pa.scalar(_plainer(given))
+    except pa.ArrowException:
+        scalar = None  # leave the exception, which quotes the value
+    if scalar is None:
+        raise InvalidParameter("a condition holds values of different types, or no values", _EXAMPLE)
+    return condition(values, scalar)
 
 
 def _plainer(given: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import cut
 
+FIELDS = ("estimate", "std_error", "low", "high")  # that all numbers with errors have
 _ROUNDING = 1e-12  # of the range: shares that sum to one may add up to a little more
 
 
@@ -33,23 +34,28 @@ class Measure:
     high: Floats
     rounding: float = 0.0
 
-    @classmethod
-    def stacked(cls, parts: Sequence[Measure]) -> Measure:
+    @staticmethod
+    def stacked(parts: Sequence[Measure]) -> Measure:
         """Return several numbers as one, each field of shape (groups, numbers)."""
-        estimate, error, low, high = (
-            np.stack([getattr(part, name) for part in parts], axis=1) for name in ("estimate", "std_error", "low", "high")
-        )
-        return cls(estimate, error, low, high, parts[0].rounding)
+        return _of((np.stack([getattr(part, name) for part in parts], axis=1) for name in FIELDS), parts[0].rounding)
+
+    @staticmethod
+    def joined(parts: Sequence[Measure]) -> Measure:
+        """Return parts of several numbers as one, each field of shape (groups, numbers)."""
+        return _of((np.concatenate([getattr(part, name) for part in parts], axis=1) for name in FIELDS), parts[0].rounding)
 
     def at(self, place: int) -> Measure:
         """Return one of several numbers."""
-        columns = (self.estimate, self.std_error, self.low, self.high)
-        estimate, error, low, high = (column[:, place] for column in columns)
-        return Measure(estimate, error, low, high, self.rounding)
+        return _of((getattr(self, name)[:, place] for name in FIELDS), self.rounding)
 
     def scaled(self, unit: float, zero: float = 0.0) -> Measure:
         """Return the same on another scale: of ``zero + unit`` times each number."""
         return Measure(zero + unit * self.estimate, unit * self.std_error, zero + unit * self.low, zero + unit * self.high)
+
+
+def _of(columns: Iterable[Floats], rounding: float) -> Measure:
+    estimate, error, low, high = columns
+    return Measure(estimate, error, low, high, rounding)
 
 
 class Functional(ABC):

@@ -19,7 +19,7 @@ from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.linear import linear
-from ldpsql.estimates.measures import Functional, Measure, cut_to, normalised
+from ldpsql.estimates.measures import FIELDS, Functional, Measure, cut_to, normalised
 from ldpsql.estimates.scale import scale_of
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
@@ -27,7 +27,6 @@ from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import number
 
 _SIDES = ("west", "south", "east", "north")
-_NAMES = (*_SIDES, "estimate", "std_error", "low", "high")
 
 
 class Rectangle(NamedTuple):
@@ -182,7 +181,10 @@ def region_of(mechanism: Mechanism, edges: Sequence[Any]) -> Region:
     layout = certify_values(mechanism).layout
     if len(layout) != 2:
         raise InvalidParameter("only the cells of a grid lie in a region", "leave out --bounds")
-    return Region(**dict(zip(_SIDES, edges, strict=True)), rows=layout[0], columns=layout[1])
+    sides = tuple(edges) if isinstance(edges, Iterable) else ()
+    if len(sides) != len(_SIDES):
+        raise InvalidParameter("the bounds of a grid must be four numbers", "west, south, east and north")
+    return Region(**dict(zip(_SIDES, sides, strict=True)), rows=layout[0], columns=layout[1])
 
 
 def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iterable[Sequence[Any]]) -> pa.Table:
@@ -200,10 +202,11 @@ def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iter
     source = estimate.of.source
     if not isinstance(source, CertifiedValues):
         raise InvalidParameter("rectangles need reports of one mechanism over the cells of a grid")
-    listed = [tuple(sides) for sides in rectangles]
-    shares = RectangleShares(region_of(source.mechanism, bounds), tuple(Rectangle.of(sides) for sides in listed))
+    listed = [Rectangle.of(sides) for sides in rectangles]
+    if not listed:
+        raise InvalidParameter("this needs at least one rectangle", "such as (0, 0, 0.5, 0.5)")
+    shares = RectangleShares(region_of(source.mechanism, bounds), tuple(listed))
     one = shares.measure(estimate.of)
-    columns = [one.estimate, one.std_error, one.low, one.high]
-    sides = [[None if side is None else float(number(side)) for side in column] for column in zip(*listed, strict=True)]
-    numbers = [finite_or_null(column[estimate.group]) for column in columns]
-    return pa.table([*(pa.array(column, pa.float64()) for column in sides), *numbers], list(_NAMES))
+    sides = [[None if side is None else float(side) for side in column] for column in zip(*listed, strict=True)]
+    numbers = [finite_or_null(getattr(one, name)[estimate.group]) for name in FIELDS]
+    return pa.table([*(pa.array(column, pa.float64()) for column in sides), *numbers], [*_SIDES, *FIELDS])

@@ -33,6 +33,8 @@ def synthesize(estimate: Estimate | pa.Table, rows: int) -> pa.Table:
 
     """
     table = _flat(estimate.to_arrow()) if isinstance(estimate, Estimate) else estimate
+    if not isinstance(table, pa.Table):
+        raise InvalidParameter("synthetic rows are drawn from an estimate, or from a table of one", "ldpsql.estimate(...)")
     drawn = drawn_cells(weights(table.to_struct_array().combine_chunks()), rows)
     kept = [name for name in table.column_names if name.lower() not in OF_ESTIMATES]
     return table.select(kept).take(pa.array(drawn))

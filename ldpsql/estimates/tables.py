@@ -164,11 +164,7 @@ class Margin(Functional):
             top = (own[:, None] == np.arange(some.start, some.stop)).astype(np.float64)
             bottom = (whole[:, None] == whole[first[some]]).astype(np.float64)
             parts.append(_ratios(estimates, top, bottom))
-        estimate, error, low, high = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in _FIELDS)
-        return Measure(estimate, error, low, high)
-
-
-_FIELDS = ("estimate", "std_error", "low", "high")
+        return Measure.joined(parts)
 
 
 class Unit(NamedTuple):

@@ -16,12 +16,13 @@ from threading import Lock
 
 from duckdb import DuckDBPyConnection
 
+from ldpsql.channels import RepeatedHash
 from ldpsql.errors import NotReleased
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import first_draw
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
 from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS, Handles
 
@@ -78,6 +79,21 @@ class Guard:
                     "ldpsql perturb --dataset",
                 )
             self.left[mechanism] -= rows
+
+    def check_permanent(self, certified: CertifiedMechanism) -> None:
+        """Check that a release pays for permanent reports of a mechanism: not for those that share a response that is kept.
+
+        Several of these reveal more than as many reports of which each has a response of its own, which is what a release pays.
+
+        Raises:
+            NotReleased: if there is a ledger, and the mechanism keeps responses.
+
+        """
+        if self.ledger is not None and isinstance(certified.channel, RepeatedHash):
+            raise NotReleased(
+                f"a release in SQL cannot charge permanent reports of {certified.mechanism.name}, which share a response",
+                "in Python: ldpsql.perturb_once(frame, columns, key=key, user='id', charge='people')",
+            )
 
 
 def occupied() -> NotReleased:

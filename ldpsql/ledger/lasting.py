@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from hashlib import blake2b
 from typing import Any
 
@@ -39,7 +38,8 @@ from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
 from ldpsql.ledger.spending import AccountKey, Demand, accounts_of, joined, spend
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.privacy.claims import Epsilon, PureLdp
+from ldpsql.privacy.claims import PureLdp
+from ldpsql.privacy.owned import own_epsilon
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,7 @@ def _cost(policy: Policy, column: str, certified: CertifiedMechanism) -> ColumnC
     (cost,) = column_costs(policy, {column: certified.mechanism})
     if not isinstance(certified.channel, RepeatedHash):
         return cost
-    permanent, first = getattr(certified.mechanism, "permanent", None), certified.channel.response
-    if not isinstance(permanent, Epsilon) or Fraction(first.keep, first.spread) > permanent.exp_below():
+    claim = PureLdp(own_epsilon(getattr(certified.mechanism, "permanent", None)))
+    if certified.channel.response.widest().ratio > claim.epsilon.exp_below():
         raise NotPrivate("the permanent response does not keep its epsilon", "use a mechanism that check_mechanism accepts")
-    claim = PureLdp(permanent)
     return replace(cost, claim=f"{claim} for all reports of a symbol", cost=Cost.of(claim))

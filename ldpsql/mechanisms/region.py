@@ -27,6 +27,7 @@ from ldpsql.mechanisms.spec import EXACT, Spec, WholeField, number
 
 Exact = Annotated[Fraction, BeforeValidator(number), EXACT]
 Codes = NDArray[np.int64]
+_LARGEST = np.uint64(2**63 - 1)  # unsigned numbers beyond it count as this one
 _LITTLE = 1e-100  # of a cell: above 0, as is its square
 
 
@@ -151,7 +152,7 @@ class Axis:
             whole = np.frombuffer(column.cast(pa.decimal128(18, column.type.scale)).buffers()[1], np.int64)[::2]
             points = whole[column.offset : column.offset + len(column)]
         elif pa.types.is_integer(column.type):
-            scale, points = 1, column.cast(pa.int64()).to_numpy()
+            scale, points = 1, _signed(column.to_numpy())
         elif pa.types.is_float32(column.type) or pa.types.is_float64(column.type):
             points = column.cast(pa.float64()).to_numpy()
             if not np.isfinite(points).all():
@@ -163,6 +164,10 @@ class Axis:
             raise WrongType(f"longitudes and latitudes must be numbers, not {kind}", "cast them to DOUBLE or DECIMAL(18, 9)")
         above = [_within(ceil(edge * scale)) for edge in self.edges[:-1]]
         return points, np.array(above[1:], dtype=np.int64), above[0], _within(floor(self.edges[-1] * scale))
+
+
+def _signed(points: NDArray[Any]) -> Codes:
+    return (np.minimum(points, _LARGEST) if points.dtype.kind == "u" else points).astype(np.int64)
 
 
 def _double_above(edge: Fraction) -> float:

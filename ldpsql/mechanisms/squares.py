@@ -6,7 +6,7 @@ for a rectangle with random sides and reports that say about as much about every
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import prod
 
@@ -69,7 +69,7 @@ def rectangle_error(variances: list[float], shape: Shape, fanout: int) -> float:
     return sum((own - above) / known for known, (own, above) in zip(information, pairwise(squares), strict=True))
 
 
-@cache
+@lru_cache(maxsize=256)
 def best_squares(epsilon: Epsilon, shape: Shape, fanout: int | None = None, levels: int | None = None) -> tuple[int, int]:
     """Return fanout and levels among those that keep what is given: the most levels whose expected error is close to the least.
 

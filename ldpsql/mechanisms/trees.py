@@ -6,7 +6,7 @@ number of children, for a range with random ends and reports that say about as m
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from math import ceil, exp, isqrt
 
 import numpy as np
@@ -47,7 +47,7 @@ def prime_powers(most: int) -> NDArray[np.int64]:
     return np.sort(np.array(powers, dtype=np.int64))
 
 
-@cache
+@lru_cache(maxsize=4096)
 def symbols_for(epsilon: Epsilon, count: int) -> int | None:
     """Return the number of symbols to which so many nodes are hashed; None if k-RR on the nodes has the smaller error."""
     grown = exp(float(epsilon))
@@ -121,7 +121,7 @@ def range_error(variances: list[float], fanout: int, top: int) -> float:
     return 2 * (rest - mean)
 
 
-@cache
+@lru_cache(maxsize=256)
 def best_tree(epsilon: Epsilon, leaves: int, fanout: int | None = None, levels: int | None = None) -> tuple[int, int]:
     """Return fanout and levels with the smallest expected error of a range, among those that keep what is given.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.bulk.fingerprints import agreed
-from ldpsql.bulk.groups import CELL, COLUMNS, PLACE, rows_of
+from ldpsql.bulk.groups import CELL, COLUMNS, PLACE, check_names, rows_of
 from ldpsql.domains.columns import plain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
 from ldpsql.engine.threads import one_thread
@@ -49,13 +49,14 @@ def estimate_groups(
         estimator: any estimator, with its options. A deadline is for the groups of one batch of a task.
 
     Raises:
-        InvalidParameter: if there are no keys, or one has the name of a column of the result.
+        InvalidParameter: unless the keys are names of different columns, and not those of columns of the result.
         OtherMechanism: if the frame records that another mechanism drew the reports.
         MechanismUnrecorded: if no mechanism is passed, and none is recorded.
 
     """
-    if not keys or set(keys) & set(COLUMNS) or len(set(keys)) < len(keys):
-        raise InvalidParameter(f"the groups need keys, which must not be called {', '.join(COLUMNS)}", "keys=['region']")
+    check_names(column, keys)
+    if set(keys) & set(COLUMNS):
+        raise InvalidParameter(f"keys must not be called {', '.join(COLUMNS)}", "rename the column: withColumnRenamed")
     written = of_text(frame.select(_quoted(column)).schema[0].metadata.get(KEY[:-1]))
     drew, method = agreed(written, mechanism), registry().estimator(estimator)
     refuse_pairs(drew)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -170,7 +170,7 @@ def uncompared(part: Likelihood) -> Fit:
     return fit if fit.chosen else replace(fit, chosen=names, reasons=reasons)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def stopped(name: str, steps: int) -> str:
     """Return an estimator that takes this many steps."""
     return str(registry().estimator({"estimator": name, "stop": steps}))

@@ -31,8 +31,8 @@ class Loloha(Mechanism):
     """Longitudinal local hashing: each person keeps a hash and a k-RR response to it, and every report responds to that again.
 
     Reports are STRUCT(seed, y). One report has epsilon ``once``. With `ldp.perturb_once` a person keeps the seed, and all
-    reports of one value together have at most epsilon ``permanent``; those of c values at most min(c, symbols) times that.
-    `ldp.perturb` draws a new seed for every report.
+    reports of one value together have at most epsilon ``permanent``; those of c values at most min(c, symbols) times that,
+    except that many reports show when the symbol changed. `ldp.perturb` draws a new seed for every report.
 
     >>> channel = Loloha(permanent=2, once=1, domain=range(20)).channel()
     >>> channel.response.size, round(float(channel.hit), 3)
