@@ -68,6 +68,18 @@ class RectangleShares(Functional):
     region: Region
     rectangles: tuple[Rectangle, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse rectangles that hold nothing of any cell: their share would be zero, without an error.
+
+        Raises:
+            InvalidParameter: if there are any.
+
+        """
+        if not all(self._covered(one).any() for one in self.rectangles):
+            raise InvalidParameter(
+                "a rectangle lies outside the grid", "longitude comes before latitude; the sides are in the unit of the grid"
+            )
+
     @classmethod
     def between(
         cls, mechanism: Mechanism, southwest: Sequence[pa.Scalar], northeast: Sequence[pa.Scalar], grid: pa.Scalar
@@ -77,7 +89,7 @@ class RectangleShares(Functional):
         Raises:
             InvalidSpec: if there is no grid.
             InvalidDomain: if the values of the mechanism are not its cells.
-            InvalidParameter: if a corner is not a point, or two are not the corners of a rectangle.
+            InvalidParameter: if a corner is not a point, two are not the corners of a rectangle, or it lies outside the grid.
 
         """
         region = Region.read(grid.as_py())
@@ -186,7 +198,7 @@ def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iter
         rectangles: the sides of each rectangle, in the same order; None is no bound.
 
     Raises:
-        InvalidParameter: if the values are not cells, or the sides are not those of rectangles.
+        InvalidParameter: if the values are not cells, or the sides are not those of rectangles of the grid.
 
     """
     source = estimate.of.source
