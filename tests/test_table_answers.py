@@ -18,7 +18,7 @@ from ldpsql.estimates.conditions import Cells, python_condition
 from ldpsql.estimates.contrasts import difference, p_values, two_ratios
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.independence import Columns, independence
-from ldpsql.estimates.ratios import Pair, fieller
+from ldpsql.estimates.ratios import Pair, Two, fieller, statistic
 from ldpsql.estimates.tables import Share
 from ldpsql.inference.operators import Floats, operator
 from ldpsql.registry.registry import registry
@@ -155,6 +155,35 @@ def test_the_p_value_is_below_a_level_exactly_if_the_interval_leaves_zero_out() 
     assert 0 < inside.sum() < 40
 
 
+@pytest.mark.parametrize("of", [{"rich": True}, {"rich": [True, False]}, "age"])
+def test_a_number_does_not_differ_from_itself(of: object) -> None:
+    """The covariance of both is singular, so what is left of the statistic could be rounding only."""
+    for epsilon in (1.0, 5.0):
+        same = drawn(epsilon, TRUTH, 20_000)[0].difference(of, {"edu": "a"}, {"edu": "a"})
+        assert [same.estimate, same.std_error, same.low, same.high, same.p_value] == [0.0, 0.0, 0.0, 0.0, 1.0]
+
+
+def test_numbers_that_are_certain_have_no_error_and_no_small_p_value() -> None:
+    for epsilon in (1.0, 5.0):
+        estimate = drawn(epsilon, TRUTH, 20_000)[0]
+        every = estimate.difference({"rich": [True, False]}, {"edu": "a"}, {"edu": "b"})
+        assert [every.estimate, every.std_error, every.low, every.high] == pytest.approx([0.0] * 4, abs=1e-6)
+        assert every.p_value > 0.99
+        certain = estimate.difference({"edu": "a"}, {"edu": "a"}, {"edu": "b"})
+        assert [certain.low, certain.high] == pytest.approx([1.0, 1.0], abs=1e-6)
+        assert certain.p_value < 1e-100
+
+
+def test_the_statistic_is_the_least_distance_by_matrices() -> None:
+    roots = RNG.normal(size=(200, 4, 4)) * [[0.03], [0.01], [0.02], [0.04]]
+    two = Two(np.array([0.2, 0.5, 0.1, 0.4]) + RNG.normal(scale=0.05, size=(200, 4)), roots @ roots.transpose(0, 2, 1))
+    for ratio in np.linspace(-2.0, 2.0, 41):
+        rows = np.array([[1.0, -ratio - 0.1, 0.0, 0.0], [0.0, 0.0, 1.0, -ratio]])
+        apart, covariance = two.centre @ rows.T, rows @ two.covariance @ rows.T
+        distance = (apart * np.linalg.solve(covariance, apart[:, :, None])[:, :, 0]).sum(axis=1)
+        assert (statistic(two, np.full(200, 0.1)) <= distance * (1 + 1e-6) + 1e-6).all()
+
+
 def test_other_people_are_compared_as_independent(exact: Estimate) -> None:
     other = drawn(2.0, LAW, 500_000)[0]
     share = exact.compare(other, {"rich": True}, {"edu": "a"})
@@ -281,6 +310,26 @@ def test_conditions_that_make_no_sense_are_refused(exact: Estimate, given: objec
         exact.share({"rich": True}, given)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"age": 10, "edu": "z"}, "the condition on edu holds"),
+        ({"edu": []}, "the condition on edu must hold"),
+        ({"age": {"from": 31}}, "the condition on age is a struct"),
+        ({"edu": 3}, "the condition on edu has values of type int64, the domain has type string"),
+    ],
+)
+def test_the_refusal_of_a_condition_names_its_column(exact: Estimate, given: object, words: str) -> None:
+    with pytest.raises((InvalidParameter, WrongType), match=words):
+        exact.share({"rich": True}, given)
+
+
+def test_the_condition_on_one_column_is_explained_without_names_of_columns() -> None:
+    one = ldpsql.estimate(["a", "b"] * 50, "krr(1, ['a', 'b'])")
+    with pytest.raises(InvalidParameter, match="write 'Lima'"):
+        one.share({"x": "a"})
+
+
 def test_numbers_of_a_table_need_an_ordered_column(exact: Estimate) -> None:
     for refused in (exact.mean, lambda: exact.quantile(0.5), lambda: exact.variance("town"), lambda: exact.margin([])):
         with pytest.raises(InvalidParameter):
@@ -355,6 +404,14 @@ def test_an_empty_group_has_no_answers_and_an_unknown_one_has_no_errors(con: Duc
     assert row[0]["estimate"] is None or not isnan(row[0]["estimate"])
 
 
+def test_a_mean_that_the_reports_do_not_determine_has_no_errors_and_no_warning_of_numpy() -> None:
+    made = "row(plan=krr(1, ['a', 'b']), spend=square_wave(1, 0, 300))"  # more cells than errors are computed for
+    reports = ldpsql.perturb([{"plan": "a", "spend": 10.0}, {"plan": "b", "spend": 200.0}] * 50, made)
+    answer = ldpsql.estimate(reports, made, "ibu(stop=2)").mean("spend")
+    assert isinf(answer.std_error)
+    assert (answer.low, answer.high) == (0.0, 300.0)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -367,6 +424,7 @@ def test_an_empty_group_has_no_answers_and_an_unknown_one_has_no_errors(con: Duc
         "ldp.margin(report, person(), ['town'])",
         "ldp.independence(report, person())",
         "ldp.margin(report, person(), ['edu'], given := ['edu'])",
+        "ldp.margin(report, person(), ['edu'], given := {rich: true})",
     ],
 )
 def test_sql_refuses_what_makes_no_sense_with_a_code(con: DuckDBPyConnection, call: str) -> None:
