@@ -74,8 +74,6 @@ def plan(
             )
         plan_columns(reports, column or [], table or [], epsilon or [], form)
         return
-    from ldpsql.estimates import planning
-    from ldpsql.estimates.symbols import quicker
     from ldpsql.pages import page as pages
 
     if output:
@@ -88,17 +86,25 @@ def plan(
             raise InvalidParameter("pages and pictures show the error of shares", "leave out --question, --page or --output")
         answer(question, reports, values, epsilons, texts, form)
         return
-    compared = mechanisms_of(texts, values)
-    expected = planning.compare(epsilons, reports, compared)
-    write_rows([asdict(one) for one in expected], form)
-    if any(one.std_error is None for one in expected):
-        typer.echo(UNDETERMINED, err=True)
-    for line in quicker(compared, epsilons):
-        typer.echo(line, err=True)
+    expected = compare(reports, mechanisms_of(texts, values), epsilons, form)
     for path in (output, page):
         if path:
             draw(path, expected, reports)
             typer.echo(f"Wrote {path}", err=True)
+
+
+def compare(reports: int, mechanisms: list[Mechanism], epsilons: list[str], form: Format) -> list[Expected]:
+    """Write the expected error of each mechanism at each epsilon, and return it."""
+    from ldpsql.estimates import planning
+    from ldpsql.estimates.symbols import quicker
+
+    expected = planning.compare(epsilons, reports, mechanisms)
+    write_rows([asdict(one) for one in expected], form)
+    if any(one.std_error is None for one in expected):
+        typer.echo(UNDETERMINED, err=True)
+    for line in quicker(mechanisms, epsilons):
+        typer.echo(line, err=True)
+    return expected
 
 
 def mechanisms_of(texts: list[str], values: int | None) -> list[Mechanism]:

@@ -128,7 +128,13 @@ class Answers:
         return TestedAnswer(*self._measure(Contrast(self._number(of, given), self._number(of, versus)), "p_value"))
 
     def independence(self, columns: Sequence[str]) -> Independence:
-        """Return a test of whether two columns are independent of each other, and their mutual information in bits."""
+        """Return a test of whether two columns are independent of each other, and their mutual information in bits.
+
+        Raises:
+            InvalidParameter: unless two columns are named.
+            NotApplicable: if the table of all columns has too many cells.
+
+        """
         from ldpsql.estimates.independence import Columns, independence  # noqa: PLC0415
 
         return independence(self.of.only(self.group), Columns(columns_named(self.of.values, columns)))[0]
