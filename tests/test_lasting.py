@@ -180,16 +180,6 @@ def test_what_cannot_be_charged_is_refused(key: Key, ledger: Ledger, tmp_path: P
     assert spent(ledger) == []
 
 
-def test_a_key_is_a_path_or_an_opened_key(key: Key, tmp_path: Path) -> None:
-    frame = pl.DataFrame({"id": [1], "city": ["a"]})
-    reports = [ldpsql.perturb_once(frame, {"city": CITY}, key=one, user="id") for one in (key, tmp_path / "key")]
-    assert reports[0] == reports[1]
-    with pytest.raises(InvalidParameter, match="a path or an opened key"):
-        ldpsql.perturb_once(frame, {"city": CITY}, key=None, user="id")  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameter, match="need the column of user ids"):
-        ldpsql.perturb_once(frame, {"city": CITY}, key=key, user=None)  # type: ignore[arg-type]
-
-
 class Generous(Epsilon):
     """An epsilon that says more than it is."""
 
@@ -232,6 +222,16 @@ def test_a_permanent_response_that_breaks_its_epsilon_is_not_charged(
     with pytest.raises(NotPrivate):
         charge_once(ledger, "people", "x", keeping, "memory", key=key, values=pa.array(["a"]), users=people)
     assert spent(ledger) == []
+
+
+def test_a_key_is_a_path_or_an_opened_key(key: Key, tmp_path: Path) -> None:
+    frame = pl.DataFrame({"id": [1], "city": ["a"]})
+    reports = [ldpsql.perturb_once(frame, {"city": CITY}, key=one, user="id") for one in (key, tmp_path / "key")]
+    assert reports[0] == reports[1]
+    with pytest.raises(InvalidParameter, match="a path or an opened key"):
+        ldpsql.perturb_once(frame, {"city": CITY}, key=None, user="id")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="need the column of user ids"):
+        ldpsql.perturb_once(frame, {"city": CITY}, key=key, user=None)  # type: ignore[arg-type]
 
 
 def test_no_rows_cost_nothing(key: Key, ledger: Ledger) -> None:

@@ -18,7 +18,7 @@ from ldpsql.estimates.conditions import Cells, python_condition
 from ldpsql.estimates.contrasts import difference, p_values, two_ratios
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.independence import Columns, independence
-from ldpsql.estimates.ratios import Pair, fieller
+from ldpsql.estimates.ratios import Pair, Two, fieller, statistic
 from ldpsql.estimates.tables import Share
 from ldpsql.inference.operators import Floats, operator
 from ldpsql.registry.registry import registry
@@ -153,6 +153,35 @@ def test_the_p_value_is_below_a_level_exactly_if_the_interval_leaves_zero_out() 
     inside = (measured.low <= 0) & (measured.high >= 0)
     assert (inside == (measured.p_value >= 0.05)).all()
     assert 0 < inside.sum() < 40
+
+
+@pytest.mark.parametrize("of", [{"rich": True}, {"rich": [True, False]}, "age"])
+def test_a_number_does_not_differ_from_itself(of: object) -> None:
+    """The covariance of both is singular, so what is left of the statistic could be rounding only."""
+    for epsilon in (1.0, 5.0):
+        same = drawn(epsilon, TRUTH, 20_000)[0].difference(of, {"edu": "a"}, {"edu": "a"})
+        assert [same.estimate, same.std_error, same.low, same.high, same.p_value] == [0.0, 0.0, 0.0, 0.0, 1.0]
+
+
+def test_numbers_that_are_certain_have_no_error_and_no_small_p_value() -> None:
+    for epsilon in (1.0, 5.0):
+        estimate = drawn(epsilon, TRUTH, 20_000)[0]
+        every = estimate.difference({"rich": [True, False]}, {"edu": "a"}, {"edu": "b"})
+        assert [every.estimate, every.std_error, every.low, every.high] == pytest.approx([0.0] * 4, abs=1e-6)
+        assert every.p_value > 0.99
+        certain = estimate.difference({"edu": "a"}, {"edu": "a"}, {"edu": "b"})
+        assert [certain.low, certain.high] == pytest.approx([1.0, 1.0], abs=1e-6)
+        assert certain.p_value < 1e-100
+
+
+def test_the_statistic_is_the_least_distance_by_matrices() -> None:
+    roots = RNG.normal(size=(200, 4, 4)) * [[0.03], [0.01], [0.02], [0.04]]
+    two = Two(np.array([0.2, 0.5, 0.1, 0.4]) + RNG.normal(scale=0.05, size=(200, 4)), roots @ roots.transpose(0, 2, 1))
+    for ratio in np.linspace(-2.0, 2.0, 41):
+        rows = np.array([[1.0, -ratio - 0.1, 0.0, 0.0], [0.0, 0.0, 1.0, -ratio]])
+        apart, covariance = two.centre @ rows.T, rows @ two.covariance @ rows.T
+        distance = (apart * np.linalg.solve(covariance, apart[:, :, None])[:, :, 0]).sum(axis=1)
+        assert (statistic(two, np.full(200, 0.1)) <= distance * (1 + 1e-6) + 1e-6).all()
 
 
 def test_other_people_are_compared_as_independent(exact: Estimate) -> None:

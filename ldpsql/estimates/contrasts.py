@@ -47,6 +47,8 @@ def difference(first: Estimates, one: Share | MeanOf, second: Estimates, other: 
         other: the second number.
 
     """
+    if first is second and one == other:
+        return _none(first, one)
     two = two_ratios(first, one, second, other)
     z, unit = deviations(first.estimator.confidence), one.unit(first.values)
     known = ~two.unknown
@@ -60,6 +62,13 @@ def difference(first: Estimates, one: Share | MeanOf, second: Estimates, other: 
     measure = Measure(estimate, np.where(known, error, np.inf), low - wider, high + wider)
     cut = cut_to(measure, -1.0 - off, 1.0 + off, regularised).scaled(unit.width)
     return Difference(cut.estimate, cut.std_error, cut.low, cut.high, p_value=p_value)
+
+
+def _none(estimates: Estimates, number: Share | MeanOf) -> Difference:
+    """Return the difference of a number from itself."""
+    estimate = 0.0 * _estimated(estimates, number)
+    zero = np.zeros_like(estimate)
+    return Difference(estimate, np.where(np.isfinite(estimate), 0.0, np.inf), zero, zero, p_value=zero + 1.0)
 
 
 def p_values(two: Two, nearest: Floats) -> Floats:

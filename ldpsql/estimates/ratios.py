@@ -19,6 +19,7 @@ _ANGLES = 48  # at which a test is looked at first
 _ZOOMS = 4
 _WIDEST = np.pi / 2 - 1e-3  # an angle: ratios up to a thousand
 _SMALLEST = 1e-300
+_ROUNDING = 1e-13  # relative: variances below it are those of zero
 
 
 class Pair(NamedTuple):
@@ -130,8 +131,19 @@ def _distance(two: Two, difference: Floats, angles: Floats) -> Floats:
     u, v = ((row @ two.centre[:, :, None])[..., 0] for row in (one, other))
     moved, turned = one @ two.covariance, other @ two.covariance
     uu, uv, vv = (moved * one).sum(-1), (moved * other).sum(-1), (turned * other).sum(-1)
-    area = np.maximum(uu * vv - uv**2, _SMALLEST)
-    return np.asarray((u**2 * vv - 2 * u * v * uv + v**2 * uu) / area)
+    scale = np.abs(two.covariance).max(axis=(1, 2))[:, None]
+    return _mahalanobis(u, v, np.maximum(uu, _ROUNDING * scale), uv, np.maximum(vv, _ROUNDING * scale))
+
+
+def _mahalanobis(u: Floats, v: Floats, uu: Floats, uv: Floats, vv: Floats) -> Floats:
+    """Return the squared distance of (u, v) from 0, also where the two are perfectly correlated.
+
+    Half of the sum and of the difference of both, in units of their errors, are independent.
+    """
+    own, other, both = u / np.sqrt(uu), v / np.sqrt(vv), np.clip(uv / np.sqrt(uu * vv), -1.0, 1.0)
+    return np.asarray(
+        ((own + other) ** 2 / np.maximum(1 + both, _ROUNDING) + (own - other) ** 2 / np.maximum(1 - both, _ROUNDING)) / 2
+    )
 
 
 def within(two: Two, z: float, most: float) -> tuple[Floats, Floats, Floats]:

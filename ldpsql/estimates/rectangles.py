@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidDomain, InvalidParameter
+from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.linear import linear
 from ldpsql.estimates.measures import FIELDS, Functional, Measure, cut_to, normalised
@@ -187,6 +188,7 @@ def region_of(mechanism: Mechanism, edges: Sequence[Any]) -> Region:
     return Region(**dict(zip(_SIDES, sides, strict=True)), rows=layout[0], columns=layout[1])
 
 
+@withheld
 def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iterable[Sequence[Any]]) -> pa.Table:
     """Return the shares of rectangles of a map, one row each: west, south, east, north, estimate, std_error, low, high.
 
