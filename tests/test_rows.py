@@ -383,7 +383,7 @@ def test_raw_rows_are_not_taken_for_reports() -> None:
 
 
 def test_reports_of_one_column_are_not_taken_for_rows_and_the_message_says_how_to_write_them() -> None:
-    with pytest.raises(ImpossibleReport, match="structs of city, adult. Hint: write {city: city, adult: adult}"):
+    with pytest.raises(ImpossibleReport, match=r"structs of city, adult\. Hint: write \{city: city, adult: adult\}"):
         ldpsql.estimate(pa.array(["Lima"]), TWO)
 
 
