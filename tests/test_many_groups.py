@@ -212,6 +212,9 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
     command = ["estimate", "reports", "city", "--by", "day", "-m", CITY, "--into", "found"]
     refused = run(*command, cwd=tmp_path)
     assert (refused.returncode, "LDP103" in refused.stderr) == (2, True)
+    missing = run(*command, "--by", "dy", "--database", "warehouse.duckdb", cwd=tmp_path)
+    assert "LDP201" in missing.stderr
+    assert "did you mean 'day'" in missing.stderr
     made = run(*command, "--database", "warehouse.duckdb", cwd=tmp_path)
     assert (made.returncode, made.stdout, "estimated 5 groups" in made.stderr) == (0, "", True)
     again = run(*command, "--database", "warehouse.duckdb", cwd=tmp_path)

@@ -382,6 +382,11 @@ def test_raw_rows_are_not_taken_for_reports() -> None:
         ldpsql.estimate(pa.array([{"city": "Berlin", "adult": True}]), TWO)
 
 
+def test_reports_of_one_column_are_not_taken_for_rows_and_the_message_says_how_to_write_them() -> None:
+    with pytest.raises(ImpossibleReport, match=r"structs of city, adult\. Hint: write \{city: city, adult: adult\}"):
+        ldpsql.estimate(pa.array(["Lima"]), TWO)
+
+
 def test_a_large_table_is_certified_without_a_matrix_of_pairs_of_cells() -> None:
     text = f"row(a=krr(2, {list(range(60))}), b=krr(2, {list(range(40))}))"
     one = ldpsql.estimate(reports(20_000, text), text, "ibu(tolerance=1e-6)")

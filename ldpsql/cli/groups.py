@@ -38,6 +38,7 @@ def estimate_into(
 ) -> None:
     """Estimate every group into a table of a database, with a progress bar."""
     import ldpsql
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.bar import bar
     from ldpsql.cli.source import compared, drawn_by, existing
     from ldpsql.errors import UnmarkedReports
@@ -46,6 +47,7 @@ def estimate_into(
     reports = str(Path(source) / "**" / "*.parquet") if Path(source).is_dir() else source
     with ldpsql.connect(existing(database)) as con, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnmarkedReports)  # the note of `compared` says it
+        sql_of(con, source, [column, *keys])  # columns that do not exist are refused by name
         drew = drawn_by(con, source, [column], mechanism)
         with compared(con, source, column, drew), bar("groups") as progress:
             groups = ldpsql.estimate_groups(

@@ -54,4 +54,4 @@ def large_map(remedy: str, *, stopped: bool) -> str:
     """Return the remedy of a status for a map whose errors are not computed; ``stopped`` if no steps were left."""
     if stopped:
         remedy = "the maximum for so many cells is far: use stop := 'held_out' or best, or give a deadline for more steps"
-    return f"{remedy}; errors are not computed for so many cells, and are infinite"
+    return f"{remedy}; no errors are computed for so many cells: use larger cells, wider bins or fewer columns"

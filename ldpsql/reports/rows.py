@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
 from ldpsql.domains.domain import Domain
-from ldpsql.reports.base import FormedReports, NumberedReports, impossible
+from ldpsql.errors import ImpossibleReport
+from ldpsql.reports.base import FormedReports, NumberedReports
 from ldpsql.reports.hashed import HashReports
 from ldpsql.reports.sets import SetReports
 
@@ -76,7 +77,11 @@ class RowReports(FormedReports):
         """
         names = [field.name.casefold() for field in column.type] if pa.types.is_struct(column.type) else []
         if sorted(names) != sorted(name.casefold() for name in self.names):
-            raise impossible()
+            written = ", ".join(f"{name}: {name}" for name in self.names)
+            raise ImpossibleReport(
+                f"the reports of this mechanism are structs of {', '.join(self.names)}",
+                f"write {{{written}}}; estimate one of the columns with its own mechanism",
+            )
         parts = dict(zip(names, column.flatten(), strict=True))
         return [parts[name.casefold()] for name in self.names]
 
