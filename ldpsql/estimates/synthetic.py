@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
+from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.inference.operators import Floats
 
@@ -17,6 +18,7 @@ OF_ESTIMATES = ("estimate", "std_error", "low", "high", "n")  # columns of an es
 _EXAMPLE = "FROM ldp.synthesize(shares, 1000), where shares is a table or a CTE: FROM ldp.crosstab(reports, report, m)"
 
 
+@withheld
 def synthesize(estimate: Estimate | pa.Table, rows: int) -> pa.Table:
     """Return rows that are drawn from an estimate, in random order: a column for each variable, in its own type.
 
