@@ -258,6 +258,7 @@ def test_a_failure_has_one_code_whatever_the_command(
         (["estimate", "reports.parquet", "-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])"], 5, "error[LDP401]"),
         (["report", "reports.parquet", "-c", "city", "-m", "city", "-o", "page.pdf"], 2, ".html, .svg or .png"),
         (["plan", "-n", "100"], 2, "--values"),
+        (["plan", "-n", "100", "-k", "9", "-m", "krr(1, [1, 2])"], 2, "leave out --values"),
         (["plan", "-n", "100", "-k", "9", "--epsilon", "1", "--table", "a,b"], 2, "--column education=16"),
         (["export-sql", "-m", "olh(1, ['a', 'b'])"], 2, "no pure SQL form"),
         (["plugins", "check", "no-such"], 2, "error[LDP201]"),

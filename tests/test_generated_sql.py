@@ -19,6 +19,7 @@ from ldpsql.reports import FORMS, MarkedReports, octets, of_octets
 
 SIGNATURES = Path(__file__).parent / "data" / "signatures.txt"
 _CREATED = re.compile(r"MACRO ldp\.([a-z]\w*)\((.*?)\) AS", re.DOTALL)
+AS_BEFORE = {"estimator := NULL": "estimator := 'ibu'"}  # the same for all that 0.1.0 could estimate: not for large maps
 _WRITTEN = re.compile(r"(\w+)\((.*)\)")
 
 
@@ -30,7 +31,7 @@ def test_names_parameters_and_defaults_of_0_1_0_are_kept() -> None:
     texts = [offered.text for _, functions in registry().functions() for offered in functions if isinstance(offered, Macros)]
     created = {name: parameters(listed) for text in texts for name, listed in _CREATED.findall(text.replace('"', ""))}
     for name, listed in _WRITTEN.findall(SIGNATURES.read_text(encoding="utf-8")):
-        now = iter(created[name])
+        now = iter([AS_BEFORE.get(parameter, parameter) for parameter in created[name]])
         assert all(parameter in now for parameter in parameters(listed)), name  # in this order; others may stand between them
 
 

@@ -32,7 +32,7 @@ from ldpsql.registry.registry import registry
 from ldpsql.testing import check_mechanism
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]
-GRIDS = {2: (2, 2), 10: (5, 2), 100: (10, 10), 1000: (40, 25)}
+GRIDS = {2: (2, 2), 10: (5, 2), 100: (10, 10), 400: (20, 20), 1000: (40, 25)}
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 

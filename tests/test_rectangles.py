@@ -285,6 +285,10 @@ def test_several_rectangles_counts_and_keep_agree_with_one(places: duckdb.DuckDB
         ("3, 9)", "no order"),
         ("{'lon': -122.3, 'lat': 37.75}, {'lon': -122.4, 'lat': 37.7}, grid := bay())", "west before its east"),
         ("{'lon': 'canary', 'lat': 1}, NULL, grid := bay())", "four numbers"),
+        (
+            "{'lon': 37.7, 'lat': -122.4}, {'lon': 37.75, 'lat': -122.3}, grid := bay())",
+            "outside the grid. Hint: longitude comes",
+        ),
     ],
 )
 def test_what_is_not_a_rectangle_of_the_grid_is_refused_in_sql(

@@ -320,6 +320,26 @@ def test_conditions_that_make_no_sense_are_refused(exact: Estimate, given: objec
         exact.share({"rich": True}, given)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"age": 10, "edu": "z"}, "the condition on edu holds"),
+        ({"edu": []}, "the condition on edu must hold"),
+        ({"age": {"from": 31}}, "the condition on age is a struct"),
+        ({"edu": 3}, "the condition on edu has values of type int64, the domain has type string"),
+    ],
+)
+def test_the_refusal_of_a_condition_names_its_column(exact: Estimate, given: object, words: str) -> None:
+    with pytest.raises((InvalidParameter, WrongType), match=words):
+        exact.share({"rich": True}, given)
+
+
+def test_the_condition_on_one_column_is_explained_without_names_of_columns() -> None:
+    one = ldpsql.estimate(["a", "b"] * 50, "krr(1, ['a', 'b'])")
+    with pytest.raises(InvalidParameter, match="write 'Lima'"):
+        one.share({"x": "a"})
+
+
 def test_numbers_of_a_table_need_an_ordered_column(exact: Estimate) -> None:
     for refused in (exact.mean, lambda: exact.quantile(0.5), lambda: exact.variance("town"), lambda: exact.margin([])):
         with pytest.raises(InvalidParameter):
@@ -394,6 +414,14 @@ def test_an_empty_group_has_no_answers_and_an_unknown_one_has_no_errors(con: Duc
     assert row[0]["estimate"] is None or not isnan(row[0]["estimate"])
 
 
+def test_a_mean_that_the_reports_do_not_determine_has_no_errors_and_no_warning_of_numpy() -> None:
+    made = "row(plan=krr(1, ['a', 'b']), spend=square_wave(1, 0, 300))"  # more cells than errors are computed for
+    reports = ldpsql.perturb([{"plan": "a", "spend": 10.0}, {"plan": "b", "spend": 200.0}] * 50, made)
+    answer = ldpsql.estimate(reports, made, "ibu(stop=2)").mean("spend")
+    assert isinf(answer.std_error)
+    assert (answer.low, answer.high) == (0.0, 300.0)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -406,6 +434,7 @@ def test_an_empty_group_has_no_answers_and_an_unknown_one_has_no_errors(con: Duc
         "ldp.margin(report, person(), ['town'])",
         "ldp.independence(report, person())",
         "ldp.margin(report, person(), ['edu'], given := ['edu'])",
+        "ldp.margin(report, person(), ['edu'], given := {rich: true})",
     ],
 )
 def test_sql_refuses_what_makes_no_sense_with_a_code(con: DuckDBPyConnection, call: str) -> None:

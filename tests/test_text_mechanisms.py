@@ -90,7 +90,7 @@ def test_a_mechanism_may_still_be_an_aggregate(con: DuckDBPyConnection) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [("kr(1, [1, 2])", "LDP201"), ("krr(1, [1, 2]", "LDP104"), ("krr(99, [1, 2])", "LDP101"), ("krr(1, [1])", "LDP102"),
-     ("canary-7f3a", "LDP104"), ("krr(1, [1, 2], canary=1)", "LDP201")],
+     ("canary-7f3a", "LDP201"), ("canary 7f3a", "LDP104"), ("krr(1, [1, 2], canary=1)", "LDP201")],
 )  # fmt: skip
 def test_a_text_that_is_not_a_mechanism_is_refused_without_showing_it(con: DuckDBPyConnection, text: str, code: str) -> None:
     for call in ("ldp.perturb(1, {})", "ldp.ibu(1, {})", "ldp.describe({})"):

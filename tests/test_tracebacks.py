@@ -29,6 +29,7 @@ from ldpsql.registry.registry import registry
 
 CANARY, NUMBER = "canary7f3a", 90417733
 KRR, OUE, LAPLACE = "krr(1, ['a', 'b'])", "oue(1, ['a', 'b'])", "laplace(1, 0, 5)"
+GRID = "planar_geometric(1, 2, 2)"
 _POLARS = str(Path(pl.__file__).parent)
 PAIRS = "pckv_grr(1, ['a', 'b'])"
 
@@ -193,6 +194,20 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "perturb: in Polars": lambda _: frame().select(pl.col("city").ldp.perturb(KRR)),  # type: ignore[attr-defined]
     "perturb: in Polars, lazily": lambda _: (
         frame().lazy().select(pl.col("city").ldp.perturb(KRR)).collect(engine="streaming")  # type: ignore[attr-defined]
+    ),
+    "perturb_once: a value out of the domain": lambda path: ldpsql.perturb_once(
+        frame(), {"city": KRR}, key=Key.create(path / "key"), user="n"
+    ),
+    "perturb_once: a broken stream": lambda path: ldpsql.perturb_once(
+        broken(), {"city": KRR}, key=Key.create(path / "key"), user="n"
+    ),
+    "synthesize: a raw table": lambda _: ldpsql.synthesize(frame().to_arrow(), 3),
+    "synthesize: shares that are text": lambda _: ldpsql.synthesize(pa.table({"value": [NUMBER], "estimate": [CANARY]}), 3),
+    "rectangle_shares": lambda _: ldpsql.rectangle_shares(
+        ldpsql.estimate(ldpsql.perturb([0, 1], GRID), GRID), (0, 0, 1, 1), [(CANARY, 0, 1, 1)]
+    ),
+    "rectangle_shares: of no map": lambda _: ldpsql.rectangle_shares(
+        ldpsql.estimate(["a"], KRR), (0, 0, 1, 1), [(NUMBER, 0, 1, 1)]
     ),
     "perturb_batches": lambda _: ldpsql.perturb_batches(frame(), {"city": KRR}).read_all(),
     "perturb_batches: kept columns": lambda _: ldpsql.perturb_batches(reader(), {"city": KRR}, keep=["n"]).read_next_batch(),

@@ -13,6 +13,7 @@ from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
     from ldpsql.estimates.planning import Expected
+    from ldpsql.mechanisms.base import Mechanism
 
 
 ERRORS = {
@@ -76,25 +77,18 @@ def plan(
     from ldpsql.estimates import planning
     from ldpsql.estimates.symbols import quicker
     from ldpsql.pages import page as pages
-    from ldpsql.registry.registry import registry
 
     if output:
         pages.check(output)
     if page and page.suffix != ".html":
         raise InvalidParameter("--page writes a page, .html", "for a picture: --output")
-    registered, texts = registry().mechanisms, mechanism or []
-    epsilons = epsilon or ["0.5", "1", "2", "4"]
+    texts, epsilons = mechanism or [], epsilon or ["0.5", "1", "2", "4"]
     if question:
         if page or output:
             raise InvalidParameter("pages and pictures show the error of shares", "leave out --question, --page or --output")
         answer(question, reports, values, epsilons, texts, form)
         return
-    names = [text for text in texts if text in registered]
-    compared = [registry().mechanism(text) for text in texts if text not in registered]
-    if names or not compared:
-        if values is None:
-            raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")
-        compared += planning.over_declared_values(registered, values, names)
+    compared = mechanisms_of(texts, values)
     expected = planning.compare(epsilons, reports, compared)
     write_rows([asdict(one) for one in expected], form)
     if any(one.std_error is None for one in expected):
@@ -105,6 +99,29 @@ def plan(
         if path:
             draw(path, expected, reports)
             typer.echo(f"Wrote {path}", err=True)
+
+
+def mechanisms_of(texts: list[str], values: int | None) -> list[Mechanism]:
+    """Return the mechanisms to compare: those with parameters, and over so many values those of a name, by default all.
+
+    Raises:
+        InvalidParameter: if the number of values is missing, or not needed.
+
+    """
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.estimates.planning import over_declared_values
+    from ldpsql.registry.registry import registry
+
+    registered = registry().mechanisms
+    names = [text for text in texts if text in registered]
+    compared = [registry().mechanism(text) for text in texts if text not in registered]
+    if compared and not names:
+        if values is not None:
+            raise InvalidParameter("these mechanisms have domains of their own", "leave out --values, or name one: -m krr")
+        return compared
+    if values is None:
+        raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")
+    return compared + over_declared_values(registered, values, names)
 
 
 def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: list[str], form: Format) -> None:

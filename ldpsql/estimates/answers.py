@@ -9,7 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.domains.columns import finite_or_null
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.conditions import Cells, column_of_table, columns_named, named_place, python_condition
+from ldpsql.estimates.scale import scale_of
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
@@ -65,23 +68,29 @@ class Answers:
         return self._answer(self._mean(of, given))
 
     def variance(self, of: str | None = None, given: Any = None) -> Answer:
-        """Return the variance of a column."""
-        from ldpsql.estimates.conditions import named_place, python_condition  # noqa: PLC0415  # they read estimates
-        from ldpsql.estimates.tables import VarianceOf  # noqa: PLC0415
+        """Return the variance of a column, in the unit of `mean` squared.
 
-        values = self.of.values
-        return self._answer(VarianceOf(named_place(values, of), python_condition(values, given)))
+        Raises:
+            InvalidDomain: if the values have no order.
+
+        """
+        from ldpsql.estimates.tables import VarianceOf  # noqa: PLC0415  # it reads estimates, and so do the others below
+
+        return self._answer(VarianceOf(*self._place(of, given)))
 
     def quantile(self, q: float, of: str | None = None, given: Any = None) -> Answer:
-        """Return the value of a column below which a share q lies, on the scale of `mean`."""
-        from ldpsql.estimates.conditions import column_of_table, named_place, python_condition  # noqa: PLC0415
-        from ldpsql.estimates.scale import scale_of  # noqa: PLC0415
+        """Return the value of a column below which a share q lies, on the scale of `mean`.
+
+        Raises:
+            InvalidDomain: if the values have no order.
+            InvalidParameter: if q is not between 0 and 1.
+
+        """
         from ldpsql.estimates.spans import Quantile, Quantiles  # noqa: PLC0415
         from ldpsql.estimates.tables import QuantileOf  # noqa: PLC0415
 
-        values = self.of.values
-        place, where = named_place(values, of), python_condition(values, given)
-        own, _ = column_of_table(values, place)
+        place, where = self._place(of, given)
+        own, _ = column_of_table(self.of.values, place)
         measure, scale = self._measure(QuantileOf(Quantiles((Quantile(q),)), place, where)), scale_of(own)
         value, low, high = (float(scale[int(at)]) for at in (measure[0], measure[2], measure[3]))
         return Answer(value, measure[1], low - own.rounding, high + own.rounding)
@@ -94,7 +103,6 @@ class Answers:
             given: some of them: shares are then of the rows with the same values of these.
 
         """
-        from ldpsql.estimates.conditions import columns_named  # noqa: PLC0415
         from ldpsql.estimates.tables import Margin  # noqa: PLC0415
 
         values = self.of.values
@@ -121,7 +129,6 @@ class Answers:
 
     def independence(self, columns: Sequence[str]) -> Independence:
         """Return a test of whether two columns are independent of each other, and their mutual information in bits."""
-        from ldpsql.estimates.conditions import columns_named  # noqa: PLC0415
         from ldpsql.estimates.independence import Columns, independence  # noqa: PLC0415
 
         return independence(self.of.only(self.group), Columns(columns_named(self.of.values, columns)))[0]
@@ -144,13 +151,10 @@ class Answers:
         return TestedAnswer(*(float(getattr(measured, name)[0]) for name in TestedAnswer._fields))
 
     def _number(self, of: Any, given: Any) -> Share | MeanOf:
-        from ldpsql.domains.product import Product  # noqa: PLC0415
-
         named = isinstance(of, str) and isinstance(self.of.values, Product)
         return self._mean(of, given) if named or of is None else self._share(of, given)
 
     def _share(self, of: Any, given: Any) -> Share:
-        from ldpsql.estimates.conditions import python_condition  # noqa: PLC0415
         from ldpsql.estimates.tables import Share  # noqa: PLC0415
 
         cells = python_condition(self.of.values, of)
@@ -159,11 +163,13 @@ class Answers:
         return Share(cells, python_condition(self.of.values, given))
 
     def _mean(self, of: str | None, given: Any) -> MeanOf:
-        from ldpsql.estimates.conditions import named_place, python_condition  # noqa: PLC0415
         from ldpsql.estimates.tables import MeanOf  # noqa: PLC0415
 
-        values = self.of.values
-        return MeanOf(named_place(values, of), python_condition(values, given))
+        return MeanOf(*self._place(of, given))
+
+    def _place(self, of: str | None, given: Any) -> tuple[int | None, Cells | None]:
+        """Return the place of a column, and the condition."""
+        return named_place(self.of.values, of), python_condition(self.of.values, given)
 
     def _answer(self, functional: Functional) -> Answer:
         return Answer(*self._measure(functional))

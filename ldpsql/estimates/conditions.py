@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.domains.columns import shown_type
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
-from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain
+from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.scale import between, bound_of, scale_of, within
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify, certify_values
 
 _EXAMPLE = "write {city: 'Lima'}, {city: ['Lima', 'Oslo']}, or {age: {low: 18, high: 65}} for a range"
+_ONE = "write 'Lima', ['Lima', 'Oslo'], or {low: 18, high: 65} for a range"
 _ENDS = {"low", "high"}
+
+
+class _Part(NamedTuple):
+    """The condition on one column: the domain, and how messages name it and write an example."""
+
+    values: Domain
+    name: str = "the condition"
+    example: str = _ONE
 
 
 @dataclass(frozen=True)
@@ -122,11 +132,16 @@ def condition(values: Domain, given: pa.Scalar) -> Cells | None:
     if not given.is_valid:
         return None
     if not isinstance(values, Product):
-        return Cells(((0, _positions(values, given)),))
+        return Cells(((0, _positions(_Part(values), given)),))
     if not isinstance(given, pa.StructScalar) or not len(given.type.names):
         raise InvalidParameter("a condition on several columns must name the columns", _EXAMPLE)
-    sets = ((column_place(values, name), given[name]) for name in given.type.names)
-    return Cells(tuple(sorted((place, _positions(values.parts[place], one)) for place, one in sets)))
+    return Cells(tuple(sorted(_of_column(values, name, given[name]) for name in given.type.names)))
+
+
+def _of_column(values: Product, name: str, one: pa.Scalar) -> tuple[int, tuple[int, ...]]:
+    """Return the place of a column of a table, and the positions of the values that a condition names."""
+    place = column_place(values, name)
+    return place, _positions(_Part(values.parts[place], f"the condition on {values.names[place]}", _EXAMPLE), one)
 
 
 def python_condition(values: Domain, given: Any) -> Cells | None:
@@ -146,14 +161,14 @@ def _plainer(given: Any) -> Any:
     return list(given) if isinstance(given, tuple | range | set | frozenset) else given
 
 
-def _positions(values: Domain, given: pa.Scalar) -> tuple[int, ...]:
+def _positions(part: _Part, given: pa.Scalar) -> tuple[int, ...]:
     """Return the positions of a value, a list of values or a range."""
     if isinstance(given, pa.StructScalar) and given.is_valid:
-        places = np.flatnonzero(_in_range(values, given))
+        places = np.flatnonzero(_in_range(part, given))
     else:
-        places = np.unique(_located(values, _listed(given)))
+        places = np.unique(_located(part, _listed(given)))
     if not len(places):
-        raise InvalidParameter("a condition must hold for at least one value of the domain", _EXAMPLE)
+        raise InvalidParameter(f"{part.name} must hold for at least one value of the domain", part.example)
     return tuple(places.tolist())
 
 
@@ -163,28 +178,34 @@ def _listed(given: pa.Scalar) -> pa.Array:
     return pa.array([given.as_py()], given.type)
 
 
-def _located(values: Domain, column: pa.Array) -> NDArray[np.int64]:
-    kind = values.values.type
+def _located(part: _Part, column: pa.Array) -> NDArray[np.int64]:
+    kind = part.values.values.type
     if pa.types.is_string(column.type) and (pa.types.is_temporal(kind)):  # a literal
-        column = _moments(column, kind)
+        column = _moments(part, column, kind)
     try:
-        return np.asarray(values.codes(column), dtype=np.int64)
+        return np.asarray(part.values.codes(column), dtype=np.int64)
     except (MissingValue, OutsideDomain):
-        pass
-    raise InvalidParameter("a condition holds NULL or a value that the domain does not have", _EXAMPLE)
+        error: Exception = InvalidParameter(f"{part.name} holds NULL or a value that the domain does not have", part.example)
+    except WrongType:
+        error = WrongType(
+            f"{part.name} has values of type {shown_type(column.type)}, the domain has type {kind}",
+            "write or cast them in the domain's type",
+        )
+    raise error
 
 
-def _moments(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _moments(part: _Part, column: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return column.cast(kind)
     except pa.ArrowException:
         pass
-    raise InvalidParameter("a condition holds text that is no date or time", "write DATE '2013-01-31'")
+    raise InvalidParameter(f"{part.name} holds text that is no date or time", "write DATE '2013-01-31'")
 
 
-def _in_range(values: Domain, given: pa.StructScalar) -> NDArray[np.bool_]:
+def _in_range(part: _Part, given: pa.StructScalar) -> NDArray[np.bool_]:
+    values = part.values
     if not set(given.type.names) <= _ENDS or not given.type.names:
-        raise InvalidParameter("a range has the fields low and high", _EXAMPLE)
+        raise InvalidParameter(f"{part.name} is a struct, and a range has the fields low and high only", part.example)
     low, high = (bound_of(given[end], values) if end in given.type.names else None for end in ("low", "high"))
     _, possible = between(values, low, high)
     return possible & within(scale_of(values), low, high)
@@ -213,7 +234,10 @@ def columns_named(values: Domain, names: object) -> tuple[int, ...]:
     """
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, Sequence) or not listed or not all(isinstance(name, str) for name in listed):
-        raise InvalidParameter("this needs a list of names of columns", "such as ['city', 'age']")
+        raise InvalidParameter(
+            "columns and given of a table take names of columns",
+            "columns := ['city', 'age'], given := ['city']; ldp.share takes conditions, given := {city: 'Lima'}",
+        )
     places = tuple(column_place(values, name) for name in listed)
     if len(set(places)) < len(places):
         raise InvalidParameter("a column is named twice", "name each column once")

@@ -12,7 +12,7 @@ from ldpsql.estimates.measures import Functional, Measure, cut_to
 from ldpsql.estimates.ratios import Two, statistic, within
 from ldpsql.estimates.tables import MeanOf, Share, of_theta
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.score_intervals import deviations, half_width
+from ldpsql.inference.score_intervals import deviations, widening
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def difference(first: Estimates, one: Share | MeanOf, second: Estimates, other: 
     known = ~two.unknown
     middle, low, high = within(two.filled(), z, 2.0)
     error, off = (high - low) / (2 * z), 2 * unit.off
-    wider = half_width(error, off, z) - z * error
+    wider = widening(error, off, z)
     estimate = _estimated(first, one) - _estimated(second, other)
     p_value = p_values(two, np.clip(middle, -off, off))
     known &= np.isfinite(estimate) & ((low > -1.0 - off) | (high < 1.0 + off))

@@ -11,6 +11,7 @@ from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimates.conditions import groups_of
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.measures import normalised
+from ldpsql.estimators.tables import mutual_information
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 
@@ -84,13 +85,14 @@ def _tested(estimates: Estimates, group: int, gathered: Floats, shape: tuple[int
     operator, n = likelihood.operator, float(likelihood.n[0])
     null = _independent(theta, gathered, shape)
     covariance = operator.covariance(likelihood.shares[0], null)
-    information = _bits(normalised(theta @ gathered).reshape(shape))
+    information = max(0.0, mutual_information(normalised(theta @ gathered).reshape(shape)) / np.log(2))
     if not np.isfinite(covariance).all():
         return Independence(information, 0.0, 0, np.nan)
     chances = np.maximum(operator.forward(null[None])[0], 1e-300)
     scores = operator.matrix() / chances - 1.0  # of each report, shape (cells, reports)
-    tangent = _tangent(null @ gathered, shape) @ gathered.T @ covariance
-    spread = tangent @ _tangent_of(null, gathered, shape).T
+    direction = _tangent(null @ gathered, shape) @ gathered.T
+    tangent = direction @ covariance
+    spread = tangent @ direction.T
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     kept = values > _NONE * max(values[-1], 1e-300)
     whitened = (vectors[:, kept] / np.sqrt(values[kept])).T @ tangent @ scores
@@ -130,14 +132,3 @@ def _tangent(table: Floats, shape: tuple[int, int]) -> Floats:
     first = np.kron(np.eye(shape[0]), np.outer(columns, np.ones(shape[1])))
     second = np.kron(np.outer(rows, np.ones(shape[0])), np.eye(shape[1]))
     return np.asarray(np.eye(len(table)) - first - second)
-
-
-def _tangent_of(null: Floats, gathered: Floats, shape: tuple[int, int]) -> Floats:
-    return _tangent(null @ gathered, shape) @ gathered.T
-
-
-def _bits(table: Floats) -> float:
-    """Return the mutual information of a table."""
-    product = np.outer(table.sum(axis=1), table.sum(axis=0))
-    some = table > 0
-    return max(0.0, float((table[some] * np.log2(table[some] / product[some])).sum()))

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidDomain, InvalidParameter
+from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.linear import linear
 from ldpsql.estimates.measures import FIELDS, Functional, Measure, cut_to, normalised
@@ -67,6 +68,18 @@ class RectangleShares(Functional):
     region: Region
     rectangles: tuple[Rectangle, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse rectangles that hold nothing of any cell: their share would be zero, without an error.
+
+        Raises:
+            InvalidParameter: if there are any.
+
+        """
+        if not all(self._covered(one).any() for one in self.rectangles):
+            raise InvalidParameter(
+                "a rectangle lies outside the grid", "longitude comes before latitude; the sides are in the unit of the grid"
+            )
+
     @classmethod
     def between(
         cls, mechanism: Mechanism, southwest: Sequence[pa.Scalar], northeast: Sequence[pa.Scalar], grid: pa.Scalar
@@ -76,7 +89,7 @@ class RectangleShares(Functional):
         Raises:
             InvalidSpec: if there is no grid.
             InvalidDomain: if the values of the mechanism are not its cells.
-            InvalidParameter: if a corner is not a point, or two are not the corners of a rectangle.
+            InvalidParameter: if a corner is not a point, two are not the corners of a rectangle, or it lies outside the grid.
 
         """
         region = Region.read(grid.as_py())
@@ -175,6 +188,7 @@ def region_of(mechanism: Mechanism, edges: Sequence[Any]) -> Region:
     return Region(**dict(zip(_SIDES, sides, strict=True)), rows=layout[0], columns=layout[1])
 
 
+@withheld
 def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iterable[Sequence[Any]]) -> pa.Table:
     """Return the shares of rectangles of a map, one row each: west, south, east, north, estimate, std_error, low, high.
 
@@ -184,7 +198,7 @@ def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iter
         rectangles: the sides of each rectangle, in the same order; None is no bound.
 
     Raises:
-        InvalidParameter: if the values are not cells, or the sides are not those of rectangles.
+        InvalidParameter: if the values are not cells, or the sides are not those of rectangles of the grid.
 
     """
     source = estimate.of.source

@@ -16,7 +16,7 @@ from ldpsql.estimates.measures import Functional, Measure, cut_to, normalised
 from ldpsql.estimates.ratios import Pair, fieller, ratio
 from ldpsql.estimates.spans import Quantiles
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.score_intervals import deviations, half_width
+from ldpsql.inference.score_intervals import deviations, widening
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _ratios(estimates: Estimates, top: Floats, bottom: Floats, most: float = 1.0
         low, high = fieller(_pair(estimates, top, bottom), z, 0.0, most)
         known = np.isfinite(estimate) & ((low > 0.0) | (high < most))
     error = (high - low) / (2 * z)
-    wider = half_width(error, off, z) - z * error if off else 0.0
+    wider = widening(error, off, z)
     measure = Measure(estimate, np.where(known, error, np.inf), low - wider, high + wider)
     return cut_to(measure, 0.0 - off, most + off, estimates.fit.regularised[:, None])
 

@@ -27,7 +27,7 @@ from ldpsql.estimators.pooling import (
 )
 from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
 from ldpsql.estimators.smoothing import smoothed
-from ldpsql.estimators.tables import TableEstimator, outer, shares_of
+from ldpsql.estimators.tables import TableEstimator, mutual_information, outer, shares_of
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.deadline import check, within_part
 from ldpsql.inference.likelihood import Likelihood
@@ -71,6 +71,7 @@ __all__ = [
     "maximum_in_blocks",
     "maximum_likelihood",
     "mean_of_blocks",
+    "mutual_information",
     "outer",
     "redrawn",
     "renumbered",

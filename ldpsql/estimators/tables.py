@@ -90,3 +90,10 @@ def outer(tables: Sequence[Floats]) -> Floats:
     for own in tables:
         out = (out[:, :, None] * own[:, None, :]).reshape(len(out), -1)
     return out
+
+
+def mutual_information(table: Floats) -> float:
+    """Return the mutual information of two columns in nats, from the shares of their table, shape (values, values)."""
+    alone = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True)
+    seen = table > 0
+    return float((table[seen] * np.log(table[seen] / alone[seen])).sum())

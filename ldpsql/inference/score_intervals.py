@@ -36,6 +36,12 @@ def half_width(error: Floats, bias: float, z: float) -> Floats:
     return np.asarray(bias + d * error)
 
 
+def widening(error: Floats, bias: float, z: float) -> Floats:
+    """Return by how much such a bias widens an interval on either side; the bias itself if the error is infinite."""
+    finite = np.where(np.isfinite(error), error, 0.0)
+    return half_width(finite, bias, z) - z * finite
+
+
 def wilson(shares: Floats, n: Floats | float, z: float) -> tuple[Floats, Floats]:
     """Return the ends of Wilson's interval of shares of n independent reports each; n broadcasts against the shares.
 

@@ -141,7 +141,7 @@ class Axis:
         if not nearest and ((points < low) | (points > high)).any():
             raise OutsideDomain(
                 "a point lies outside the grid",
-                "enlarge the grid, or take the nearest cell: outside := 'nearest', ldpsql privic --nearest",
+                "longitude comes before latitude; enlarge the grid, or take the nearest cell: outside := 'nearest', --nearest",
             )
         return np.searchsorted(inner, points, side="right").astype(np.int64)
 

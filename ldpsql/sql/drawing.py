@@ -14,7 +14,7 @@ from ldpsql.names import WRITTEN_CALL
 from ldpsql.registry.registry import registry
 from ldpsql.sql.tokens import Statement, statements
 
-IN_PYTHON = frozenset({"perturb", "perturb_batches", "perturb_copy", "perturb_table"})  # public functions that draw
+IN_PYTHON = frozenset({"perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table"})  # that draw
 _RUNS_TEXT = "query"  # DuckDB's function that runs a string as a query
 _RUNS_PLANS = "json_execute_serialized_sql"
 _MACROS = """SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()

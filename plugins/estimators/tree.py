@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ldpsql.estimators import Estimator, Floats, Likelihood, TableEstimator, hookimpl, shares_of
+from ldpsql.estimators import Estimator, Floats, Likelihood, TableEstimator, hookimpl, mutual_information, shares_of
 from ldpsql.functions import registry
 
 Pair: TypeAlias = tuple[int, int]
@@ -48,7 +48,7 @@ class Tree(TableEstimator):
 
 def of_tree(pairs: dict[Pair, Floats], sizes: list[int]) -> Floats:
     """Return the shares of all cells under the tree that the pairs of columns with most information make."""
-    edges = spanning({pair: information(table) for pair, table in pairs.items()}, len(sizes))
+    edges = spanning({pair: mutual_information(table) for pair, table in pairs.items()}, len(sizes))
     cells = first(pairs[min(pairs)]).reshape([-1] + [1] * (len(sizes) - 1))
     for parent, child in edges:
         table = pairs[parent, child] if parent < child else pairs[child, parent].T
@@ -71,13 +71,6 @@ def spanning(weights: dict[Pair, float], size: int) -> list[Pair]:
         edges.append((a, b) if a in inside else (b, a))
         inside |= {a, b}
     return edges
-
-
-def information(pair: Floats) -> float:
-    """Return the mutual information of two columns, from the shares of their table."""
-    alone = pair.sum(axis=1, keepdims=True) * pair.sum(axis=0, keepdims=True)
-    seen = pair > 0
-    return float((pair[seen] * np.log(pair[seen] / alone[seen])).sum())
 
 
 @hookimpl
