@@ -178,6 +178,21 @@ def test_an_unfinished_run_can_be_replaced_and_a_stopped_one_goes_on(tmp_path: P
         assert rows(con, "SELECT count(DISTINCT day), count(*) FROM found") == [(50, 200)]
 
 
+def test_a_run_over_no_reports_goes_on_after_it_was_stopped(tmp_path: Path) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con, pytest.MonkeyPatch.context() as patch:
+        con.execute(DAYS.format(1) + "; DELETE FROM reports")
+        patch.setattr("ldpsql.bulk.group_runs.GroupRun.publish", stop)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                ldpsql.estimate_groups(con, "reports", "found", resume=True, **OPTIONS)
+        patch.undo()
+        assert ldpsql.estimate_groups(con, "reports", "found", resume=True, **OPTIONS) == 0
+        assert tables(con) == ["found", "reports"]
+
+
 def test_the_order_of_rows_does_not_depend_on_settings(reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ldpsql.bulk.cells.CELLS_AT_ONCE", 100)
     reports.execute("SET preserve_insertion_order = false")

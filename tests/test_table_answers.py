@@ -215,6 +215,16 @@ def test_fieller_holds_the_ratio_however_weak_the_denominator_is() -> None:
         assert share < 0.95 + slack or bottom < 5
 
 
+def test_intervals_that_are_wider_than_all_shares_hold_shares_only() -> None:
+    pair = Pair(
+        *(np.array(part) for part in ([1.5, 0.5, -0.5, 0.5], [2.0] * 4, [1.0, 1.0, 1.0, 1e-4], [0.0] * 4, [1.0] * 3 + [1e-4]))
+    )
+    low, high = fieller(pair, 1.959, 0.0, 1.0)
+    assert low.tolist()[:3] == [0.0, 0.0, -0.25]  # that of a ratio below 0 holds the ratio
+    assert high.tolist()[:3] == [1.0, 1.0, 1.0]
+    assert 0.2 < low[3] < 0.25 < high[3] < 0.3
+
+
 def test_what_a_rare_condition_does_not_determine_is_unknown() -> None:
     few = drawn(0.5, TRUTH, 60)[0]
     answer = few.share({"rich": True}, {"edu": "c", "age": 40})

@@ -171,6 +171,11 @@ def drawn_permanently(path: Path) -> None:
     Key.create(path / "key").draw(certified_mechanism(), pa.array([CANARY]), pa.array([CANARY.encode()]), "city")
 
 
+def permanent(path: Path, mechanism: str = KRR, *, source: Any = None, user: str = "n", **options: Any) -> None:
+    key = Key.create(path / "key")
+    ldpsql.perturb_once(frame() if source is None else source, {"city": mechanism}, key=key, user=user, **options)
+
+
 def added(left: str, right: str) -> object:
     return supports(left) + supports(right)
 
@@ -210,6 +215,13 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "perturb_batches: no such column": lambda _: ldpsql.perturb_batches(frame(), {"town": KRR}),
     "perturb_batches: a broken stream": lambda _: ldpsql.perturb_batches(broken(), {"city": KRR}).read_all(),
     "perturb_batches: no stream": lambda _: ldpsql.perturb_batches([{"city": CANARY}], {"city": KRR}),
+    "perturb_once: another type": lambda path: permanent(path, "krr(1, [1, 2])"),
+    "perturb_once: users without budget": lambda path: permanent(
+        path, f"krr(2, ['{CANARY}', 'a'])", charge=ldpsql.Charge(ledger(path), "people")
+    ),
+    "perturb_once: another user": lambda path: permanent(path, user="town"),
+    "perturb_once: a stream that breaks after its columns are read": lambda path: permanent(path, source=broken(), user="city"),
+    "synthesize: a frame": lambda _: ldpsql.synthesize(frame(), 9),
     "estimate: a column": lambda _: ldpsql.estimate(frame()["city"], KRR),
     "estimate: bits": lambda _: ldpsql.estimate(frame()["n"], OUE),
     "estimate: a frame": lambda _: ldpsql.estimate(frame(), "city", KRR),

@@ -116,7 +116,7 @@ class GroupRun:
                 moved = self.cursor.execute(f"UPDATE {self._run} SET done = {end} WHERE done = {self.done}").fetchall()  # noqa: S608  # quoted
                 if moved != [(1,)]:
                     raise UnfinishedRun("another thread continues this run", "wait for it")
-                verb = f"INSERT INTO {self._estimates}" if self.done else f"CREATE TABLE {self._estimates} AS"
+                verb = f"INSERT INTO {self._estimates}" if self.done else f"CREATE OR REPLACE TABLE {self._estimates} AS"
                 self.cursor.execute(f"{verb} {select(_ROWS, self.cells.first_of(self.done, end))}")
         finally:
             self.cursor.unregister(_ROWS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldpsql.bulk.batches import Columns, Projection, check_columns, drawn, stream
+from ldpsql.bulk.batches import Columns, Projection, batches_of, check_columns, drawn, stream
 from ldpsql.bulk.charging import Charge, Charged, charge_of
 from ldpsql.bulk.in_memory import DESTINATION
 from ldpsql.bulk.kept import kept
@@ -47,7 +47,7 @@ def perturb_once(
             ``ldpsql.toml``.
 
     Raises:
-        UnknownName, SourceRefused: if a column is missing, or occurs twice.
+        UnknownName, SourceRefused: if a column is missing, or occurs twice, or the stream fails.
         MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
         InvalidParameter: if the charge is by other people than those of ``user``, or for a part.
         BudgetExceeded: if somebody's budget would be exceeded. Columns before it may be charged; nothing is drawn.
@@ -65,7 +65,7 @@ def perturb_once(
         raise InvalidParameter("permanent reports need the column of user ids", "user='id'")
     reader = stream(frame, [*projection.columns, user])
     check_columns([user], reader.schema.names)
-    schema, table = projection.schema(reader.schema), reader.read_all()
+    schema, table = projection.schema(reader.schema), pa.Table.from_batches(batches_of(reader), reader.schema)
     if not len(table):
         return schema.empty_table()
     people = id_bytes(table.column(user))

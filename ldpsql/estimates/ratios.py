@@ -47,7 +47,8 @@ def fieller(pair: Pair, z: float, least: float, most: float) -> tuple[Floats, Fl
     """Return the ends of the ratios r between ``least`` and ``most`` for which top - r bottom is within z errors of zero.
 
     If the denominator is within z errors of zero, that may be all of them, or all but some between: then it is the shortest
-    interval that holds them. An interval around a clearly positive denominator is not cut.
+    interval that holds them. An interval around a clearly positive denominator is cut to these ratios and its own only if it is
+    wider than all of them.
     Source: Fieller, "Some problems in interval estimation", Journal of the Royal Statistical Society B 1954.
     """
     known = ~pair.unknown
@@ -61,6 +62,9 @@ def fieller(pair: Pair, z: float, least: float, most: float) -> tuple[Floats, Fl
     gap = known & ~clear & (root > 0) & (lead < 0)  # ratios between the two are excluded
     low = np.where(gap & (first < least) & (last > least), np.minimum(last, most), least)
     high = np.where(gap & (last > most) & (first < most), np.maximum(first, least), most)
+    wide, own = last - first > most - least, ratio(pair)
+    first = np.where(wide, np.maximum(first, np.minimum(own, least)), first)
+    last = np.where(wide, np.minimum(last, np.maximum(own, most)), last)
     return np.where(clear, first, low), np.where(clear, last, high)
 
 
