@@ -35,6 +35,7 @@ from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.lasting import charge_once
 from ldpsql.ledger.uncharged import notice_again
 from ldpsql.mechanisms import CategoricalMechanism, HashReports
+from ldpsql.mechanisms.base import certify
 from ldpsql.privacy.claims import Epsilon, PureLdp
 from tests.spending import report_forever
 
@@ -232,6 +233,31 @@ def test_a_key_is_a_path_or_an_opened_key(key: Key, tmp_path: Path) -> None:
         ldpsql.perturb_once(frame, {"city": CITY}, key=None, user="id")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match="need the column of user ids"):
         ldpsql.perturb_once(frame, {"city": CITY}, key=key, user=None)  # type: ignore[arg-type]
+
+
+class Earlier(CategoricalMechanism):
+    """A mechanism of a plugin; ``Later`` is the next version of it, which draws otherwise from the same parameters."""
+
+    name = "versioned"
+    ratio: ClassVar[Fraction] = Fraction(5, 2)
+
+    def claim(self) -> PureLdp:
+        return PureLdp(self.epsilon)
+
+    def channel(self) -> KeepOrSpread:
+        return KeepOrSpread.within(len(self.domain), self.ratio)
+
+
+class Later(Earlier):
+    ratio = Fraction(2)
+
+
+def test_a_plugin_that_draws_otherwise_draws_a_new_report(key: Key) -> None:
+    values, people = pa.array(["a"] * 50), pa.array([b"%d" % i for i in range(50)], pa.binary())
+    versions = [certify(kind(epsilon=1, domain=["a", "b"])) for kind in (Earlier, Later, Later)]
+    first, second, again = (key.fingerprints(version, values, people, "city").tolist() for version in versions)
+    assert second == again
+    assert not {*first} & {*second}
 
 
 def test_no_rows_cost_nothing(key: Key, ledger: Ledger) -> None:

@@ -1,6 +1,6 @@
 """Random words that are keyed functions of person, column, channel and value: one hash a row, for many rows at a time.
 
-    purpose = BLAKE2b(column, digits of the mechanism's fingerprint; key)
+    purpose = BLAKE2b(column, digits of the mechanism's fingerprint, exact ratio of its channel; key)
     row     = BLAKE2b(person, value; purpose): 64 bytes, of which the first 48 give random words and the others a fingerprint
 
 Values are numbered in the order of the fingerprint, so that mechanisms that draw alike give the same reports.
@@ -86,7 +86,8 @@ class Keyed:
     def _purpose(self, *what: str) -> bytes:
         """Return the key of the reports of the column and the channel, or of something else of them."""
         (own,) = digits([fingerprint(self.mechanism.mechanism)])
-        return blake2b(json.dumps([self.name, own, *what]).encode(), key=self.secret, digest_size=_SEED).digest()
+        ratio = str(self.mechanism.certificate.ratio)  # another one if a new version of a plugin draws otherwise
+        return blake2b(json.dumps([self.name, own, ratio, *what]).encode(), key=self.secret, digest_size=_SEED).digest()
 
 
 def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> NDArray[np.uint64]:
