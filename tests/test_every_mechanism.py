@@ -144,6 +144,13 @@ def estimate(of: Case) -> tuple[list[str], Check]:
     return ["estimate", of.path("reports.parquet"), "-c", "x", "-m", of.text, "--format", "json"], check
 
 
+def synthesize(of: Case) -> tuple[list[str], Check]:
+    def check(out: str) -> None:
+        assert len(json.loads(out)) == 7
+
+    return ["synthesize", of.path("reports.parquet"), "-c", "x", "-m", of.text, "-n", "7", "--format", "json"], check
+
+
 def heavy_hitters(of: Case) -> tuple[list[str], Check]:
     def check(out: str) -> None:
         assert json.loads(out)
@@ -189,6 +196,7 @@ VERBS: dict[str, Callable[[Case], tuple[list[str], Check]]] = {
     "perturb": perturb,
     "budget": budget,
     "estimate": estimate,
+    "synthesize": synthesize,
     "heavy-hitters": heavy_hitters,
     "report": report,
     "lint": lint,
@@ -203,7 +211,7 @@ STATEMENTS = {
     "key_value": "SELECT unnest(ldp.key_value(x, {m}), recursive := true) FROM {reports}",
     "heavy_hitters": "SELECT ldp.heavy_hitters(x, {m}) FROM {reports}",
 }
-FOR_SINGLE_VALUES = {"estimate", "export-sql", "channel", "diagnose", "mean"}
+FOR_SINGLE_VALUES = {"estimate", "synthesize", "export-sql", "channel", "diagnose", "mean"}
 NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private seeds
 
 
