@@ -33,7 +33,7 @@ def main() -> None:
         start = perf_counter()
         reproduction = import_module(name).reproduce(asked.full)
         for finding in reproduction.findings:
-            print(f"  {finding.verdict:<16} {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
+            print(f"  {finding.verdict:<19} {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
         print(f"  {reproduction.write(asked.out)} ({perf_counter() - start:.0f} s)")
 
 

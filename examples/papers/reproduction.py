@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import altair as alt
 import duckdb
@@ -22,6 +22,9 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that ma
 WITHIN = 3.0  # standard deviations of one run
 
 
+Verdict: TypeAlias = Literal["agrees", "agrees after tuning", "differs", "cannot decide", "not run", "beyond the paper"]
+
+
 class Missing(Exception):
     """A file that may not be shipped is missing."""
 
@@ -33,7 +36,7 @@ class Finding:
     figure: str
     paper: str
     ours: str
-    verdict: Literal["agrees", "agrees after tuning", "differs", "cannot decide", "beyond the paper"]
+    verdict: Verdict
     why: str = ""
 
     @classmethod
@@ -56,17 +59,19 @@ class Finding:
 
         """
         away, *far = (float((published - runs.mean()) / runs.std(ddof=1)) for runs in (ours, *others))
-        likely = [abs(deviations) <= WITHIN for deviations in (away, *far)]
-        verdict: Any = (
-            "differs" if not likely[0] else "cannot decide" if any(likely[1:]) else "agrees after tuning" if tuned else "agrees"
-        )
-        undecided = (
-            "one run spreads so widely that runs at another epsilon would agree as well" if verdict == "cannot decide" else ""
-        )
-        text = f"{ours.mean():.4f}, {ours.min():.4f} to {ours.max():.4f} in {len(ours)} runs"
-        away_text = ", ".join(f"{deviations:+.1f}" for deviations in far)
-        return cls(figure, f"{published}", f"{text}: the paper's run is {away:+.1f} standard deviations from the mean, "
-                   f"at other epsilons {away_text}", verdict, "; ".join(filter(None, (tuned, undecided))))  # fmt: skip
+        verdict, why = cls._of_deviations(away, far, tuned)
+        text = (f"{ours.mean():.4f}, {ours.min():.4f} to {ours.max():.4f} in {len(ours)} runs: the paper's run is {away:+.1f} standard "
+                f"deviations from the mean, at other epsilons {', '.join(f'{deviations:+.1f}' for deviations in far)}")  # fmt: skip
+        return cls(figure, f"{published}", text, verdict, why)
+
+    @staticmethod
+    def _of_deviations(away: float, far: Sequence[float], tuned: str) -> tuple[Verdict, str]:
+        """Return a verdict and its reason, from the standard deviations between the paper's run and ours, and other epsilons."""
+        if abs(away) > WITHIN:
+            return "differs", tuned
+        if min(map(abs, far)) <= WITHIN:
+            return "cannot decide", "; ".join(filter(None, (tuned, "runs at another epsilon would agree as well")))
+        return ("agrees after tuning", tuned) if tuned else ("agrees", "")
 
 
 @dataclass
