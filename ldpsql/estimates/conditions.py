@@ -199,7 +199,7 @@ def _moments(part: _Part, column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column.cast(kind)
     except pa.ArrowException:
         pass
-    raise InvalidParameter(f"{part.name} holds text that is no date or time", "write DATE '2013-01-31'")
+    raise InvalidParameter(f"{part.name} holds text that is not a date or time", "write DATE '2013-01-31'")
 
 
 def _in_range(part: _Part, given: pa.StructScalar) -> NDArray[np.bool_]:
@@ -229,7 +229,7 @@ def columns_named(values: Domain, names: object) -> tuple[int, ...]:
     """Return the places of columns from a list of their names, or from one name.
 
     Raises:
-        InvalidParameter: if it is no list of names, or a column is missing or named twice.
+        InvalidParameter: if it is not a list of names, or a column is missing or named twice.
 
     """
     listed = [names] if isinstance(names, str) else names

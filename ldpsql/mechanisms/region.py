@@ -63,7 +63,7 @@ class Region(Spec):
         """Return the region that ``ldp.grid`` makes, a STRUCT in SQL.
 
         Raises:
-            InvalidSpec: if this is none.
+            InvalidSpec: unless this is a grid.
 
         """
         if not isinstance(grid, dict) or grid.keys() != cls.model_fields.keys():
