@@ -52,6 +52,7 @@ from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, likelihoods, without_impossible
 from ldpsql.inference.counts import Counts
+from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
@@ -82,6 +83,7 @@ from ldpsql.registry.handles import (
     TOPS,
     numbers,
     read_estimator,
+    read_level,
     read_mechanism,
     read_parts,
     without_inversion,
@@ -141,6 +143,7 @@ __all__ = [
     "NotReleased",
     "Object",
     "OutsideDomain",
+    "Perturbed",
     "PlannedTable",
     "Quantile",
     "QuantileOf",
@@ -226,6 +229,7 @@ __all__ = [
     "quoted",
     "random_order",
     "read_estimator",
+    "read_level",
     "read_mechanism",
     "read_parts",
     "recommend",
