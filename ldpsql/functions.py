@@ -50,7 +50,7 @@ from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.counting import aligned, likelihoods, without_impossible
+from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports, without_impossible
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
@@ -178,6 +178,7 @@ __all__ = [
     "changing",
     "check_files",
     "check_ordered",
+    "check_reports",
     "check_size",
     "check_written",
     "checked_count",
@@ -246,6 +247,7 @@ __all__ = [
     "struct_text",
     "struct_type",
     "text_literal",
+    "too_many_reports",
     "tops",
     "type_of",
     "values_of",
