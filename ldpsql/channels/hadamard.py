@@ -24,7 +24,7 @@ class Hadamard(SetChannel):
     a random one of the others.
 
     Raises:
-        InvalidParameter: unless there are at least two values and the weight lies strictly between 0 and 2**64, not in the middle.
+        InvalidParameter: unless there are at least two values and a weight between 0 and 2**64 that is not in the middle.
 
     """
 

@@ -214,7 +214,7 @@ class SetOperator(Operator):
         return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
 
     def _sizes_fit(self, counts: Floats) -> tuple[float, float]:
-        """Return the statistic and the logarithm of the p-value of the numbers of values supported; 0 for both without a law."""
+        """Return the statistic and log p-value of the numbers of values supported; 0 and 0 if they have no law."""
         law = self._size_law()
         if law is None:
             return 0.0, 0.0
