@@ -60,6 +60,7 @@ from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.foreign import read_foreign
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
@@ -230,6 +231,7 @@ __all__ = [
     "quoted",
     "random_order",
     "read_estimator",
+    "read_foreign",
     "read_level",
     "read_mechanism",
     "read_parts",
