@@ -13,7 +13,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
-from ldpsql.domains.written import check_written
+from ldpsql.domains.written import check_listed, check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import (
@@ -178,6 +178,7 @@ __all__ = [
     "bound_of",
     "changing",
     "check_files",
+    "check_listed",
     "check_ordered",
     "check_reports",
     "check_size",
