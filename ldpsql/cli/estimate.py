@@ -84,7 +84,7 @@ def estimates(
     """Return the estimate from columns of reports, for each group; of the ``top`` values, or of rectangles, if asked for."""
     from contextlib import ExitStack
 
-    from ldpsql.bulk.batches import drawn_apart
+    from ldpsql.bulk.batches import drawn_apart, row_part
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
     from ldpsql.engine.functions import struct_text
@@ -99,6 +99,7 @@ def estimates(
         with ExitStack() as comparisons:
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
+            made = row_part(columns, made)
             reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
             if on:
                 query = estimating_rectangles(con, table, reports, keys, made, method, on)

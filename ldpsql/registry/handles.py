@@ -26,6 +26,7 @@ from ldpsql.estimates.tables import Margin, MeanOf, Share
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.identity import Key
 from ldpsql.mechanisms.parts import Parts, parts_of
@@ -68,7 +69,7 @@ class Handles(Generic[H]):
         return self._things[number]
 
 
-Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]  # what an estimate needs apart from the counts
+Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated | SomeColumns, Estimator]  # what an estimate needs apart from the counts
 MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
