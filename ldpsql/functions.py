@@ -42,12 +42,13 @@ from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
+from ldpsql.estimates.narrowing import narrowed
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
+from ldpsql.estimates.tables import Margin, MeanOf, OfColumn, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports, without_impossible
@@ -143,6 +144,7 @@ __all__ = [
     "Mixed",
     "NotReleased",
     "Object",
+    "OfColumn",
     "OutsideDomain",
     "Perturbed",
     "PlannedTable",
@@ -220,6 +222,7 @@ __all__ = [
     "mechanism_at",
     "named_place",
     "names_withheld",
+    "narrowed",
     "number_structs",
     "numbers",
     "octets",
