@@ -71,6 +71,7 @@ from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS
+from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import (
     GRIDS,
@@ -196,6 +197,7 @@ __all__ = [
     "difference",
     "distances",
     "distinct",
+    "document_text",
     "domain_type",
     "drawing",
     "drawn_by_form",
