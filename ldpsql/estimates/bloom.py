@@ -5,21 +5,22 @@ Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import DenseOperator, Floats
 from ldpsql.inference.outcome import Fit
+from ldpsql.inference.score_intervals import deviations
 from ldpsql.inference.solver.mle import maximum_likelihood
 
 _SMALLEST = 1e-12  # an eigenvalue of the information, relative to the largest, below which shares are not determined
-_TWO_SIDED = 0.975
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class BloomShares:
 
     def intervals(self) -> tuple[Floats, Floats]:
         """Return the ends of the intervals with 95 % confidence, each within [0, 1]."""
-        reach = np.where(np.isfinite(self.std_error), float(norm.ppf(_TWO_SIDED)) * self.std_error, 2.0)
+        reach = np.where(np.isfinite(self.std_error), deviations(_CONFIDENCE) * self.std_error, 2.0)
         low, high = np.clip(self.debiased - reach, 0, 1), np.clip(self.debiased + reach, 0, 1)
         return np.minimum(low, self.shares), np.maximum(high, self.shares)
 
@@ -146,8 +147,8 @@ class _Fitted:
         likelihood = Likelihood(DenseOperator(table), counts)
         fit = maximum_likelihood(likelihood)
         debiased, error = self._debiased(fit)
-        with np.errstate(invalid="ignore"):
-            p_value = np.where(np.isfinite(error), norm.sf(debiased / error), 1.0)
+        p_value = np.array([0.5 * math.erfc(z / math.sqrt(2)) for z in debiased / error])
+        p_value[np.isinf(error)] = 1.0
         gap = float(likelihood.n[0] * np.log1p(max(0.0, float(likelihood.gap(fit.theta)[0]))))
         return BloomShares(fit.theta[0], debiased, error, p_value, gap)
 
