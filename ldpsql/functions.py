@@ -34,6 +34,7 @@ from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
+from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -120,6 +121,8 @@ __all__ = [
     "AnalyticAudit",
     "Asked",
     "BadCounts",
+    "BloomParameters",
+    "BloomShares",
     "CertifiedMechanism",
     "Columns",
     "Contrast",
@@ -178,6 +181,7 @@ __all__ = [
     "as_struct",
     "at_once",
     "audit",
+    "bloom_shares",
     "bound_of",
     "changing",
     "check_files",
