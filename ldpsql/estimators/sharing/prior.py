@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimators.sharing.cells import evidence
+from ldpsql.estimators.sharing.blocks import blocks
 from ldpsql.estimators.sharing.dispersion import CLASSES, concentrations
 from ldpsql.estimators.sharing.pseudo import Alone, pseudo_share, scores
 from ldpsql.estimators.sharing.votes import Votes
@@ -67,7 +67,10 @@ def _scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
     """Return ln of how well each class explains each group, (groups, classes), up to a term of the group."""
     if likelihood.operator.votes is None:
         return scores(likelihood, mean, alone)
-    return evidence(Votes.of(likelihood), mean)
+    votes, out = Votes.of(likelihood), np.zeros((len(likelihood.n), CLASSES))
+    for block in blocks(votes, mean):
+        out[block.groups] = block.evidence()
+    return out
 
 
 def normalised(logs: Floats) -> Floats:
