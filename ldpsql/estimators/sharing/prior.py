@@ -56,10 +56,10 @@ def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood], alone: Alo
     raised = raised / raised.sum()
     logs = np.concatenate([_scores(some, raised, alone) for some in groups])
     logs = logs[np.lexsort(logs.T)]  # the order of groups, which SQL does not fix, must not change a bit
-    weights = np.full(CLASSES, 1.0 / CLASSES)
+    chances, weights = np.exp(logs - logs.max(axis=1, keepdims=True)), np.full(CLASSES, 1.0 / CLASSES)
     for _ in range(_STEPS):
-        each = normalised(logs + np.log(np.maximum(weights, 1e-12)))
-        weights = (each.sum(axis=0) + _BASE) / (len(each) + _BASE * CLASSES)
+        each = weights * (chances.T @ (1.0 / (chances @ weights)))
+        weights = (each + _BASE) / (len(chances) + _BASE * CLASSES)
     return Prior(*(tuple(part.tolist()) for part in (raised, error, weights)))
 
 
