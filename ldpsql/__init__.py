@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.once import perturb_once
+    from ldpsql.bulk.reading import read
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
@@ -54,6 +55,7 @@ _HOMES = {
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
     "bulk.once": ["perturb_once"],
+    "bulk.reading": ["read"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
     "privacy.certificate": ["Certificate"],
@@ -138,6 +140,7 @@ __all__ = [
     "perturb_copy",
     "perturb_once",
     "perturb_table",
+    "read",
     "rectangle_shares",
     "release",
     "shuffled",

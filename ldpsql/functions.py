@@ -13,7 +13,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
-from ldpsql.domains.written import check_written
+from ldpsql.domains.written import check_listed, check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import (
@@ -34,6 +34,7 @@ from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
+from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -42,12 +43,13 @@ from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
+from ldpsql.estimates.narrowing import narrowed
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
+from ldpsql.estimates.tables import Margin, MeanOf, OfColumn, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports, without_impossible
@@ -60,6 +62,7 @@ from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.foreign import read_foreign
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
@@ -118,6 +121,8 @@ __all__ = [
     "AnalyticAudit",
     "Asked",
     "BadCounts",
+    "BloomParameters",
+    "BloomShares",
     "CertifiedMechanism",
     "Columns",
     "Contrast",
@@ -143,6 +148,7 @@ __all__ = [
     "Mixed",
     "NotReleased",
     "Object",
+    "OfColumn",
     "OutsideDomain",
     "Perturbed",
     "PlannedTable",
@@ -175,9 +181,11 @@ __all__ = [
     "as_struct",
     "at_once",
     "audit",
+    "bloom_shares",
     "bound_of",
     "changing",
     "check_files",
+    "check_listed",
     "check_ordered",
     "check_reports",
     "check_size",
@@ -221,6 +229,7 @@ __all__ = [
     "mechanism_at",
     "named_place",
     "names_withheld",
+    "narrowed",
     "number_structs",
     "numbers",
     "octets",
@@ -233,6 +242,7 @@ __all__ = [
     "quoted",
     "random_order",
     "read_estimator",
+    "read_foreign",
     "read_level",
     "read_mechanism",
     "read_parts",

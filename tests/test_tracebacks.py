@@ -201,6 +201,8 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "perturb_once: a broken stream": lambda path: ldpsql.perturb_once(
         broken(), {"city": KRR}, key=Key.create(path / "key"), user="n"
     ),
+    "read: text that is not bits": lambda _: ldpsql.read([CANARY], OUE),
+    "read: numbers out of range": lambda _: ldpsql.read([NUMBER], KRR, "position"),
     "synthesize: a raw table": lambda _: ldpsql.synthesize(frame().to_arrow(), 3),
     "synthesize: shares that are text": lambda _: ldpsql.synthesize(pa.table({"value": [NUMBER], "estimate": [CANARY]}), 3),
     "rectangle_shares": lambda _: ldpsql.rectangle_shares(

@@ -9,7 +9,7 @@ import difflib
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
@@ -116,8 +116,9 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _reworded(error: ValidationError, path: Path) -> BadSettings:
-    """Return the first error of pydantic with the key and the file, but without any value."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    """Return one error of pydantic with the key and the file, but no value; an unknown key may be why another is missing."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     section, *keys = map(str, first["loc"])
     if first["type"] == "extra_forbidden":
         return _unknown(section, keys, path)
@@ -127,12 +128,18 @@ def _reworded(error: ValidationError, path: Path) -> BadSettings:
 
 
 def _unknown(section: str, keys: list[str], path: Path) -> BadSettings:
-    model = _File.model_fields[section].annotation if keys else _File
-    name, names = [section, *keys][-1], list(model.model_fields)  # type: ignore[union-attr]  # only a model forbids keys
+    *sections, name = [section, *keys]
+    names = list(_model(section).model_fields if keys else _File.model_fields)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(names)}"
-    place = f"key '{name}' in the section [{section}]" if keys else f"section [{section}]"
+    place = f"key '{name}' in the section [{'.'.join(sections)}]" if keys else f"section [{section}]"
     return BadSettings(f"{path} contains the unknown {place}", hint)
+
+
+def _model(section: str) -> type[BaseModel]:
+    """Return the model of a section that forbids unknown keys: of each one below it if it is a section of sections."""
+    annotation: Any = _File.model_fields[section].annotation
+    return get_args(annotation)[-1] if get_origin(annotation) is dict else annotation
 
 
 def _example(section: str) -> str:
