@@ -57,7 +57,7 @@ from ldpsql.inference.counts import Counts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
-from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
+from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
@@ -204,6 +204,7 @@ __all__ = [
     "document_text",
     "domain_type",
     "drawing",
+    "drawing_permanent",
     "drawn_by_form",
     "drawn_cells",
     "draws_handle",
