@@ -43,9 +43,10 @@ def check_listed(parameter: str, kind: str) -> None:
     >>> check_listed("domain", "VARCHAR[]")
     """
     if not kind.endswith("]") and kind.strip('"') not in _UNDECIDED:
+        outer = kind.partition("(")[0]  # without the values of an ENUM
         raise InvalidParameter(
-            f"{parameter} must be a list of all possible values, not of type {kind.partition('(')[0]}",  # the values of an ENUM stay here
-            f"{parameter} := ['Lima', 'Oslo'], or from a table of public values: (SELECT list(city) FROM cities)",
+            f"{parameter} must be a list of all possible values, not of type {outer}",
+            f"{parameter} := ['Lima', 'Oslo'], or a subquery of public values: (SELECT list(city) ...)",
         )
 
 
