@@ -6,6 +6,7 @@ This module is imported only when there is a file to read: pydantic takes longer
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -19,17 +20,33 @@ def _beside_the_file(path: str, info: ValidationInfo) -> str:
     return str(Path(info.context or "", path))
 
 
-def _domains_beside_the_file(mechanism: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
-    """Return a mechanism with the paths of files that hold its domains, ``domain = {file = "items.parquet", ...}``."""
+def _files_beside_the_file(mechanism: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
+    """Return a mechanism with the content of its document, or with the paths of files that hold its domains.
+
+    These are ``{document = "city.json"}`` and ``domain = {file = "items.parquet", ...}``.
+    """
     if isinstance(mechanism, str):
         return mechanism
+    if mechanism.keys() == {"document"}:
+        return _document(Path(_beside_the_file(str(mechanism["document"]), info)))
     for value in mechanism.values():
         if isinstance(value, dict) and isinstance(value.get("file"), str):
             value["file"] = _beside_the_file(value["file"], info)
     return mechanism
 
 
-_Mechanism = Annotated[str | dict[str, Any], AfterValidator(_domains_beside_the_file)]
+def _document(path: Path) -> dict[str, Any]:
+    """Return the document of a mechanism; the registry reads it."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or "format" not in document:
+        raise BadSettings(f"{path} is not a document of a mechanism", "write one with: ldpsql describe -m city -o city.json")
+    return document
+
+
+_Mechanism = Annotated[str | dict[str, Any], AfterValidator(_files_beside_the_file)]
 _FilePath = Annotated[str, AfterValidator(_beside_the_file)]  # relative to the folder of the settings file
 
 
