@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from ldpsql.estimators.sharing.cells import LEVELS, Posterior, posterior
+from ldpsql.estimators.sharing.directions import directed
+from ldpsql.estimators.sharing.normal import by_direction, error_of_mean
 from ldpsql.estimators.sharing.prior import Prior, PriorField, learnt
 from ldpsql.estimators.sharing.pseudo import by_class
 from ldpsql.estimators.sharing.reading import credible, medians
 from ldpsql.estimators.sharing.votes import Votes
 
-__all__ = ["LEVELS", "Posterior", "Prior", "PriorField", "Votes", "by_class", "credible", "learnt", "medians", "posterior"]
+__all__ = [
+    "LEVELS",
+    "Posterior",
+    "Prior",
+    "PriorField",
+    "Votes",
+    "by_class",
+    "by_direction",
+    "credible",
+    "directed",
+    "error_of_mean",
+    "learnt",
+    "medians",
+    "posterior",
+]
