@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from ldpsql.estimators.sharing.cells import LEVELS, Posterior, posterior
 from ldpsql.estimators.sharing.directions import directed
 from ldpsql.estimators.sharing.normal import by_direction, error_of_mean
+from ldpsql.estimators.sharing.posterior import credible, medians
 from ldpsql.estimators.sharing.prior import Prior, PriorField, learnt
 from ldpsql.estimators.sharing.pseudo import by_class
-from ldpsql.estimators.sharing.reading import credible, medians
 from ldpsql.estimators.sharing.votes import Votes
 
 __all__ = [
-    "LEVELS",
-    "Posterior",
     "Prior",
     "PriorField",
     "Votes",
@@ -23,5 +20,4 @@ __all__ = [
     "error_of_mean",
     "learnt",
     "medians",
-    "posterior",
 ]
