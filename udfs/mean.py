@@ -119,16 +119,13 @@ def _shares(
 ) -> RangeShares | RectangleShares:
     if grid.is_valid:
         return RectangleShares.between(mechanism, lows, highs, grid)
-    return RangeShares(tuple(_range(mechanism, ends) for ends in zip(lows, highs, strict=True)))
+    values = certify_values(mechanism).values
+    return RangeShares(tuple(RangeShare(*(bound_of(end, values) for end in ends)) for ends in zip(lows, highs, strict=True)))
 
 
 def _quantiles(shares: pa.Scalar) -> Quantiles:
     items = _items(shares, "shares between 0 and 1", "such as [0.25, 0.5, 0.75]")
     return Quantiles(tuple(_quantile(share) for share in items))
-
-
-def _range(mechanism: Mechanism, ends: Sequence[pa.Scalar]) -> RangeShare:
-    return RangeShare(*(bound_of(end, certify_values(mechanism).values) for end in ends))
 
 
 def _quantile(share: pa.Scalar) -> Quantile:
