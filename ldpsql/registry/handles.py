@@ -117,8 +117,12 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
         return registry().mechanism(fields)
 
 
-def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
+def read_estimator(spec: Estimator | str | Mapping[str, Any], **options: object) -> Estimator:
     """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
+
+    Args:
+        spec: the estimator.
+        options: options that replace those of the estimator.
 
     Raises:
         InvalidSpec, UnknownName: if it cannot be read; the message does not have the name.
@@ -127,6 +131,8 @@ def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
     """
     with names_withheld():
         estimator = registry().estimator(spec)
+        if options:
+            estimator = registry().estimator({"estimator": estimator.name, **estimator.given(), **options})
     check_single(estimator)
     return estimator
 
