@@ -50,8 +50,9 @@ from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.counting import aligned, likelihoods, without_impossible
+from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports, without_impossible
 from ldpsql.inference.counts import Counts
+from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
@@ -82,6 +83,7 @@ from ldpsql.registry.handles import (
     TOPS,
     numbers,
     read_estimator,
+    read_level,
     read_mechanism,
     read_parts,
     without_inversion,
@@ -141,6 +143,7 @@ __all__ = [
     "NotReleased",
     "Object",
     "OutsideDomain",
+    "Perturbed",
     "PlannedTable",
     "Quantile",
     "QuantileOf",
@@ -175,6 +178,7 @@ __all__ = [
     "changing",
     "check_files",
     "check_ordered",
+    "check_reports",
     "check_size",
     "check_written",
     "checked_count",
@@ -226,6 +230,7 @@ __all__ = [
     "quoted",
     "random_order",
     "read_estimator",
+    "read_level",
     "read_mechanism",
     "read_parts",
     "recommend",
@@ -242,6 +247,7 @@ __all__ = [
     "struct_text",
     "struct_type",
     "text_literal",
+    "too_many_reports",
     "tops",
     "type_of",
     "values_of",

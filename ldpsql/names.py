@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 ROW = "row"  # the mechanism of several columns
+KRR = "krr"  # the mechanism that is the identity where its epsilon is infinite
 EMS, IBU, INV, INV_N, INV_P = "ems", "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
 AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate
+FEW = "ldp._few"  # (reports, report, keep, mechanism): true, or an error if there are more reports than can be read
 FIRST_LIST = "ldp._first"  # (list, other)
 KIND = "ldp._kind"  # (mechanism): a list of the type of its domain
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL

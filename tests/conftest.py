@@ -12,7 +12,10 @@ os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
 from ldpsql.registry.fingerprint import say_unmarked
 from ldpsql.registry.registry import registry
-from tests import instances, seeds
+from tests import attaching, instances, seeds
+
+attaching.prepare()
+attaching.quicken()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

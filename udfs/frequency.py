@@ -25,6 +25,7 @@ from ldpsql.functions import (
     aggregates,
     arrow_fields,
     check_files,
+    check_reports,
     check_size,
     columns_of,
     compare_comments,
@@ -44,6 +45,7 @@ from ldpsql.functions import (
     sql_literal,
     struct_fields,
     struct_text,
+    too_many_reports,
     without_impossible,
 )
 from ldpsql.mechanisms import Mechanism
@@ -187,6 +189,26 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
         check_files(place["name"], column, mechanism)
 
 
+@guarded
+def many_reports(handles: pa.ChunkedArray, reports: pa.ChunkedArray) -> pa.Array:
+    """Return whether there are certainly more reports than can be read."""
+    rows = zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True)
+    return pa.array([too_many_reports(MECHANISMS.thing(handle), number) for handle, number in rows], pa.bool_())
+
+
+@guarded
+def few_reports(handles: pa.ChunkedArray, reports: pa.ChunkedArray) -> pa.Array:
+    """Return true.
+
+    Raises:
+        InvalidParameter: if there are certainly more reports than can be read.
+
+    """
+    for handle, number in zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True):
+        check_reports(MECHANISMS.thing(handle), number)
+    return pa.array([True] * len(handles))
+
+
 def of_estimator(estimator: type[Estimator]) -> Aggregate:
     """Return the aggregates of one estimator."""
     parameters = estimator.parameters()
@@ -214,6 +236,8 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_plan", plan_handle, "BIGINT"),
         Scalar("__ldp_drawn_by", drawn_by, "BOOLEAN"),
         Scalar("__ldp_agreed", agreed, "BOOLEAN"),
+        Scalar("__ldp_many", many_reports, "BOOLEAN"),
+        Scalar("__ldp_few", few_reports, "BOOLEAN"),
         Scalar("__ldp_estimate", estimate, _ROWS),
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),

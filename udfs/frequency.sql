@@ -52,10 +52,20 @@ CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, m) AS __ldp_agreed((
 ), report_name, __ldp_mechanism(m));
 -- The type of a row of the reports, which holds the name of the column. typeof() evaluates nothing: it does not draw.
 CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
+-- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Rows are counted
+-- first, and the reports among them only if the rows are too many. Nothing is read if reports are counted in little memory.
+CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (
+    SELECT __ldp_few(__ldp_mechanism(m), count(report) FILTER (WHERE try_cast(keep AS BOOLEAN))) FROM (
+        SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), (
+            SELECT count(*) FROM (SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), 1::BIGINT << 34)), query_table(reports)
+        ))
+    ), query_table(reports)
+);
 CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
-    FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports))
+    FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports)
+          WHERE ldp._few(reports, report, true, m))
     WHERE ldp._agreed(reports, report_name, m);
 -- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
 -- The name of a column is then a string, and so is what upper() makes of it; alias() is the expression as it was written.

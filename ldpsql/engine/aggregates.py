@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ldpsql.engine.functions import Macros
-from ldpsql.names import AGREED, COLUMN_NAME, IBU
+from ldpsql.names import AGREED, COLUMN_NAME, FEW, IBU
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS = "{counts}"
@@ -62,7 +62,8 @@ class Aggregate:
             rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
             n = f"list_sum(map_values({_LOCAL}))::BIGINT AS n"
             counted = (
-                f"SELECT {self.counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} FROM query_table(reports)"  # noqa: S608
+                f"SELECT {self.counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "  # noqa: S608
+                f"FROM query_table(reports) WHERE {FEW}(reports, report, keep, m)"
             )
             select = f"TABLE SELECT {rows}, {n} FROM ({counted}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608
             yield _macro(self.name, {"reports": None, **over_reports}, select)

@@ -13,19 +13,51 @@ from ldpsql.channels import PlanarNoise, SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
-from ldpsql.errors import ImpossibleReport, NoReports
+from ldpsql.errors import ImpossibleReport, InvalidParameter, NoReports
 from ldpsql.inference.counts import Counts
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import Floats, Operator, collapsed, observed, packed
+from ldpsql.inference.operators import Floats, Operator, check_number, collapsed, observed, packed
 from ldpsql.inference.operators.plane import FEW
 from ldpsql.inference.rows import certified_operator, row_likelihoods, row_possible, variables_of
 from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
 from ldpsql.reports import NumberedReports, SetReports, WordReports, impossible
 
+FEW_ALIKE = 0.01  # the expected part of reports that equal another one, up to which all are taken to differ
+
 
 def operator_of(mechanism: Mechanism) -> Operator:
     """Return the operator of a mechanism's certified channel; it is kept as long as the channel is."""
     return certify(mechanism).derived(certified_operator)
+
+
+def check_reports(mechanism: Mechanism, reports: int) -> None:
+    """Return if so many reports can be read, as far as this is certain before they are counted.
+
+    Raises:
+        InvalidParameter: if nearly all of them must differ, and so many sets cannot be kept.
+
+    """
+    certified = certify(mechanism)
+    if isinstance(certified, CertifiedRow) or not isinstance(certified.reports, WordReports):
+        return
+    channel = certified.response
+    if isinstance(channel, SetChannel) and reports * _alike(channel) < FEW_ALIKE:
+        check_number(channel, reports)
+
+
+def too_many_reports(mechanism: Mechanism, reports: int) -> bool:
+    """Return whether `check_reports` refuses so many reports."""
+    try:
+        check_reports(mechanism, reports)
+    except InvalidParameter:
+        return True
+    return False
+
+
+def _alike(channel: SetChannel) -> float:
+    """Return a bound on the probability that two reports are the same set: each value is in both or in neither."""
+    miss = float(channel.miss)
+    return float((1.0 - 2.0 * miss * (1.0 - miss)) ** (channel.inputs - 1))
 
 
 def on_large_map(mechanism: Mechanism) -> bool:

@@ -12,7 +12,7 @@ from ldpsql.inference.operators.levels import LevelsOperator
 from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
-from ldpsql.inference.operators.octets import collapsed, packed
+from ldpsql.inference.operators.octets import check_number, collapsed, packed
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
 from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.plane import PlaneOperator
@@ -49,6 +49,7 @@ __all__ = [
     "StackOperator",
     "SupportOperator",
     "Unreported",
+    "check_number",
     "collapsed",
     "merged",
     "observed",

@@ -18,6 +18,20 @@ MOST_CELLS = 1 << 34  # of sets in memory, a bit each
 _CACHED = 1 << 17  # cells packed at a time
 
 
+def check_number(channel: SetChannel, reports: int) -> None:
+    """Return if so many reports can be kept.
+
+    Raises:
+        InvalidParameter: if they would take more than two gibibytes.
+
+    """
+    if reports > (most := MOST_CELLS // channel.inputs):
+        raise InvalidParameter(
+            f"{reports} different reports about {channel.inputs} values are too many: at most {most}",
+            "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
+        )
+
+
 def packed(channel: SetChannel, drawn: Drawn) -> Octets:
     """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member.
 
@@ -25,11 +39,7 @@ def packed(channel: SetChannel, drawn: Drawn) -> Octets:
         InvalidParameter: if they would take more than two gibibytes.
 
     """
-    if len(drawn) > (most := MOST_CELLS // channel.inputs):
-        raise InvalidParameter(
-            f"{len(drawn)} different reports about {channel.inputs} values are too many: at most {most}",
-            "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
-        )
+    check_number(channel, len(drawn))
     out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
     step = max(1, _CACHED // channel.inputs)
     for start in range(0, len(drawn), step):

@@ -72,16 +72,18 @@ class SetOperator(Operator):
             return theta @ self._table
         if theta.ndim > 1 and len(theta) > _FEW_GROUPS:
             return np.concatenate([theta @ table for _, table in self._unpacked()], axis=-1)
-        if theta.ndim > 1:
-            return np.stack([self._inside(one) for one in theta])
-        padded = np.zeros(8 * len(self._octets))
-        padded[: self.inputs] = theta
-        tables = padded.reshape(-1, 8) @ _SUBSETS.T
-        out = np.zeros(self.outputs)
+        groups = np.atleast_2d(theta)
+        width = 1 << (len(groups) - 1).bit_length()  # one look-up serves all groups; NumPy copies such widths quickest
+        padded = np.zeros((8 * len(self._octets), width))
+        padded[: self.inputs, : len(groups)] = groups.T
+        tables = np.ascontiguousarray(_SUBSETS @ padded.reshape(-1, 8, width))
+        out = np.zeros((self.outputs, width))
         for rows, part in self._blocks():
+            sums = out[part]
+            looked_up = np.empty_like(sums)
             for table, octet in zip(tables[rows], self._octets[rows, part], strict=True):
-                out[part] += table[octet]
-        return out
+                sums += np.take(table, octet, axis=0, out=looked_up, mode="clip")  # without a mode, NumPy copies it twice
+        return np.ascontiguousarray(out.T[: len(groups)]).reshape(*theta.shape[:-1], self.outputs)
 
     def supported(self, w: Floats) -> Floats:
         """Return for each value the weight of the reports that support it."""
