@@ -58,7 +58,7 @@ def few_shares(point: Point, target: float, limits: Limits) -> Point:
 def _few(shares: Floats, steps: int) -> bool:
     """Return whether so few values have shares that Newton steps are quicker."""
     most = MOST_VALUES if steps > PATIENCE else min(MOST_VALUES, len(shares) // FEW)
-    return steps % LOOK == 0 and np.count_nonzero(shares) < most
+    return bool(steps % LOOK == 0 and np.count_nonzero(shares) < most)
 
 
 def face_step(point: Point, _stalled: int) -> Point:
