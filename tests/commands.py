@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ldpsql.cli import main
+from tests import attaching
 
 ROOT = Path(__file__).parents[1]
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")
@@ -79,6 +80,7 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
                 import_module(module.name)
     for package in _LATER:
         import_module(package)
+    attaching.quicken()
     for line in requests:
         if not (child := os.fork()):
             _become(**json.loads(line))

@@ -3,6 +3,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+# Set before NumPy is loaded: a worker a core leaves no core idle, and more threads of linear algebra only wait for each other.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
@@ -12,7 +15,10 @@ os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
 from ldpsql.registry.fingerprint import say_unmarked
 from ldpsql.registry.registry import registry
-from tests import instances, seeds
+from tests import attaching, instances, seeds
+
+attaching.prepare()
+attaching.quicken()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

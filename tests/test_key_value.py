@@ -36,6 +36,7 @@ from ldpsql.errors import (
 )
 from ldpsql.estimates.scale import check_ordered
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.operators import Floats, observed, packed
@@ -216,7 +217,7 @@ def test_what_is_for_single_values_refuses_mechanisms_over_pairs() -> None:
         lambda: mutual_information(mechanism, np.ones(2)),
         lambda: macros(mechanism, "pairs"),
         lambda: check_ordered(mechanism),
-        lambda: Repeated(mechanism),
+        lambda: Repeated(Perturbed(mechanism)),
         lambda: Mixed(Domain.of(["x", "y"]), (mechanism, mechanism)),
         lambda: ldpsql.partial_supports(pl.DataFrame({"r": [[1]]}), "r", mechanism),
     ):

@@ -13,6 +13,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.errors import ImpossibleReport
 from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import (
     DenseOperator,
@@ -346,3 +347,89 @@ def test_columns_of_some_reports_are_those_of_the_table(text: str) -> None:
     op = operator_of(registry().mechanism(text))
     some = np.array([2, 0, 2])
     assert np.array_equal(op.of_reports(some), op.matrix()[:, some])
+
+
+# --- several reports of a user, each by the mechanism of its level ---
+
+COUNTED = [(low, high, 40 + 7 * i) for i, (low, high) in enumerate(product(CITIES, repeat=2))]
+
+
+def test_reports_of_a_user_by_several_mechanisms_have_the_product_of_their_likelihoods(mixed: DuckDBPyConnection) -> None:
+    # section V: the probability of a user's reports is the product of those of its mechanisms
+    low, high = (operator_of(registry().mechanism({"mechanism": "krr", "epsilon": e, "domain": CITIES})) for e in ("0.5", 3))
+    at = [(CITIES.index(a), CITIES.index(b)) for a, b, _ in COUNTED]
+    table = DenseOperator(np.array([low.matrix()[:, a] * high.matrix()[:, b] for a, b in at]).T)
+    counts = np.array([[float(n) for *_, n in COUNTED]])
+    expected = maximise(Likelihood(table, counts), np.full((1, 4), 0.25), 1e-12, Limits(200))[0]
+    rows = ", ".join(f"('{a}', '{b}', {n})" for a, b, n in COUNTED)
+    lists = f"(SELECT [a, b] AS xs, ['low', 'high'] AS ls FROM (VALUES {rows}) v(a, b, n), range(n))"
+    shares = one(mixed, f"SELECT ldp.ibu_mixed(xs, ls, levels()) FROM {lists}")
+    assert [share["estimate"] for share in shares] == pytest.approx(expected[0], abs=1e-8)
+    swapped = f"SELECT ldp.ibu_mixed(list_reverse(xs), list_reverse(ls), levels()) FROM {lists}"
+    assert [share["estimate"] for share in one(mixed, swapped)] == pytest.approx(expected[0], abs=1e-8)
+    counted = one(mixed, f"SELECT ldp.ibu_mixed_counts(ldp.mixed_counts(xs, ls), levels()) FROM {lists}")
+    assert counted == shares
+    single = f"SELECT ldp.ibu_mixed([xs[1]], [ls[1]], levels()) FROM {lists}"
+    alone = one(mixed, f"SELECT ldp.ibu_mixed(xs[1], ls[1], levels()) FROM {lists}")
+    assert [share["estimate"] for share in one(mixed, single)] == pytest.approx(
+        [share["estimate"] for share in alone], abs=1e-8
+    )
+
+
+OPEN = "MAP {'low': ldp.krr(0.5, cities()), 'open': ldp.krr('infinity', cities())}"
+
+
+def test_values_that_people_publish_are_read_and_never_drawn(mixed: DuckDBPyConnection) -> None:
+    published = "FROM (SELECT unnest(['Lima', 'Oslo', 'Oslo', 'Kyiv']) AS x), range(100)"
+    shares = one(mixed, f"SELECT ldp.ibu_mixed(x, 'open', {OPEN}) {published}")
+    assert [share["estimate"] for share in shares] == pytest.approx([0.25, 0.5, 0, 0.25])
+    assert shares[1]["std_error"] == pytest.approx(np.sqrt(0.25 / 400))
+    assert "[LDP301]" in error_of(mixed, f"SELECT ldp.perturb_mixed('Lima', 'low', {OPEN})")
+    assert "[LDP101]" in error_of(mixed, "SELECT ldp.perturb('Lima', ldp.krr('infinity', cities()))")
+    message = error_of(mixed, f"SELECT ldp.ibu_mixed('canary-7f3a', 'open', {OPEN})")
+    assert "[LDP401]" in message
+    assert "canary" not in message
+
+
+@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"ems", "observed"}))
+def test_every_estimator_takes_published_values_among_the_reports(mixed: DuckDBPyConnection, name: str) -> None:
+    both = "SELECT ['Lima', 'Oslo', x] AS xs, ['low', 'low', 'open'] AS ls FROM (SELECT unnest(['Lima', 'Oslo', 'Oslo']) AS x)"
+    shares = one(mixed, f"SELECT ldp.ibu_mixed(xs, ls, {OPEN}, estimator := '{name}(misfit=''allow'')') FROM ({both})")
+    assert sum(share["estimate"] for share in shares) == pytest.approx(1, abs=1e-6) or name == "base_cut"
+    mixture = "SELECT unnest(['Lima', 'Oslo', 'Rome']) AS x, unnest(['low', 'open', 'open']) AS l FROM range(20)"
+    assert len(one(mixed, f"SELECT ldp.ibu_mixed(x, l, {OPEN}, estimator := '{name}(misfit=''allow'')') FROM ({mixture})")) == 4
+
+
+def test_a_law_that_excludes_an_observed_report_has_no_chance() -> None:
+    impossible, close = log_fit_p_value(np.array([np.inf, 3.0]), 4)
+    assert impossible < -1e6
+    assert close == 0
+
+
+LISTS = {
+    "['Lima', 'Oslo'], ['low']": "LDP403",
+    "'Lima', ['low']": "LDP403",
+    "['Lima'], 'low'": "LDP304",
+    "['Lima'], ['canary-7f3a']": "LDP401",
+    "['canary-7f3a'], ['low']": "LDP401",
+    "['Lima', 'Rome'], ['open', 'open']": "LDP401",  # no value gives both
+}
+
+
+@pytest.mark.parametrize("arguments", LISTS)
+def test_lists_that_do_not_belong_together_are_refused(mixed: DuckDBPyConnection, arguments: str) -> None:
+    message = error_of(mixed, f"SELECT ldp.ibu_mixed({arguments}, {OPEN}) FROM range(3)")
+    assert f"[{LISTS[arguments]}]" in message
+    assert "canary" not in message
+
+
+def test_users_without_reports_count_nothing_in_lists_with_levels(mixed: DuckDBPyConnection) -> None:
+    for nothing in ("[NULL::VARCHAR], ['low']", "NULL::VARCHAR[], NULL::VARCHAR[]", "[]::VARCHAR[], []::VARCHAR[]"):
+        assert one(mixed, f"SELECT ldp.ibu_mixed({nothing}, {OPEN}) FROM range(3)") is None
+    some = (
+        "SELECT CASE WHEN i < 2 THEN [NULL, 'Lima'] END AS xs, CASE WHEN i < 2 THEN [NULL, 'open'] END AS ls FROM range(3) t(i)"
+    )
+    diagnosis = one(mixed, f"SELECT ldp.diagnose_mixed(xs, ls, {OPEN}) FROM ({some})")
+    assert (diagnosis["reports"], diagnosis["impossible"]) == (2, 0)
+    strange = one(mixed, f"SELECT ldp.diagnose_mixed(['nowhere'], ['low'], {OPEN}) FROM range(3)")
+    assert (strange["reports"], strange["impossible"], strange["status"]) == (0, 3, "no reports")

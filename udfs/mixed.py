@@ -17,6 +17,7 @@ from ldpsql.functions import (
     Macros,
     Mixed,
     OutsideDomain,
+    Perturbed,
     Repeated,
     Scalar,
     aggregates,
@@ -25,10 +26,10 @@ from ldpsql.functions import (
     numbers,
     plain,
     read_estimator,
-    read_mechanism,
+    read_level,
     type_of,
 )
-from ldpsql.mechanisms import Domain, InvalidParameter, certify
+from ldpsql.mechanisms import Domain, InvalidParameter, NotPrivate, certify
 
 _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
 
@@ -50,17 +51,17 @@ def mixed_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
 def repeated_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each estimator with a mechanism that draws several reports of a value."""
     rows = zip(plain(names).to_pylist(), plain(handles).to_pylist(), strict=True)
-    plans = [(Repeated(MECHANISMS.thing(handle)), read_estimator(name)) for name, handle in rows]
+    plans = [(Repeated(Perturbed(MECHANISMS.thing(handle))), read_estimator(name)) for name, handle in rows]
     return pa.array([PLANS.number(plan) for plan in plans], pa.int64())
 
 
 def _mixed(by_level: pa.Scalar) -> Mixed:
     """Return the mechanisms of a MAP from level to mechanism, or of a STRUCT whose fields have the names of the levels."""
     if isinstance(by_level, pa.MapScalar) and by_level.is_valid and len(by_level):
-        levels, mechanisms = by_level.values.field(0), [read_mechanism(spec) for spec in by_level.values.field(1)]
+        levels, mechanisms = by_level.values.field(0), [read_level(spec) for spec in by_level.values.field(1)]
     elif isinstance(by_level, pa.StructScalar) and by_level.is_valid:
         names = by_level.type.names
-        levels, mechanisms = pa.array(names), [read_mechanism(by_level[name]) for name in names]
+        levels, mechanisms = pa.array(names), [read_level(by_level[name]) for name in names]
     else:
         raise InvalidSpec("this is not a map from levels to mechanisms", _FORM)
     levels = plain(levels)
@@ -94,14 +95,16 @@ def _mechanisms(levels: pa.Array, handle: int) -> np.ndarray:
 @lru_cache(maxsize=256)
 def _handles(handle: int) -> np.ndarray:
     """Return the handles of a mixture's mechanisms; refuse a mixture whose reports do not fit into one column."""
-    mixed = MIXTURES.thing(handle)
-    alphabets = [certify(mechanism).reports for mechanism in mixed.mechanisms]
+    mechanisms = [level.mechanism for level in MIXTURES.thing(handle).each if isinstance(level, Perturbed)]
+    if len(mechanisms) < len(MIXTURES.thing(handle).each):
+        raise NotPrivate("a level whose epsilon is infinite would publish the value", "do not perturb it, or choose an epsilon")
+    alphabets = [certify(mechanism).reports for mechanism in mechanisms]
     alike = {alphabet if isinstance(alphabet, Domain) else type_of(alphabet) for alphabet in alphabets}
     if len(alike) > 1:
         raise InvalidParameter(
             "the mechanisms of the levels have different reports", "perturb each level in a statement of its own"
         )
-    return np.array([MECHANISMS.number(mechanism) for mechanism in mixed.mechanisms])
+    return np.array([MECHANISMS.number(mechanism) for mechanism in mechanisms])
 
 
 _ALLOW = {"keep": "true", "estimator": "'ibu(misfit=''allow'')'"}
@@ -115,7 +118,7 @@ _AGGREGATES = (
         "ibu_mixed",
         f"ldp._rows({_MIXED_DOMAIN}, __ldp_estimate({{counts}}, {_MIXED_PLAN}))",
         {"mechanisms": None, "estimator": "'ibu'"},
-        "the estimate from reports that the mechanisms of several levels drew, by any estimator",
+        "the estimate from reports of the mechanisms of several levels, or lists of them for each user, by any estimator",
         **_MIXED,
     ),
     Aggregate(

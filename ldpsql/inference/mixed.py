@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
-from ldpsql.inference.counting import likelihoods, operator_of, possible
 from ldpsql.inference.counts import Counts
+from ldpsql.inference.levels import Level, Perturbed, Unperturbed
 from ldpsql.inference.likelihood import Likelihood, joined
-from ldpsql.inference.operators import ExtendedOperator, Operator, ProductOperator, SupportOperator, packed
-from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify, certify_values
-from ldpsql.reports import NumberedReports, WordReports, impossible
+from ldpsql.inference.operators import ExtendedOperator, Operator, ProductOperator, stacked
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.reports import impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
+_LISTS = "give each user two lists of the same length: ldp.ibu_mixed(reports, levels, mechanisms)"
 _MOST_GROWN = 4096  # values: the curvature of such a mixture is a table of all pairs
-_PAIRS = "declare one mechanism, and use ldp.key_value"
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """One mechanism for each level, over one domain; every user has one level, public and chosen without looking at the value.
+    """One mechanism for each level, over one domain; the level of a report is public, chosen without looking at the value.
 
     A level may have a part of the domain if its mechanism has a value for all others, ``outside := 'as:VALUE'``: the domain has
     grown since its reports were drawn.
@@ -39,48 +39,58 @@ class Mixed:
     """
 
     levels: Domain
-    mechanisms: tuple[Mechanism, ...]
+    mechanisms: tuple[Mechanism | Unperturbed, ...]
     name = "the mechanisms of these levels"
 
     def __post_init__(self) -> None:
         if not self.mechanisms or len(self.levels) != len(self.mechanisms):
             raise InvalidParameter("there must be one mechanism for each level", "for example MAP {'low': ldp.krr(1, ...)}")
-        if not all(self._shares(certify_values(mechanism, _PAIRS)) for mechanism in self.mechanisms):
+        if not all(self._shares(level) for level in self.each):
             raise InvalidDomain(
                 "the mechanisms of the levels have different domains",
                 "declare one domain for all of them, or a part of it with outside := 'as:VALUE'",
             )
-        if len(self.values) > _MOST_GROWN and any(certify_values(one).values != self.values for one in self.mechanisms):
+        if len(self.values) > _MOST_GROWN and any(level.values != self.values for level in self.each):
             raise InvalidParameter(
                 f"versions of a domain of more than {_MOST_GROWN:,} values cannot be estimated together",
                 "estimate the reports of each version by themselves",
             )
 
+    @cached_property
+    def each(self) -> tuple[Level, ...]:
+        """Where the reports of each level come from."""
+        return tuple(one if isinstance(one, Unperturbed) else Perturbed(one) for one in self.mechanisms)
+
     @property
     def values(self) -> Domain:
         """The domain that they share: the longest."""
-        return max((certify_values(mechanism, _PAIRS).values for mechanism in self.mechanisms), key=len)
+        return max((level.values for level in self.each), key=len)
 
-    def _shares(self, certified: CertifiedValues) -> bool:
-        own, shared = certified.values, self.values
-        return own == shared or (
-            certified.outside_code is not None
-            and family(own.values.type) == family(shared.values.type)
-            and not shared.locate(own.values).null_count
-        )
-
-    def _extended(self, mechanism: Mechanism, likelihood: Likelihood) -> Likelihood:
-        """Return the likelihood of the reports of a level over the whole domain."""
-        certified, shared = certify_values(mechanism, _PAIRS), self.values
-        if certified.values == shared:
-            return likelihood
-        at = certified.values.locate(shared.values).fill_null(certified.outside_code)
-        return Likelihood(ExtendedOperator(likelihood.operator, at.to_numpy().astype(np.int64)), likelihood.counts)
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """Which values are neighbours, if all levels agree."""
+        layouts = {level.layout for level in self.each}
+        return layouts.pop() if len(layouts) == 1 else ()
 
     @property
     def epsilon(self) -> float:
         """The largest realised epsilon of all levels."""
-        return max(certify(mechanism).epsilon for mechanism in self.mechanisms)
+        return max(level.epsilon for level in self.each)
+
+    def _shares(self, level: Level) -> bool:
+        own, shared = level.values, self.values
+        return own == shared or (
+            level.outside is not None
+            and family(own.values.type) == family(shared.values.type)
+            and not shared.locate(own.values).null_count
+        )
+
+    def _extended(self, level: Level, operator: Operator) -> Operator:
+        """Return the operator of a level over the whole domain."""
+        if level.values == self.values:
+            return operator
+        at = level.values.locate(self.values.values).fill_null(level.outside)
+        return ExtendedOperator(operator, at.to_numpy().astype(np.int64))
 
     def places(self, column: pa.Array) -> NDArray[np.int32]:
         """Return the position of the level of each row, -1 for NULL and for a level without a mechanism.
@@ -92,20 +102,32 @@ class Mixed:
         positions = self.levels.locate(column).fill_null(-1)
         return np.asarray(positions.to_numpy(zero_copy_only=False))
 
-    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
-        """Yield for each group the stacked likelihoods of its levels; the reports are structs (level, report), or NULL."""
-        _check(counts.reports)
-        counts = counts.select(np.flatnonzero(_reported(counts.reports)))
-        places = self.places(counts.reports.field("level"))
+    def _declared(self, pairs: pa.Array) -> NDArray[np.int32]:
+        """Return the position of the level of each pair."""
+        places = self.places(pairs.field("level"))
         if (places < 0).any():
             raise ImpossibleReport("some reports have no level, or one that no mechanism is declared for", _LEVELS)
+        return places
+
+    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+        """Yield for each group the stacked likelihoods of its levels; the reports are structs (level, report).
+
+        If each user has several reports, they are structs of two lists, and the likelihood of a user is the product.
+        """
+        _check(counts.reports)
+        if _of_lists(counts.reports):
+            yield from Repeated(self).likelihoods(replace(counts, reports=_lists_of_pairs(counts.reports)))
+            return
+        counts = counts.select(np.flatnonzero(_reported(counts.reports)))
+        places = self._declared(counts.reports)
         levels: dict[int, list[Likelihood]] = {group: [] for group in counts.groups.tolist()}
         for place in np.unique(places):
             of_level = counts.select(np.flatnonzero(places == place))
             of_level = replace(of_level, reports=_of_one_type(of_level.reports.field("report")))
-            mechanism = self.mechanisms[place]
-            for groups, own in likelihoods(mechanism, of_level):
-                likelihood = self._extended(mechanism, own)
+            level = self.each[place]
+            for groups, own in level.likelihoods(of_level):
+                operator = self._extended(level, own.operator)
+                likelihood = own if operator is own.operator else own.with_operator(operator)
                 for row, group in enumerate(groups.tolist()):
                     levels[group].append(likelihood.group(row))
         for group, parts in levels.items():
@@ -114,41 +136,62 @@ class Mixed:
     def possible(self, pairs: pa.Array) -> NDArray[np.bool_]:
         """Return which pairs have a level, and NULL or a report that the mechanism of the level can give."""
         _check(pairs)
+        if _of_lists(pairs):
+            return Repeated(self).possible(_lists_of_pairs(pairs))
         fits, places = ~_reported(pairs), self.places(pairs.field("level"))
         for place in np.unique(places[(places >= 0) & ~fits]):
             rows = np.flatnonzero((places == place) & ~fits)
-            fits[rows] = possible(self.mechanisms[place], _of_one_type(pairs.field("report").take(pa.array(rows))))
+            fits[rows] = self.each[place].possible(_of_one_type(pairs.field("report").take(pa.array(rows))))
         return fits
+
+    def columns(self, pairs: pa.Array) -> tuple[Operator, NDArray[np.int64]]:
+        """Return an operator that holds all of these pairs of a level and a report, and the position of each."""
+        _check(pairs)
+        places = self._declared(pairs)
+        operators: list[Operator] = []
+        positions = np.empty(len(pairs), dtype=np.int64)
+        weights = []
+        for place in np.unique(places):
+            rows = np.flatnonzero(places == place)
+            level = self.each[place]
+            operator, own = level.columns(_of_one_type(pairs.field("report").take(pa.array(rows))))
+            positions[rows] = own + sum(before.outputs for before in operators)
+            operators.append(self._extended(level, operator))
+            weights.append(len(rows) / len(pairs))
+        return stacked(operators, np.array(weights)) if len(operators) > 1 else operators[0], positions
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """One mechanism that draws several reports of the same value for each user: every report spends its epsilon."""
+    """Lists of reports of one value for each user, by one mechanism or by those of levels: every report spends its epsilon.
 
-    mechanism: Mechanism
+    Source: ElSalamouny, Palamidessi, "Generalized iterative Bayesian update and applications to mechanisms for privacy
+    protection", EuroS&P 2020, section V: the likelihood of a list is the product of those of its reports.
+    """
 
-    def __post_init__(self) -> None:
-        certify_values(self.mechanism, _PAIRS)
+    of: Perturbed | Mixed
 
     @property
     def name(self) -> str:
         """The name of the mechanism."""
-        return self.mechanism.name
+        return self.of.name
 
     @property
     def values(self) -> Domain:
         """The values of the mechanism."""
-        return certify_values(self.mechanism, _PAIRS).values
+        return self.of.values
 
     @property
     def epsilon(self) -> float:
-        """The realised epsilon of one report: a user who sends r reports spends r times as much."""
-        return certify(self.mechanism).epsilon
+        """The largest realised epsilon of one report: a user spends the sum over all of them."""
+        return self.of.epsilon
 
     def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
         """Yield for each group a likelihood with an operator of its own: one column for each distinct list of reports."""
         reports, starts, lengths = _elements(counts.reports)
-        single, positions = _columns(self.mechanism, reports)
+        if not len(reports):
+            return
+        single, positions = self.of.columns(reports)
         for group, rows in zip(counts.groups, counts.rows_of_groups(), strict=True):
             at = np.arange(len(lengths))[rows]
             at = at[lengths[at] > 0]
@@ -156,12 +199,12 @@ class Repeated:
                 before = lengths[at].cumsum() - lengths[at]
                 elements = np.repeat(starts[at] - before, lengths[at]) + np.arange(lengths[at].sum())
                 product = ProductOperator(single, positions[elements], lengths[at])
-                yield np.array([group]), Likelihood(product, counts.numbers[None, at], certify(self.mechanism).layout)
+                yield np.array([group]), Likelihood(product, counts.numbers[None, at], self.of.layout)
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
         """Return which lists hold only reports that the mechanism can give."""
         reports, starts, lengths = _elements(lists)
-        impossible_before = np.concatenate([[0], np.cumsum(~possible(self.mechanism, reports))])
+        impossible_before = np.concatenate([[0], np.cumsum(~self.of.possible(reports))])
         return np.asarray(impossible_before[starts + lengths] == impossible_before[starts])
 
 
@@ -177,6 +220,31 @@ def _elements(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.
 def _check(pairs: pa.Array) -> None:
     if not pa.types.is_struct(pairs.type) or {field.name for field in pairs.type} != {"level", "report"}:
         raise BadCounts("these are not counts of reports with their levels", "use ldp.mixed_counts(report, level)")
+
+
+def _of_lists(pairs: pa.Array) -> bool:
+    """Return whether these are structs of a list of levels and a list of reports."""
+    return bool(pa.types.is_list(pairs.type.field("level").type))
+
+
+def _lists_of_pairs(lists: pa.Array) -> pa.ListArray:
+    """Return structs of two lists as lists of structs (level, report), without the pairs whose report is NULL.
+
+    Raises:
+        BadCounts: if a list of levels and its list of reports differ in length.
+
+    """
+    levels, reports = lists.field("level"), lists.field("report")
+    if not pa.types.is_list(reports.type):
+        raise BadCounts("there is a list of levels for each user, and no list of reports", _LISTS)
+    lengths = [each.value_lengths().fill_null(0).to_numpy().astype(np.int64) for each in (levels, reports)]
+    if (lengths[0] != lengths[1]).any():
+        raise BadCounts("some users have more levels than reports, or fewer", _LISTS)
+    pairs = pa.StructArray.from_arrays([levels.flatten(), reports.flatten()], ["level", "report"])
+    kept = _reported(pairs)
+    user = np.repeat(np.arange(len(lists)), lengths[0])[kept]
+    offsets = np.concatenate([[0], np.bincount(user, minlength=len(lists)).cumsum()])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs.take(pa.array(np.flatnonzero(kept))))
 
 
 def _reported(pairs: pa.Array) -> NDArray[np.bool_]:
@@ -196,18 +264,3 @@ def _of_one_type(reports: pa.Array) -> pa.Array:
     if len(members) != 1:
         raise impossible()
     return plain(reports.field(int(members[0])))
-
-
-def _columns(mechanism: Mechanism, reports: pa.Array) -> tuple[Operator, NDArray[np.int64]]:
-    """Return an operator that holds all of these reports, and the position of each among its columns."""
-    certified = certify(mechanism)
-    if not possible(mechanism, reports).all():
-        raise impossible()
-    if isinstance(certified.reports, Domain):
-        return operator_of(mechanism), certified.reports.locate(reports).to_numpy(zero_copy_only=False).astype(np.int64)
-    if isinstance(certified.reports, NumberedReports):
-        return operator_of(mechanism), certified.reports.positions(reports)
-    if not isinstance(certified.response, SetChannel) or not isinstance(certified.reports, WordReports):
-        raise impossible()
-    words, number = np.unique(certified.reports.read(reports), axis=0, return_inverse=True)
-    return SupportOperator(certified.response, packed(certified.response, words)), number.ravel()

@@ -25,12 +25,14 @@ from ldpsql.estimates.independence import Columns
 from ldpsql.estimates.tables import Margin, MeanOf, Share
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.levels import Unperturbed
 from ldpsql.inference.mixed import Mixed, Repeated
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.inference.some_columns import SomeColumns
+from ldpsql.mechanisms.base import Mechanism, certify, certify_values
 from ldpsql.mechanisms.identity import Key
 from ldpsql.mechanisms.parts import Parts, parts_of
 from ldpsql.mechanisms.region import Region
-from ldpsql.names import IBU, INV
+from ldpsql.names import IBU, INV, KRR
 from ldpsql.registry.registry import registry
 from ldpsql.strings.hitters import HeavyHitters
 
@@ -68,7 +70,7 @@ class Handles(Generic[H]):
         return self._things[number]
 
 
-Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]  # what an estimate needs apart from the counts
+Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated | SomeColumns, Estimator]  # what an estimate needs apart from the counts
 MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
@@ -105,6 +107,28 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
             return registry().mechanism(spec.as_py())
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
         raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
+    fields = _fields(spec)
+    with names_withheld():
+        return registry().mechanism(fields)
+
+
+def read_level(spec: pa.Scalar) -> Mechanism | Unperturbed:
+    """Read the mechanism of a level, or ``ldp.krr('infinity', ...)``: people who publish the value itself.
+
+    Source: Murakami, Hino, Sakuma, "Toward distribution estimation under local differential privacy with small samples",
+    PoPETs 2018, section 5.1: k-RR whose epsilon is infinite is the identity.
+    """
+    if not isinstance(spec, pa.StructScalar) or not spec.is_valid or "epsilon" not in spec.type.names:
+        return read_mechanism(spec)
+    fields = _fields(spec)
+    if fields["mechanism"] != KRR or fields["epsilon"] not in _INFINITE:
+        return read_mechanism(spec)
+    with names_withheld():
+        return Unperturbed(certify_values(registry().mechanism({**fields, "epsilon": "1"})).values)
+
+
+def _fields(spec: pa.StructScalar) -> dict[str, Any]:
+    """Return the parameters in the STRUCT of a mechanism."""
     read = {_COLUMNS: _columns}
     fields: dict[str, Any] = {name: read.get(name, _plain_value)(spec[name]) for name in spec.type.names}
     for name, fingerprint in (fields.pop("pinned", None) or {}).items():
@@ -113,8 +137,7 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     if fields.get("mechanism") in registry().mechanisms:
         parameters = registry().mechanisms[fields["mechanism"]].model_fields
         fields = {name: value for name, value in fields.items() if name == "mechanism" or name in parameters}
-    with names_withheld():
-        return registry().mechanism(fields)
+    return fields
 
 
 def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
@@ -131,6 +154,7 @@ def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
     return estimator
 
 
+_INFINITE = ("inf", "infinity", "Infinity")
 _ROWS = "write ldp.row({city: ldp.krr(1, ['a', 'b']), ...}) or ldp.joint_krr(1, {city: ['a', 'b'], ...})"
 
 

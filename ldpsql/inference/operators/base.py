@@ -229,7 +229,7 @@ class Operator(ABC):
             error = np.sqrt(np.maximum(inverse.diagonal(), 0.0) / size)
             low, high = centre - z * error, centre + z * error
             if self.inputs**2 * self.outputs <= SCORE_WORK:
-                table = self.matrix() / np.maximum(p, 1e-300)
+                table = self.matrix() / np.where(p > 0, p, np.inf)  # a report that cannot occur weighs nothing
                 squares = (theta[i][:, None] + inverse @ table) ** 2
                 own = np.einsum("xz,xz->x", table * weight, squares)
                 low, high = score_ends(centre, theta[i], squares @ weight, own, z**2 / size)

@@ -95,6 +95,6 @@ def _shares_at(c: float, shares: Floats, offsets: Floats) -> tuple[Floats, float
 
 
 def stacked(parts: Sequence[Operator], weights: Floats) -> StackOperator:
-    """Return the stack of some operators, the one with a closed form if all are keep-or-spread."""
-    alike = [part for part in parts if isinstance(part, KeepOrSpreadOperator)]
+    """Return the stack of some operators, the one with a closed form if all are keep-or-spread and none is the identity."""
+    alike = [part for part in parts if isinstance(part, KeepOrSpreadOperator) and part.spread > 0]
     return MixedKeepOrSpreadOperator(alike, weights) if len(alike) == len(parts) else StackOperator(parts, weights)
