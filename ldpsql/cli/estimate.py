@@ -82,32 +82,16 @@ def estimates(
     on: Sides | None = None,
 ) -> pa.Table:
     """Return the estimate from columns of reports, for each group; of the ``top`` values, or of rectangles, if asked for."""
-    from contextlib import ExitStack
+    from ldpsql.cli.source import estimating, estimating_rectangles, estimating_top, reading
 
-    from ldpsql.bulk.batches import drawn_apart, row_part
-    from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
-    from ldpsql.engine.functions import struct_text
-    from ldpsql.estimates.fitting import estimator_of_shares
-    from ldpsql.quoting import quoted
-    from ldpsql.registry.registry import registry
-
-    with opened(database) as con:
-        table = sql_of(con, source, [*columns, *keys])
-        made = drawn_by(con, source, columns, mechanism)
-        method = registry().estimator(estimator or estimator_of_shares(made))
-        with ExitStack() as comparisons:
-            for name, part in drawn_apart(columns, made).items():
-                comparisons.enter_context(compared(con, source, name, part))
-            made = row_part(columns, made)
-            reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-            if on:
-                query = estimating_rectangles(con, table, reports, keys, made, method, on)
-            elif top is None:
-                query = estimating(con, table, reports, keys, made, method)
-            else:
-                query = estimating_top(con, table, reports, keys, made, method, top)
-            return con.sql(query).to_arrow_table()
+    with reading([source], columns, keys, mechanism, estimator, database) as [(con, table, reports, made, method)]:
+        if on:
+            query = estimating_rectangles(con, table, reports, keys, made, method, on)
+        elif top is None:
+            query = estimating(con, table, reports, keys, made, method)
+        else:
+            query = estimating_top(con, table, reports, keys, made, method, top)
+        return con.sql(query).to_arrow_table()
 
 
 def _sides(bounds: str, rectangles: list[str] | None, top: int | None) -> Sides | None:
