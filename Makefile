@@ -16,7 +16,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: demo papers test test-dbt test-browser test-lowest test-stress test-spark lint format bench docs site clean
+.PHONY: demo papers test test-dbt test-browser test-lowest test-stress test-spark test-postgres lint format bench docs site clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -103,6 +103,10 @@ test-spark: $(STAMP)  ## the tests that need Spark: installs pyspark, and Java w
 	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
 	$(RUN)python -m pip install --quiet --constraint constraints.txt --editable '.[spark]'
 	$(RUN)python -m pytest tests/spark
+
+test-postgres: $(STAMP)  ## exported SQL in PostgreSQL: installs Debian's where there is none
+	command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; }
+	$(RUN)python -m pytest tests/postgres
 
 clean:
 	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -13,7 +13,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
-from ldpsql.domains.written import check_written
+from ldpsql.domains.written import check_listed, check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import (
@@ -34,6 +34,7 @@ from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
+from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -61,6 +62,7 @@ from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.foreign import read_foreign
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
@@ -70,6 +72,7 @@ from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS
+from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import (
     GRIDS,
@@ -118,6 +121,8 @@ __all__ = [
     "AnalyticAudit",
     "Asked",
     "BadCounts",
+    "BloomParameters",
+    "BloomShares",
     "CertifiedMechanism",
     "Columns",
     "Contrast",
@@ -176,9 +181,11 @@ __all__ = [
     "as_struct",
     "at_once",
     "audit",
+    "bloom_shares",
     "bound_of",
     "changing",
     "check_files",
+    "check_listed",
     "check_ordered",
     "check_reports",
     "check_size",
@@ -194,6 +201,7 @@ __all__ = [
     "difference",
     "distances",
     "distinct",
+    "document_text",
     "domain_type",
     "drawing",
     "drawn_by_form",
@@ -233,6 +241,7 @@ __all__ = [
     "quoted",
     "random_order",
     "read_estimator",
+    "read_foreign",
     "read_level",
     "read_mechanism",
     "read_parts",

@@ -41,6 +41,9 @@ def estimate(
         typer.Option(help="WEST,SOUTH,EAST,NORTH: only the share of this rectangle of a map, with --bounds; repeat it."),
     ] = None,
     bounds: BoundsOption = "",
+    read: Annotated[
+        str, typer.Option(help="Another library drew the reports, in this format: bits, array, position, positions or xxhash.")
+    ] = "",
     form: FormatOption = Format.TABLE,
     into: Annotated[
         str | None, typer.Option("--into", help="With --by: a new table of --database for the estimates of very many groups.")
@@ -60,12 +63,12 @@ def estimate(
     on = _sides(bounds, rectangle, top)
     keys, columns = by or [], columns_named(named, column)
     if into is not None:
-        check_into(columns, keys, database, shown=top is not None or on is not None or form is not Format.TABLE)
+        check_into(columns, keys, database, shown=top is not None or on is not None or bool(read) or form is not Format.TABLE)
         estimate_into(source, columns[0], keys, mechanism, estimator, database, into, replace=replace, resume=resume)
         return
     if replace or resume:
         raise InvalidParameter("--replace and --resume are for --into", "add --into, or leave them out")
-    rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, top, on)))
+    rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, top, on, read)))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)
@@ -80,11 +83,18 @@ def estimates(
     database: str,
     top: int | None = None,
     on: Sides | None = None,
+    read: str = "",
 ) -> pa.Table:
-    """Return the estimate from columns of reports, for each group; of the ``top`` values, or of rectangles, if asked for."""
-    from ldpsql.cli.source import estimating, estimating_rectangles, estimating_top, reading
+    """Return the estimate from columns of reports, for each group; of the ``top`` values, or of rectangles, if asked for.
 
-    with reading([source], columns, keys, mechanism, estimator, database) as [(con, table, reports, made, method)]:
+    Reports of another library are read in the format ``read``.
+    """
+    from ldpsql.cli.source import estimating, estimating_rectangles, estimating_top, reading
+    from ldpsql.quoting import text_literal
+    from ldpsql.sql.named import sql_call
+
+    with reading([source], columns, keys, mechanism, estimator, database) as [(con, table, own, made, method)]:
+        reports = f"ldp.read({own}, {sql_call(made, con)}, format := {text_literal(read)})" if read else own
         if on:
             query = estimating_rectangles(con, table, reports, keys, made, method, on)
         elif top is None:
