@@ -9,6 +9,7 @@ import pyarrow as pa
 from ldpsql.functions import (
     FIELDS,
     MEASURES,
+    MECHANISMS,
     PLANS,
     Aggregate,
     Functional,
@@ -30,7 +31,9 @@ from ldpsql.functions import (
     all_measured,
     bound_of,
     check_ordered,
+    column_of_table,
     condition,
+    domain_type,
     family,
     guarded,
     hookimpl,
@@ -42,7 +45,7 @@ from ldpsql.functions import (
     values_of,
     without_inversion,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, Product, certify_values
+from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, Product, certify_values
 
 _ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
 
@@ -144,6 +147,19 @@ def _items(column: pa.Scalar, what: str, example: str) -> list[pa.Scalar]:
 
 
 @guarded
+def column_type(handles: pa.ChunkedArray, ofs: pa.ChunkedArray) -> pa.Array:
+    """Return the type of a named column of each mechanism, as from_json reads it."""
+    rows = zip(plain(handles).to_pylist(), plain(ofs), strict=True)
+    return pa.array([domain_type(_named(values_of(MECHANISMS.thing(handle)), of)) for handle, of in rows], pa.string())
+
+
+def _named(values: Domain, of: pa.Scalar) -> Domain:
+    """Return the domain of the column of this name, or the values themselves for NULL."""
+    place = named_place(values, of.as_py())
+    return values if place is None else column_of_table(values, place)[0]
+
+
+@guarded
 @once_a_run
 def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
     """Return (estimate, std_error, low, high) of the functional of each group; NULL if it is empty."""
@@ -177,7 +193,7 @@ _ON_MAPS = {**_ESTIMATOR, "keep": "true", "grid": "NULL", "confidence": "NULL"}
 _AGGREGATES = (
     Aggregate(
         "mean",
-        "ldp._in_unit(ldp._column_kind(ldp._kind(m), of), "
+        "ldp._in_unit(ldp._column_kind(m, of), "
         "__ldp_measure({counts}, __ldp_functional('mean', ldp._plan(estimator, m, confidence), of, given)))",
         {"m": None, **_ESTIMATOR, **_WHERE},
         "the mean of the values, with its error and interval",
@@ -231,6 +247,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.mean``, ``ldp.variance``, ``ldp.quantile`` and ``ldp.range_share``, and several of the last two at once."""
     return [
         Scalar("__ldp_functional", functional_handle, "BIGINT"),
+        Scalar("__ldp_column_type", column_type, "VARCHAR"),
         Scalar("__ldp_measure", measure, f"STRUCT({_ROW})"),
         Scalar("__ldp_measure_positions", measure_positions, f"STRUCT({_ROW}, rounding DOUBLE)"),
         Scalar("__ldp_measure_all", measure_all, f"STRUCT({_ROW})[]"),
