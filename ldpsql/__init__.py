@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.once import perturb_once
+    from ldpsql.bulk.reading import read
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ldpsql.pages.demo import flights_file
     from ldpsql.privacy.certificate import Certificate
     from ldpsql.privacy.claims import Epsilon
+    from ldpsql.registry.documents import document
     from ldpsql.reports import HashReports, PairReports, SetReports
     from ldpsql.sql.attach import attach, connect
 
@@ -53,6 +55,7 @@ _HOMES = {
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
     "bulk.once": ["perturb_once"],
+    "bulk.reading": ["read"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
     "privacy.certificate": ["Certificate"],
@@ -77,6 +80,7 @@ _HOMES = {
     "mechanisms.key_value": ["KeyValueMechanism", "SignMechanism"],
     "privacy.claims": ["Epsilon"],
     "pages.demo": ["flights_file"],
+    "registry.documents": ["document"],
     "reports": ["HashReports", "PairReports", "SetReports"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -119,6 +123,7 @@ __all__ = [
     "attach",
     "certify",
     "connect",
+    "document",
     "estimate",
     "estimate_groups",
     "flights_file",
@@ -135,6 +140,7 @@ __all__ = [
     "perturb_copy",
     "perturb_once",
     "perturb_table",
+    "read",
     "rectangle_shares",
     "release",
     "shuffled",

@@ -6,6 +6,7 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
+from ldpsql.bulk.batches import check_columns
 from ldpsql.bulk.fingerprints import check_files, compare_comments
 from ldpsql.bulk.places import mechanism_at
 from ldpsql.bulk.shuffling import random_order
@@ -13,7 +14,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
-from ldpsql.domains.written import check_written
+from ldpsql.domains.written import check_listed, check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import (
@@ -34,6 +35,7 @@ from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
+from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -42,12 +44,13 @@ from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
+from ldpsql.estimates.narrowing import narrowed
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
+from ldpsql.estimates.tables import Margin, MeanOf, OfColumn, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports, without_impossible
@@ -55,11 +58,12 @@ from ldpsql.inference.counts import Counts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
-from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
+from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.foreign import read_foreign
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
@@ -67,8 +71,9 @@ from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
-from ldpsql.quoting import quoted, text_literal
+from ldpsql.quoting import fields_of, quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS
+from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import (
     GRIDS,
@@ -117,6 +122,8 @@ __all__ = [
     "AnalyticAudit",
     "Asked",
     "BadCounts",
+    "BloomParameters",
+    "BloomShares",
     "CertifiedMechanism",
     "Columns",
     "Contrast",
@@ -142,6 +149,7 @@ __all__ = [
     "Mixed",
     "NotReleased",
     "Object",
+    "OfColumn",
     "OutsideDomain",
     "Perturbed",
     "PlannedTable",
@@ -174,9 +182,12 @@ __all__ = [
     "as_struct",
     "at_once",
     "audit",
+    "bloom_shares",
     "bound_of",
     "changing",
+    "check_columns",
     "check_files",
+    "check_listed",
     "check_ordered",
     "check_reports",
     "check_size",
@@ -192,8 +203,10 @@ __all__ = [
     "difference",
     "distances",
     "distinct",
+    "document_text",
     "domain_type",
     "drawing",
+    "drawing_permanent",
     "drawn_by_form",
     "drawn_cells",
     "draws_handle",
@@ -202,6 +215,7 @@ __all__ = [
     "estimated",
     "estimator_of_shares",
     "family",
+    "fields_of",
     "fingerprint",
     "finite_or_null",
     "full_prior",
@@ -218,6 +232,7 @@ __all__ = [
     "mechanism_at",
     "named_place",
     "names_withheld",
+    "narrowed",
     "number_structs",
     "numbers",
     "octets",
@@ -230,6 +245,7 @@ __all__ = [
     "quoted",
     "random_order",
     "read_estimator",
+    "read_foreign",
     "read_level",
     "read_mechanism",
     "read_parts",

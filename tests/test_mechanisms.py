@@ -33,6 +33,7 @@ from ldpsql.testing import check_mechanism
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]
 GRIDS = {2: (2, 2), 10: (5, 2), 100: (10, 10), 400: (20, 20), 1000: (40, 25)}
+PROTOCOLS = ("oue", "sue", "olh", "hadamard")
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 
@@ -47,21 +48,27 @@ def made(name: str, epsilon: object, size: int) -> Mechanism:
         "planar_laplace": {"columns": columns, "rows": rows},
         "exponential": {"domain": listed, "columns": columns if size > 2 else 2},
         "olh_private": {"domain": listed, "seeds": "private"},
+        **{f"{protocol}_encoding": {"domain": listed, "protocol": protocol} for protocol in PROTOCOLS},
         "gaussian": {"low": -1, "high": 1, "bins": min(size, 128), "delta": "0.00001"},
     }
     interval = {"low": -1, "high": 1, "bins": size}
     intervals = {"laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"}
     options = parameters.get(name, interval if name in intervals else {"domain": listed})
-    return registry().mechanism({"mechanism": name.removesuffix("_private"), "epsilon": epsilon, **options})
+    return registry().mechanism({"mechanism": plain(name), "epsilon": epsilon, **options})
 
 
-PURE = ["krr", "rappor", "oue", "subset_selection", "olh", "olh_private"]
+def plain(name: str) -> str:
+    """The name of the mechanism."""
+    return "encoding" if name.endswith("_encoding") else name.removesuffix("_private")
+
+
+PURE = ["krr", "rappor", "oue", "subset_selection", "olh", "olh_private", *(f"{protocol}_encoding" for protocol in PROTOCOLS)]
 PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
 METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplace", "exponential"]
 
 
 def test_every_built_in_mechanism_is_tested_here() -> None:
-    tested = {name.removesuffix("_private") for name in [*PURE, *METRIC]} | {"gaussian", "blahut_arimoto", "matrix"}
+    tested = {plain(name) for name in [*PURE, *METRIC]} | {"gaussian", "blahut_arimoto", "matrix"}
     assert set(registry().mechanisms) <= tested | {
         "pckv",
         "pckv_grr",

@@ -32,6 +32,7 @@ CALLS = {
     "olh_small": "ldp.olh(1, range(10))",
     "olh_private": "ldp.olh(1.5, range(10), seeds := 'private')",
     "subset_selection": "ldp.subset_selection(2, range(10))",
+    "hadamard": "ldp.encoding(3, range(10), 'hadamard')",
 }
 NUMBERS = {
     "stochastic_rounding": "ldp.stochastic_rounding(2, 0, 10)",
@@ -303,7 +304,7 @@ def test_influence_of_a_support_report_is_that_of_its_inversion() -> None:
 GOOD = {
     "epsilon": 1, "beta": 1, "domain": ["a", "b"], "low": 0, "high": 9, "bins": 8, "columns": 2, "rows": 2, "side": 1,
     "prior": [1, 1], "delta": "0.1", "margin": 2, "iterations": 2, "tolerance": 0, "seeds": "orthogonal",
-    "distances": [[0, 1], [1, 0]], "keys": ["a", "b"], "permanent": 2, "once": 1,
+    "distances": [[0, 1], [1, 0]], "keys": ["a", "b"], "permanent": 2, "once": 1, "protocol": "olh",
 }  # fmt: skip
 BAD = st.one_of(
     st.sampled_from(

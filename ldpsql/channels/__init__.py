@@ -11,6 +11,7 @@ from ldpsql.channels.bits import IndependentBits, coarse_above
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.copying import STRUCTURES, copied, structure
 from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, over_one_denominator, reduced
+from ldpsql.channels.hadamard import Hadamard
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
@@ -39,6 +40,7 @@ __all__ = [
     "Convolution",
     "DenseChannel",
     "Drawn",
+    "Hadamard",
     "IndependentBits",
     "KeepOrSpread",
     "KeepOrWindow",

@@ -152,8 +152,8 @@ class SetChannel(Channel):
         held = self.supports(drawn)
         return np.asarray(held[:, own].all(axis=1) & ~held[:, others].any(axis=1))
 
-    def size_law(self) -> NDArray[np.float64]:
-        """Return the probabilities that a report supports 0 .. inputs values; they do not depend on the true value.
+    def size_law(self) -> NDArray[np.float64] | None:
+        """Return the probabilities that a report supports 0 .. inputs values, or None if they depend on the true value.
 
         Values are supported independently: the true one with probability `hit`, every other one with probability `miss`.
         """

@@ -9,6 +9,7 @@ from ldpsql.channels.base import ChannelOf
 from ldpsql.channels.bits import IndependentBits
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.dense import DenseChannel
+from ldpsql.channels.hadamard import Hadamard
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
@@ -25,7 +26,7 @@ from ldpsql.errors import NotPrivate
 C = TypeVar("C", bound=ChannelOf[Any])
 STRUCTURES = (
     *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
-    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Levels, Rows, OneOfRows, RepeatedHash),
+    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Levels, Rows, OneOfRows, RepeatedHash, Hadamard),
 )
 
 

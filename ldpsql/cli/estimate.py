@@ -41,6 +41,9 @@ def estimate(
         typer.Option(help="WEST,SOUTH,EAST,NORTH: only the share of this rectangle of a map, with --bounds; repeat it."),
     ] = None,
     bounds: BoundsOption = "",
+    read: Annotated[
+        str, typer.Option(help="Another library drew the reports, in this format: bits, array, position, positions or xxhash.")
+    ] = "",
     form: FormatOption = Format.TABLE,
     into: Annotated[
         str | None, typer.Option("--into", help="With --by: a new table of --database for the estimates of very many groups.")
@@ -60,12 +63,12 @@ def estimate(
     on = _sides(bounds, rectangle, top)
     keys, columns = by or [], columns_named(named, column)
     if into is not None:
-        check_into(columns, keys, database, shown=top is not None or on is not None or form is not Format.TABLE)
+        check_into(columns, keys, database, shown=top is not None or on is not None or bool(read) or form is not Format.TABLE)
         estimate_into(source, columns[0], keys, mechanism, estimator, database, into, replace=replace, resume=resume)
         return
     if replace or resume:
         raise InvalidParameter("--replace and --resume are for --into", "add --into, or leave them out")
-    rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, top, on)))
+    rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, top, on, read)))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)
@@ -80,17 +83,22 @@ def estimates(
     database: str,
     top: int | None = None,
     on: Sides | None = None,
+    read: str = "",
 ) -> pa.Table:
-    """Return the estimate from columns of reports, for each group; of the ``top`` values, or of rectangles, if asked for."""
+    """Return the estimate from columns of reports, for each group; of the ``top`` values, or of rectangles, if asked for.
+
+    Reports of another library are read in the format ``read``.
+    """
     from contextlib import ExitStack
 
-    from ldpsql.bulk.batches import drawn_apart
+    from ldpsql.bulk.batches import drawn_apart, row_part
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
     from ldpsql.engine.functions import struct_text
     from ldpsql.estimates.fitting import estimator_of_shares
-    from ldpsql.quoting import quoted
+    from ldpsql.quoting import quoted, text_literal
     from ldpsql.registry.registry import registry
+    from ldpsql.sql.named import sql_call
 
     with opened(database) as con:
         table = sql_of(con, source, [*columns, *keys])
@@ -99,7 +107,10 @@ def estimates(
         with ExitStack() as comparisons:
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
+            made = row_part(columns, made)
             reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
+            if read:
+                reports = f"ldp.read({reports}, {sql_call(made, con)}, format := {text_literal(read)})"
             if on:
                 query = estimating_rectangles(con, table, reports, keys, made, method, on)
             elif top is None:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpsql.cli.output import Format, FormatOption, write_rows
+from ldpsql.cli.output import Format, write_rows
 
 if TYPE_CHECKING:
     from ldpsql.sql.scripts import Place
+
+
+class LintFormat(StrEnum):
+    """How findings are written: as rows are, as text, or for tools of code review."""
+
+    TABLE = "table"
+    TEXT = "text"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    SARIF = "sarif"
 
 
 def lint(
@@ -18,7 +30,10 @@ def lint(
     database: Annotated[
         str, typer.Option("--database", "-d", help="A DuckDB file, whose comments say which columns are reports.")
     ] = "",
-    form: FormatOption = Format.TABLE,
+    form: Annotated[
+        LintFormat,
+        typer.Option("--format", envvar="LDPSQL_FORMAT", help="How to write the findings; sarif is for code review."),
+    ] = LintFormat.TABLE,
 ) -> None:
     """Find statements in SQL files that perturb in a way that reveals values, or use reports as values; nothing is run.
 
@@ -32,12 +47,16 @@ def lint(
 
     Example: ldpsql lint models/ reports.sql --database warehouse.duckdb --format json
     """
+    from ldpsql.cli.sarif import sarif
     from ldpsql.errors import InvalidParameter, PrivacyError
 
     if not files and not database:
         raise InvalidParameter("there is nothing to read", "name SQL files, folders or a database")
     rows = _rows(files or [], database)
-    write_rows(rows, form)
+    if form is LintFormat.SARIF:
+        typer.echo(sarif(rows))
+    else:
+        write_rows(rows, Format.TABLE if form is LintFormat.TEXT else Format(form.value))
     if rows:
         raise typer.Exit(PrivacyError.exit_code)
 

@@ -39,6 +39,7 @@ def drawn_by_form(
     *,
     further: str = "",
     draws: bool = True,
+    volatile: bool = True,
     rows: bool = False,
 ) -> list[Scalar | Macros]:
     """Return a macro that draws reports of any form, and the function of each form that the macro calls.
@@ -55,15 +56,17 @@ def drawn_by_form(
         function: takes how draws become a column, and the type of that column; returns a function of Arrow columns.
         further: SQL that follows the arguments in the calls of the functions.
         draws: whether every call of the functions draws a new report.
+        volatile: whether DuckDB must call the functions for every row.
         rows: whether the functions return a list of reports for a list of values.
 
     """
     many, typed, listed = ("[]", _TYPED_ROWS, _LISTED_ROWS) if rows else ("", _TYPED, _LISTED)
-    scalars = [_drawing(scalar, function(positions, pa.int32()), f"INTEGER{many}", draws=draws)]
+    calls = {"volatile": volatile, "draws": draws}
+    scalars = [Scalar(scalar, function(positions, pa.int32()), f"INTEGER{many}", **calls)]
     overloads: list[tuple[str, str]] = []
 
     def add(mark: str, own: Callable[..., Any], returns: str, kinds: Iterable[str], body: str) -> None:
-        scalars.append(_drawing(f"{scalar}_{mark}", own, f"{returns}{many}", draws=draws))
+        scalars.append(Scalar(f"{scalar}_{mark}", own, f"{returns}{many}", **calls))
         overloads.extend((kind, body.format(call.format(f"{scalar}_{mark}"))) for kind in kinds)
 
     call = f"{{}}({', '.join(arguments)}{further})"
@@ -77,10 +80,6 @@ def drawn_by_form(
     # Without the first branch of these bodies, a mechanism that is NULL (a subquery without a row) would give NULL reports.
     overloads += [('"NULL"', f"{NO_MECHANISM}()"), ("", listed.format(call.format(scalar)))]
     return [*scalars, overloaded(macro, [((*arguments, "reports", f"kind {kind}"), body) for kind, body in overloads])]
-
-
-def _drawing(name: str, function: Callable[..., Any], returns: str, *, draws: bool) -> Scalar:
-    return Scalar(name, function, returns, volatile=True, draws=draws)
 
 
 def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:

@@ -45,6 +45,11 @@ class Shared(Estimator):
         """Whether it has no prior."""
         return self.prior is None
 
+    @property
+    def over_all_values(self) -> bool:
+        """Whether it has a prior."""
+        return self.prior is not None
+
     def learnt(self, pooled: Likelihood, groups: Iterable[Likelihood]) -> Estimator:
         """Return the estimator with the prior that makes the reports of all groups most likely."""
         if self.prior is not None:

@@ -211,11 +211,18 @@ class SetOperator(Operator):
 
         Whatever the distribution, a value is supported by between miss and hit of the reports.
         """
-        supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
-        sizes = np.bincount(supported, weights=shares * n, minlength=self.inputs + 1)
-        statistic, log_p = known_law(np.asarray(sizes, dtype=np.float64), self._size_law())
+        statistic, log_p = self._sizes_fit(shares * n)
         log_q = float(self.log_votes_p_value(shares[None], np.array([n]))[0])
         return statistic, min(0.0, min(log_p, log_q) + float(np.log(2)))  # two tests
+
+    def _sizes_fit(self, counts: Floats) -> tuple[float, float]:
+        """Return the statistic and log p-value of the numbers of values supported; 0 and 0 if they have no law."""
+        law = self._size_law()
+        if law is None:
+            return 0.0, 0.0
+        supported = np.rint(self._inside(np.ones(self.inputs))).astype(np.int64)
+        sizes = np.bincount(supported, weights=counts, minlength=self.inputs + 1)
+        return known_law(np.asarray(sizes, dtype=np.float64), law)
 
     def log_votes_p_value(self, shares: Floats, n: Floats) -> Floats:
         """Return the bound that every value is supported by a share of the reports between miss and hit."""

@@ -1,0 +1,107 @@
+"""Hadamard response: a random parity check that the value passes more often than others. Reports are sets, in 64-bit words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
+from ldpsql.channels.bits import bits_of, words_of
+from ldpsql.channels.randomness import Words, random_words
+from ldpsql.errors import InvalidParameter
+
+_CELLS = 1 << 20  # of the table of parities, at a time
+
+
+@dataclass(frozen=True)
+class Hadamard(SetChannel):
+    """Report the values x whose number x + 1 has an even number of bits in common with a mask.
+
+    Of the 2**``bits`` masks, the value passes half. With weight ``inside`` out of 2**64 the mask is a random one of these, else
+    a random one of the others.
+
+    Raises:
+        InvalidParameter: unless there are at least two values and a weight between 0 and 2**64 that is not in the middle.
+
+    """
+
+    size: int
+    inside: int
+
+    def __post_init__(self) -> None:
+        whole = all(type(n) is int for n in (self.size, self.inside))
+        if not whole or self.size < 2 or not 0 < self.inside < TOTAL or 2 * self.inside == TOTAL:
+            raise InvalidParameter(
+                "Hadamard response needs at least two values, and a weight that is not certain and not a half"
+            )
+
+    @classmethod
+    def within(cls, size: int, ratio: Fraction) -> Hadamard:
+        """Return the channel that supports the value most often among those whose ratio is at most ``ratio``."""
+        return cls(size, int(ratio * TOTAL / (1 + ratio)))
+
+    @property
+    def bits(self) -> int:
+        """Number of bits of a mask: the least for which the numbers 1 .. size fit."""
+        return self.size.bit_length()
+
+    @property
+    def inputs(self) -> int:
+        """Number of values."""
+        return self.size
+
+    @property
+    def ratio(self) -> Fraction:
+        """A value passes half of the masks."""
+        return Fraction(self.inside, TOTAL - self.inside)
+
+    @property
+    def hit(self) -> Fraction:
+        """Probability that the value passes."""
+        return Fraction(self.inside, TOTAL)
+
+    @property
+    def miss(self) -> Fraction:
+        """Probability that another value passes: of the masks that the value passes, another passes half."""
+        return Fraction(1, 2)
+
+    def size_law(self) -> None:
+        """Return None: how many values pass depends a little on the value."""
+
+    def witness(self) -> int:
+        """Return the set of mask 2, which value 0, of number 1, passes and value 1, of number 2, does not."""
+        return sum(1 << x for x in range(self.size) if not (x + 1) & 2)
+
+    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return the sets."""
+        return bits_of(drawn, self.size)
+
+    def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
+        """Return which are the sets of a mask: that of the single bits at which a number 2**i does not pass."""
+        held = self.supports(drawn)
+        powers = 1 << np.arange(self.bits)
+        masks: Weights = (~held[:, powers - 1]).astype(np.uint64) @ powers.astype(np.uint64)
+        return np.asarray((self.sets(masks) == drawn).all(axis=1))
+
+    def draw(self, values: Codes, words: Words = random_words) -> Weights:
+        """Draw a mask, and flip it at a bit of the value's number unless it should pass as it does."""
+        masks = words(len(values)) >> np.uint64(64 - self.bits)
+        numbers = values.astype(np.uint64) + np.uint64(1)
+        inside = words(len(values)) < np.uint64(self.inside)
+        lowest = numbers & (~numbers + np.uint64(1))
+        return self.sets(np.where(_passes(masks, numbers) == inside, masks, masks ^ lowest))
+
+    def sets(self, masks: Weights) -> Weights:
+        """Return the set of each mask, shape ``(masks, words)``."""
+        numbers = np.arange(1, self.size + 1, dtype=np.uint64)
+        step = max(1, _CELLS // self.size)
+        parts = [words_of(_passes(masks[at : at + step, None], numbers)) for at in range(0, len(masks), step)]
+        return np.concatenate(parts) if parts else np.empty((0, -(-self.size // 64)), dtype=np.uint64)
+
+
+def _passes(masks: Weights, numbers: Weights) -> NDArray[np.bool_]:
+    """Return which numbers have an even number of bits in common with the masks; the arguments broadcast."""
+    return np.asarray(np.bitwise_count(masks & numbers) % 2 == 0)

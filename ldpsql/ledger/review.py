@@ -1,0 +1,179 @@
+"""Settings as a list of terms that somebody can review, and what got weaker between two versions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from ldpsql.errors import SourceRefused
+from ldpsql.ledger.policy import Cost, Policy, delta_text, epsilon_text
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.spec import decimal_text
+from ldpsql.registry.registry import registry
+from ldpsql.registry.shares import PER_DISTANCE, check_total, planned, total_of
+from ldpsql.settings import sections
+
+WEAKER, STRONGER, CHANGED = "weaker", "stronger", "changed"
+_PASSES = "its values pass through"
+Level = Fraction | float
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a policy.
+
+    Args:
+        place: the section of the settings that it belongs to.
+        term: what it is about.
+        value: what it says, as text.
+        level: how much it permits; a higher level is weaker. None if two values have no order: a change is then weaker.
+        without: the level if the term is not there.
+
+    """
+
+    place: str
+    term: str
+    value: str
+    level: Level | None = field(compare=False)
+    without: Level = field(default=-inf, compare=False)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A term that differs between two policies; an empty value stands for a term that is not there."""
+
+    verdict: str
+    place: str
+    term: str
+    old: str
+    new: str
+
+
+def read_settings(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the sections of a settings file.
+
+    Raises:
+        SourceRefused: if there is no such file.
+        BadSettings: if it cannot be read.
+
+    """
+    if not path.is_file():
+        raise SourceRefused("there is no settings file of this name", "for example ldpsql.toml")
+    return sections.read(path)
+
+
+def terms(path: Path) -> list[Term]:
+    """Return the terms of a settings file: tables, other mechanisms, and the ledger.
+
+    Raises:
+        SourceRefused, BadSettings, InvalidSpec, UnknownName, InvalidParameter: if it cannot be read.
+
+    """
+    read = read_settings(path)
+    named = read.get("mechanisms", {})
+    return [
+        *(term for name, table in read.get("tables", {}).items() for term in _of_table(name, table, named)),
+        *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(spec), 0)),
+        *_of_ledger(read.get("ledger"), path.parent),
+    ]
+
+
+def mechanism(spec: Any) -> Mechanism:
+    """Return a mechanism of a settings file; its domain may be a column of a file."""
+    with duckdb.connect() as con:
+        return registry().mechanism(spec, con)
+
+
+def column_mechanisms(table: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Mechanism]:
+    """Return the mechanism of each column of a table's policy."""
+    return {column: mechanism(spec) for column, spec in planned(table, named, registry().mechanisms).items()}
+
+
+def _of_table(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> Iterator[Term]:
+    place = f"[tables.{name}]"
+    for key in ("epsilon", PER_DISTANCE, "delta"):
+        total = total_of(table, key)
+        if total:
+            yield Term(place, f"{key.replace('_', ' ')} of a row", decimal_text(total), total)
+    yield Term(place, "unit", table.get("unit", "row"), None)
+    for column in table.get("keep", []):
+        yield Term(place, f"column {column}, kept", _PASSES, inf)
+    mechanisms = column_mechanisms(table, named)
+    check_total(name, table, [certify(made).certificate.claim for made in mechanisms.values()])
+    for column, made in mechanisms.items():
+        yield from _of_mechanism(place, column, made, -inf)
+
+
+def _of_mechanism(place: str, name: str, made: Mechanism, without: Level) -> Iterator[Term]:
+    """Yield what a report costs, and the mechanism: another one of the same cost is a change that is not weaker.
+
+    A mechanism that is only named costs nothing until somebody uses it, but a new one permits more.
+    """
+    cost = Cost.of(certify(made).certificate.claim)
+    unit = cost.currency.replace("_", " ")
+    yield Term(place, f"{name}, {unit}", epsilon_text(cost.epsilon), Fraction(cost.epsilon), without)
+    if cost.delta:
+        yield Term(place, f"{name}, delta", delta_text(cost.delta), Fraction(cost.delta), 0)
+    yield Term(place, f"{name}, mechanism", str(made), 0, 0)
+
+
+def _of_ledger(section: Mapping[str, Any] | None, folder: Path) -> Iterator[Term]:
+    if not section:
+        return
+    place, given = "[ledger]", dict(section)
+    for key in ("path", "key"):
+        if key in given:
+            file = Path(given.pop(key))
+            shown = file.relative_to(folder) if file.is_relative_to(folder) else file
+            yield Term(place, key, str(shown), None, inf)
+    if not given:
+        return
+    policy = Policy(**given)
+    yield Term(place, "epsilon_budget", decimal_text(policy.epsilon_budget), policy.epsilon_budget, inf)
+    yield Term(place, "privacy_unit", policy.privacy_unit, None, inf)
+    if policy.window is not None:
+        yield Term(place, "budget_window", str(policy.budget_window), Fraction(1, policy.window), 0)
+    if policy.max_epsilon_per_report is not None:
+        most = policy.max_epsilon_per_report.value
+        yield Term(place, "max_epsilon_per_report", decimal_text(most), most, inf)
+    for key, budget in (("delta_budget", policy.delta_budget), ("distance_budget", policy.distance_budget)):
+        if budget:
+            yield Term(place, key, decimal_text(budget), budget, 0)
+    for group, columns in policy.column_groups.items():
+        yield Term(place, f"column_groups, {group}", ", ".join(columns), None, -inf)
+
+
+def changes(old: list[Term], new: list[Term]) -> list[Change]:
+    """Return the terms that differ, the weaker ones first."""
+    before, after = ({(term.place, term.term): term for term in each} for each in (old, new))
+    differing = (
+        Change(
+            _verdict(before.get(key), after.get(key)),
+            *key,
+            *(each[key].value if key in each else "" for each in (before, after)),
+        )
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
+    )
+    return sorted(differing, key=lambda change: (WEAKER, CHANGED, STRONGER).index(change.verdict))
+
+
+def _verdict(old: Term | None, new: Term | None) -> str:
+    some = new or old
+    if some is None or (old and new and (old.level is None or new.level is None)):
+        return WEAKER  # values without an order
+    ends = [some.without if term is None else _level(term) for term in (old, new)]
+    if ends[0] == ends[1]:
+        return CHANGED
+    return WEAKER if ends[1] > ends[0] else STRONGER
+
+
+def _level(term: Term) -> Level:
+    """Return the level of a term; one without an order permits more than nothing, and less than no limit."""
+    return 0 if term.level is None else term.level

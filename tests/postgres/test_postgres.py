@@ -1,0 +1,84 @@
+"""PostgreSQL returns the shares that DuckDB returns, on a million reports: needs initdb, pg_ctl and psql."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ldpsql
+from ldpsql.registry.registry import registry
+from ldpsql.sql.relational import Source, query
+
+CITY = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv', 'Riga'])"
+ROWS = 1_000_000
+_VERSIONS = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+_PATH = os.pathsep.join([*_VERSIONS, os.environ.get("PATH", "")])
+
+
+def call(*command: str) -> str:
+    """Run a command; a server does not run as root, so then as the user postgres."""
+    found = shutil.which(command[0], path=_PATH)
+    assert found is not None, f"there is no {command[0]}"
+    as_user = ["runuser", "-u", "postgres", "--"] if getpass.getuser() == "root" else []
+    done = subprocess.run([*as_user, found, *command[1:]], capture_output=True, text=True, timeout=120, check=False, cwd="/tmp")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A server of its own that listens on a socket in its folder only."""
+    folder = Path("/tmp") / f"ldpsql-postgres-{os.getpid()}"  # a socket needs a short path
+    folder.mkdir(mode=0o700)
+    if getpass.getuser() == "root":
+        shutil.chown(folder, "postgres")
+    try:
+        call("initdb", "-D", f"{folder}/data", "--auth=trust", "--username=test", "--no-sync")
+        call(
+            "pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "-o", f"-k {folder} -c listen_addresses=''", "start"
+        )
+        try:
+            yield str(folder)
+        finally:
+            call("pg_ctl", "-D", f"{folder}/data", "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def psql(server: str, text: str, *options: str) -> list[list[str]]:
+    out = call(
+        "psql", "-h", server, "-U", "test", "-d", "postgres", "-v", "ON_ERROR_STOP=1", "-At", "-F", "\t", *options, "-c", text
+    )
+    return [line.split("\t") for line in out.splitlines()]
+
+
+def test_postgresql_returns_the_same_to_twelve_digits_on_a_million_reports(server: str) -> None:
+    with ldpsql.connect() as con:
+        values = "['Lima', 'Rome', 'Rome', 'O''slo'][1 + i % 4]"
+        con.execute(f"""CREATE TABLE reports AS SELECT ['north', NULL][1 + i % 2] AS region,
+            ldp.perturb({values}, ldp.krr(1, ['Lima', 'O''slo', 'Rome', 'Kyiv', 'Riga'])) AS city FROM range({ROWS}) t(i)""")
+        file = Path(server) / "reports.csv"
+        con.execute(f"COPY reports TO '{file}' (HEADER false)")
+        file.chmod(0o644)
+        expected = {
+            (region, estimator): ldpsql.estimate(con.table("reports").filter(f"region IS {test}"), "city", CITY, estimator)
+            for region, test in (("north", "NOT NULL"), ("", "NULL"))
+            for estimator in ("ibu", "inv")
+        }
+    psql(server, "CREATE TABLE reports (region text, city text)")
+    psql(server, f"COPY reports FROM '{file}' (FORMAT csv)")
+    psql(server, query(registry().mechanism(CITY), Source("reports", "city", keys=("region",)), "postgres", "shares"))
+    rows = psql(server, "SELECT * FROM shares")
+    assert sum(float(row[10]) for row in rows) == ROWS * 5
+    for (region, estimator), estimate in expected.items():
+        first = 2 if estimator == "ibu" else 6
+        own = np.array([[float(cell) for cell in row[first : first + 4]] for row in rows if row[0] == region])
+        theirs = np.array([estimate.estimate, estimate.std_error, estimate.low, estimate.high]).T
+        np.testing.assert_allclose(own, theirs, rtol=0, atol=1e-12)

@@ -1,0 +1,128 @@
+"""What got weaker between two versions of the settings, and findings for code review."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ldpsql.cli.app import app
+from ldpsql.cli.sarif import sarif
+from ldpsql.errors import LdpError
+from ldpsql.ledger.review import CHANGED, STRONGER, WEAKER, changes, terms
+
+OLD = """
+[mechanisms]
+city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
+[tables.people]
+epsilon = 2
+columns = { city = "krr(epsilon=1, domain=['Lima', 'Oslo'])", age = "square_wave(epsilon=1, low=0, high=100)" }
+keep = ["region"]
+[ledger]
+path = "budget.ledger"
+epsilon_budget = "3"
+budget_window = "30 days"
+max_epsilon_per_report = "2"
+"""
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def verdicts(tmp_path: Path, old: str, new: str) -> set[tuple[str, str, str]]:
+    differing = changes(terms(written(tmp_path, "old.toml", old)), terms(written(tmp_path, "new.toml", new)))
+    return {(change.verdict, change.place, change.term) for change in differing}
+
+
+def test_nothing_differs_from_itself_also_in_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    other = written(tmp_path / "elsewhere", "ldpsql.toml", OLD)
+    assert not changes(terms(written(tmp_path, "old.toml", OLD)), terms(other))
+
+
+TABLE, NAMED = "[tables.people]", "[mechanisms]"
+ONE_CHANGE = {
+    "an epsilon": ('columns = { city = "krr(epsilon=1', 'columns = { city = "krr(epsilon=0.5', TABLE, "city, epsilon"),
+    "a named mechanism": ('ms]\ncity = "krr(epsilon=1', 'ms]\ncity = "krr(epsilon=0.5', NAMED, "city, epsilon"),
+    "a kept column": ('keep = ["region"]', "keep = []", "[tables.people]", "column region, kept"),
+    "the total of a row": ("epsilon = 2\n", "epsilon = 2.5\n", "[tables.people]", "epsilon of a row"),
+    "the budget": ('epsilon_budget = "3"', 'epsilon_budget = "4"', "[ledger]", "epsilon_budget"),
+    "the window": ("30 days", "7 days", "[ledger]", "budget_window"),
+    "no window": ('budget_window = "30 days"\n', "", "[ledger]", "budget_window"),
+    "no largest report": ('max_epsilon_per_report = "2"\n', "", "[ledger]", "max_epsilon_per_report"),
+    "a delta": ("[ledger]\n", '[ledger]\ndelta_budget = "0.000001"\n', "[ledger]", "delta_budget"),
+    "a column": (', age = "square_wave(epsilon=1, low=0, high=100)"', "", "[tables.people]", "age, epsilon"),
+}  # fmt: skip
+FIRST_IS_WEAKER = {"an epsilon", "a named mechanism", "a kept column", "no window", "a column"}
+
+
+@pytest.mark.parametrize("name", ONE_CHANGE)
+def test_a_change_is_weaker_in_one_direction_and_stronger_in_the_other(tmp_path: Path, name: str) -> None:
+    first, second, place, term = ONE_CHANGE[name]
+    assert first in OLD
+    there, back = verdicts(tmp_path, OLD, OLD.replace(first, second)), verdicts(tmp_path, OLD.replace(first, second), OLD)
+    weaker, stronger = (back, there) if name in FIRST_IS_WEAKER else (there, back)
+    assert (WEAKER, place, term) in weaker
+    assert (STRONGER, place, term) in stronger
+    assert WEAKER not in {verdict for verdict, *_ in stronger}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "term"),
+    [("budget.ledger", "other.ledger", "path"), ("epsilon = 2\n", 'epsilon = 2\nunit = "person"\n', "unit")],
+)
+def test_a_change_without_an_order_is_weaker_both_ways(tmp_path: Path, first: str, second: str, term: str) -> None:
+    for old, new in ((OLD, OLD.replace(first, second)), (OLD.replace(first, second), OLD)):
+        assert WEAKER in {verdict for verdict, _, name in verdicts(tmp_path, old, new) if name == term}
+
+
+def test_another_domain_at_the_same_epsilon_is_a_change_that_is_not_weaker(tmp_path: Path) -> None:
+    differing = verdicts(tmp_path, OLD, OLD.replace("['Lima', 'Oslo'])\"\n", "['Lima', 'Oslo', 'Rome'])\"\n"))
+    assert differing == {(CHANGED, "[mechanisms]", "city, mechanism")}
+
+
+def test_a_ledger_that_is_gone_is_weaker_in_every_limit(tmp_path: Path) -> None:
+    differing = verdicts(tmp_path, OLD, OLD[: OLD.index("[ledger]")])
+    assert {term for verdict, _, term in differing if verdict == WEAKER} >= {"path", "epsilon_budget", "max_epsilon_per_report"}
+
+
+def test_the_commands_show_and_compare_and_exit_with_3_if_weaker(tmp_path: Path) -> None:
+    old, new = written(tmp_path, "old.toml", OLD), written(tmp_path, "new.toml", OLD.replace("30 days", "7 days"))
+    run = CliRunner().invoke
+    assert "budget_window" in run(app, ["policy", "show", str(old)]).stdout
+    weaker = run(app, ["policy", "diff", str(old), str(new), "--format", "json"])
+    assert weaker.exit_code == 3
+    assert [row["verdict"] for row in json.loads(weaker.stdout)] == [WEAKER]
+    assert run(app, ["policy", "diff", str(new), str(old)]).exit_code == 0
+    assert run(app, ["policy", "diff", str(old), str(old)]).exit_code == 0
+
+
+@pytest.mark.parametrize("text", ["[tables.people]\nepsilon = 1\ncolumns = {a = \"krr(2, ['x', 'y'])\"}", "[nothing]", "x ="])
+def test_settings_that_cannot_be_read_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(LdpError):
+        terms(written(tmp_path, "ldpsql.toml", text))
+    with pytest.raises(LdpError):
+        terms(tmp_path / "missing.toml")
+
+
+def test_findings_are_a_log_of_sarif_with_a_rule_for_each_kind() -> None:
+    finding = {"file": "models/a.sql", "line": 3, "kind": "view v", "problem": "it perturbs", "remedy": "perturb once"}
+    log = json.loads(sarif([finding, {**finding, "line": 0, "kind": "view w"}]))
+    (run,) = log["runs"]
+    assert (log["version"], [rule["id"] for rule in run["tool"]["driver"]["rules"]]) == ("2.1.0", ["view"])
+    first, second = (result["locations"][0]["physicalLocation"] for result in run["results"])
+    assert first == {"artifactLocation": {"uri": "models/a.sql"}, "region": {"startLine": 3}}
+    assert second == {"artifactLocation": {"uri": "models/a.sql"}}
+    assert run["results"][0]["message"]["text"] == "view v: it perturbs. perturb once"
+
+
+def test_lint_writes_sarif_and_text_and_exits_with_3(tmp_path: Path) -> None:
+    file = written(tmp_path, "v.sql", "CREATE VIEW v AS SELECT ldp.perturb(city, city()) FROM people")
+    log = CliRunner().invoke(app, ["lint", str(file), "--format", "sarif"])
+    assert (log.exit_code, json.loads(log.stdout)["runs"][0]["results"][0]["ruleId"]) == (3, "view")
+    assert CliRunner().invoke(app, ["lint", str(file), "--format", "text"]).stdout.startswith("file")

@@ -1,0 +1,121 @@
+"""The query that other engines run: what DuckDB without ldpsql returns is what ldpsql returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+import sqlglot
+from duckdb import DuckDBPyConnection
+from typer.testing import CliRunner
+
+import ldpsql
+from ldpsql.cli.app import app
+from ldpsql.errors import InvalidParameter
+from ldpsql.registry.registry import registry
+from ldpsql.sql.relational import DIALECTS, Source, query
+
+CITIES = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv'])"
+# Counts of four reports: inside, on the border of the simplex, and with one value only.
+COUNTS = ([4000, 3000, 2000, 1000], [9000, 400, 350, 250], [0, 0, 0, 50], [1, 0, 0, 0], [5, 5, 5, 5])
+FIELDS = ("estimate", "std_error", "low", "high")
+
+
+def reports_of(counts: list[int], text: str = CITIES) -> list[object]:
+    values = registry().mechanism(text).values().listed.values.to_pylist()
+    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+
+
+def ours(reports: list[object], estimator: str, text: str = CITIES) -> np.ndarray:
+    estimate = ldpsql.estimate(reports, text, f"{estimator}(misfit='allow')")
+    return np.array([getattr(estimate, field) for field in FIELDS]).T
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+def test_duckdb_without_ldpsql_returns_the_same_to_twelve_digits(counts: list[int]) -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE reports (city VARCHAR)")
+        reports = reports_of(counts)
+        con.executemany("INSERT INTO reports VALUES (?)", [[report] for report in reports[:60]] + [[None]])
+        con.execute("CREATE TABLE counted (city VARCHAR, n INTEGER)")
+        values = dict.fromkeys(reports)
+        con.executemany("INSERT INTO counted VALUES (?, ?)", [[value, reports.count(value)] for value in values])
+        rows = con.execute(query(registry().mechanism(CITIES), Source("counted", "city", "n"), "duckdb")).fetchall()
+        few = con.execute(query(registry().mechanism(CITIES), Source("main.reports", "city"), "duckdb")).fetchall()
+    _compare(rows, reports)
+    _compare(few, reports[:60])
+
+
+def _compare(rows: list[tuple[object, ...]], reports: list[object]) -> None:
+    assert [row[0] for row in rows] == ["Lima", "O'slo", "Rome", "Kyiv"]
+    assert {row[9:] for row in rows} == {(float(len(reports)), 0.0)}
+    numbers = np.array([row[1:9] for row in rows], dtype=np.float64)
+    np.testing.assert_allclose(numbers[:, :4], ours(reports, "ibu"), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(numbers[:, 4:], ours(reports, "inv"), rtol=0, atol=1e-12)
+
+
+def test_every_group_is_estimated_by_itself_also_that_of_null(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE grouped (region VARCHAR, city VARCHAR)")
+    for region, counts in zip(["north", None, "south"], COUNTS[1:4], strict=True):
+        con.execute("INSERT INTO grouped SELECT ?, unnest(?)", [region, reports_of(counts)])
+    con.execute("INSERT INTO grouped VALUES ('south', 'canary')")
+    rows = con.execute(query(registry().mechanism(CITIES), Source("grouped", "city", keys=("region",)), "duckdb")).fetchall()
+    for region, counts in zip(["north", None, "south"], COUNTS[1:4], strict=True):
+        own = [row[1:] for row in rows if row[0] == region]
+        assert {row[10] for row in own} == {1.0 if region == "south" else 0.0}  # impossible reports, which are left out
+        np.testing.assert_allclose([row[1] for row in own], ours(reports_of(counts), "ibu")[:, 0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["krr(1, [10, -20, 30])", "krr(1, [0.1, 2.5])", "krr(1, [true, false])", "krr('0.1', ['2024-01-31', '2024-02-01'])"],
+)
+def test_values_of_every_type_are_written(con: DuckDBPyConnection, text: str) -> None:
+    reports = reports_of([3, 2, 1][: 3 if "30" in text else 2], text)
+    con.execute(f"CREATE TABLE typed AS SELECT unnest({reports}) AS x")
+    rows = con.execute(query(registry().mechanism(text), Source("typed", "x"), "duckdb")).fetchall()
+    np.testing.assert_allclose([row[1] for row in rows], ours(reports, "ibu", text)[:, 0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_reads_its_query(dialect: str) -> None:
+    text = query(registry().mechanism(CITIES), Source("a.b", 'c"d', "n", ("k 1", "k2")), dialect, "city shares")
+    (statement,) = [one for one in sqlglot.parse(text, read=dialect) if one is not None]
+    assert isinstance(statement, sqlglot.exp.Create)
+    assert statement.find(sqlglot.exp.Table) is not None
+
+
+def test_an_empty_table_has_no_rows() -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE reports (city VARCHAR)")
+        assert con.execute(query(registry().mechanism(CITIES), Source("reports", "city"), "duckdb")).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "dialect"),
+    [
+        ("oue(1, ['a', 'b'])", Source("r", "x"), "postgres"),
+        ("square_wave(1, 0, 1)", Source("r", "x"), "postgres"),
+        (CITIES, Source("r", "x"), "oracle"),
+        (CITIES, Source("r", "x", keys=("value",)), "postgres"),
+        (CITIES, Source("r", "x", keys=("Total",)), "postgres"),
+        (f"krr(1, {list(range(20000))})", Source("r", "x"), "postgres"),
+    ],
+)
+def test_what_has_no_query_is_refused(text: str, source: Source, dialect: str) -> None:
+    with pytest.raises(InvalidParameter):
+        query(registry().mechanism(text), source, dialect)
+
+
+def test_the_command_writes_a_view(tmp_path: Path) -> None:
+    file = tmp_path / "city.sql"
+    options = ["--dialect", "duckdb", "--table", "r", "-c", "city", "--by", "region", "--name", "shares", "-o", str(file)]
+    assert CliRunner().invoke(app, ["export-sql", "-m", CITIES, *options]).exit_code == 0
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE r AS SELECT 1 AS region, 'Lima' AS city FROM range(10)")
+        con.execute(file.read_text(encoding="utf-8"))
+        assert con.execute("SELECT count(*) FROM shares").fetchall() == [(4,)]
+    refused = CliRunner().invoke(app, ["export-sql", "-m", CITIES, "--column", "city"])
+    assert refused.exit_code != 0

@@ -1,0 +1,11 @@
+-- A collection of google/rappor: its params, counts and map, as files or tables. Rows are passed as JSON, since the number of
+-- their columns is not known.
+CREATE OR REPLACE MACRO ldp.rappor_shares(params, counts, map, rate := 0.05) AS TABLE
+    SELECT unnest(__ldp_bloom_shares(
+        (SELECT list(to_json(r)::VARCHAR) FROM query_table(params) AS r),
+        (SELECT list(to_json(r)::VARCHAR) FROM query_table(counts) AS r),
+        (SELECT list(to_json(r)::VARCHAR) FROM query_table(map) AS r),
+        rate
+    ), recursive := true);
+
+COMMENT ON MACRO TABLE ldp.rappor_shares IS 'shares of candidate strings from a collection of google/rappor, with errors and a false discovery rate';

@@ -1,0 +1,64 @@
+"""Reports that other libraries drew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.functions import (
+    MECHANISMS,
+    Macros,
+    Scalar,
+    ToColumn,
+    drawn_by_form,
+    guarded,
+    hookimpl,
+    names_withheld,
+    plain,
+    read_foreign,
+)
+from ldpsql.mechanisms import InvalidParameter
+
+
+def foreign_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
+    """Return a function that reads the reports of others, one a row; ``to_column`` makes a column of type ``kind`` of them."""
+
+    @guarded
+    def read(*columns: pa.ChunkedArray) -> pa.Array:
+        return _each(columns, to_column, kind)
+
+    return read
+
+
+def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.DataType) -> pa.Array:
+    reports, forms, handles = map(plain, columns)
+    if not len(reports):
+        return pa.array([], kind)
+    chosen = [column.unique().to_pylist() for column in (forms, handles)]
+    if any(len(distinct) > 1 for distinct in chosen):
+        raise InvalidParameter("mechanism and format of read must not change from row to row")
+    (form,), (handle,) = chosen
+    valid = reports.is_valid()
+    with names_withheld():
+        certified, drawn = read_foreign(MECHANISMS.thing(handle), reports.filter(valid), form)
+    return _with_nulls(plain(to_column(certified, drawn)), valid)
+
+
+def _with_nulls(column: pa.Array, valid: pa.Array) -> pa.Array:
+    """Return a column with NULL in the rows that are not valid, which it leaves out."""
+    if len(column) == len(valid):
+        return column
+    held = valid.to_numpy(zero_copy_only=False)
+    return column.take(pa.array(np.cumsum(held) - 1, mask=~held))
+
+
+# Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
+_BY_FORM = drawn_by_form("_foreign", "__ldp_read", ("report", "form", "handle"), foreign_reports, draws=False, volatile=False)
+
+
+@hookimpl
+def ldpsql_functions() -> list[Scalar | Macros]:
+    """Offer ``ldp.read``."""
+    return [*_BY_FORM, Macros.beside(__file__)]
