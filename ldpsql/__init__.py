@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ldpsql.pages.demo import flights_file
     from ldpsql.privacy.certificate import Certificate
     from ldpsql.privacy.claims import Epsilon
+    from ldpsql.registry.documents import document
     from ldpsql.reports import HashReports, PairReports, SetReports
     from ldpsql.sql.attach import attach, connect
 
@@ -79,6 +80,7 @@ _HOMES = {
     "mechanisms.key_value": ["KeyValueMechanism", "SignMechanism"],
     "privacy.claims": ["Epsilon"],
     "pages.demo": ["flights_file"],
+    "registry.documents": ["document"],
     "reports": ["HashReports", "PairReports", "SetReports"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -121,6 +123,7 @@ __all__ = [
     "attach",
     "certify",
     "connect",
+    "document",
     "estimate",
     "estimate_groups",
     "flights_file",

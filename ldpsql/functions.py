@@ -13,7 +13,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
-from ldpsql.domains.written import check_written
+from ldpsql.domains.written import check_listed, check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import (
@@ -43,12 +43,13 @@ from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
+from ldpsql.estimates.narrowing import narrowed
 from ldpsql.estimates.questions import Asked, recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
+from ldpsql.estimates.tables import Margin, MeanOf, OfColumn, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports, without_impossible
@@ -71,6 +72,7 @@ from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS
+from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.handles import (
     GRIDS,
@@ -146,6 +148,7 @@ __all__ = [
     "Mixed",
     "NotReleased",
     "Object",
+    "OfColumn",
     "OutsideDomain",
     "Perturbed",
     "PlannedTable",
@@ -182,6 +185,7 @@ __all__ = [
     "bound_of",
     "changing",
     "check_files",
+    "check_listed",
     "check_ordered",
     "check_reports",
     "check_size",
@@ -197,6 +201,7 @@ __all__ = [
     "difference",
     "distances",
     "distinct",
+    "document_text",
     "domain_type",
     "drawing",
     "drawn_by_form",
@@ -223,6 +228,7 @@ __all__ = [
     "mechanism_at",
     "named_place",
     "names_withheld",
+    "narrowed",
     "number_structs",
     "numbers",
     "octets",

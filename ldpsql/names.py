@@ -20,5 +20,6 @@ ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row
 OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the other
 OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
+LISTED = "__ldp_listed"  # (name, type): a pattern, if a parameter of this type can be a list
 WRITTEN = "__ldp_written"  # (SQL of lists): a pattern, if none of the lists is too long
 WRITTEN_CALL = "__ldp_call"  # (macro, reports, report, mechanism, written): SQL that draws nothing

@@ -16,11 +16,10 @@ from pathlib import Path
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from ldpsql.engine.functions import MARK, Macros
+from ldpsql.engine.functions import MARK, Macros, Scalar
 from ldpsql.ledger.guard import GUARD_MACRO
 from ldpsql.quoting import text_literal
 from ldpsql.registry.declared import CATALOG_NUMBER
-from ldpsql.registry.registry import registry
 from ldpsql.sql import attach
 
 VARIABLE = "LDPSQL_TEST_MACROS"  # the folder of the file, in the environment, so that all processes of a run share it
@@ -51,8 +50,7 @@ def _create_all(cursor: DuckDBPyConnection, catalog: str, existing: attach._Func
     if catalog != _CATALOG or existing.macros or not _copied(cursor):
         _OWN(cursor, catalog, existing)
         return
-    for _, functions in registry().functions():
-        attach._create(cursor, [one for one in functions if not isinstance(one, Macros)], existing.scalars, catalog)
+    attach._create(cursor, [one for one in _functions() if isinstance(one, Scalar)], existing.scalars, catalog)
 
 
 def _copied(cursor: DuckDBPyConnection) -> bool:
@@ -68,5 +66,11 @@ def _copied(cursor: DuckDBPyConnection) -> bool:
 
 def _file(folder: str) -> Path:
     """Return the path of the file, whose name is a digest of the text of the macros."""
-    texts = [one.text for _, functions in registry().functions() for one in functions if isinstance(one, Macros)]
+    texts = [one.text for one in _functions() if isinstance(one, Macros)]
     return Path(folder, f"{sha256(repr(texts).encode()).hexdigest()}.duckdb")
+
+
+def _functions() -> list[Scalar | Macros]:
+    """Return the functions that `attach` creates; some tests give it another registry."""
+    registered = attach.registry()  # type: ignore[attr-defined]
+    return [one for _, functions in registered.functions() for one in functions]

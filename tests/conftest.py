@@ -3,6 +3,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+# Set before NumPy is loaded: a worker a core leaves no core idle, and more threads of linear algebra only wait for each other.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection

@@ -182,6 +182,27 @@ def export_sql(of: Case) -> tuple[list[str], Check]:
     return ["export-sql", "-m", of.text, "--name", "exported"], check
 
 
+def describe(of: Case) -> tuple[list[str], Check]:
+    def check(out: str) -> None:
+        assert registry().mechanism(out) == of.mechanism
+
+    return ["describe", "-m", of.text], check
+
+
+def vectors(of: Case) -> tuple[list[str], Check]:
+    def check(out: str) -> None:
+        assert len([json.loads(line) for line in out.splitlines()]) == 3
+
+    return ["vectors", "-m", of.text, "--count", "3"], check
+
+
+def export_client(of: Case) -> tuple[list[str], Check]:
+    def check(out: str) -> None:
+        assert "export function report(value)" in out
+
+    return ["export-client", "-m", of.text], check
+
+
 def plugins(of: Case) -> tuple[list[str], Check]:
     def check(out: str) -> None:
         assert f"mechanism  {of.name}" in out
@@ -201,10 +222,14 @@ VERBS: dict[str, Callable[[Case], tuple[list[str], Check]]] = {
     "report": report,
     "lint": lint,
     "export-sql": export_sql,
+    "describe": describe,
+    "vectors": vectors,
+    "export-client": export_client,
     "plugins": plugins,
 }
 STATEMENTS = {
-    "describe": "SELECT ldp.describe({m})",
+    "describe in SQL": "SELECT ldp.describe({m})",
+    "document": "SELECT ldp.document({m})",
     "channel": "FROM ldp.channel({m})",
     "diagnose": "SELECT ldp.diagnose(x, {m}) FROM {reports}",
     "mean": "SELECT ldp.mean(x, {m}) FROM {reports}",
@@ -219,6 +244,8 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
     """Tell whether a verb may refuse this mechanism, and in these words."""
     if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", "heavy-hitters", *NOT_LISTED}:
         return code == "LDP103" and any(words in hint for words in ("crosstab", "its own mechanism", "of := "))
+    if verb in ("vectors", "export-client"):
+        return (of.pairs or of.name in STRINGS) and code == "LDP406" and "krr" in hint
     if verb in ("heavy_hitters", "heavy-hitters"):
         return code == "LDP103" and "not listed" in message and ("key_value" if of.pairs else "ldp.ibu") in hint
     if of.pairs:

@@ -17,6 +17,7 @@ import ldpsql
 from ldpsql import Mechanism, certify
 from ldpsql.channels import TOTAL, KeepOrSpread, Levels, OrthogonalHash
 from ldpsql.channels.exact import exp_below
+from ldpsql.channels.level_hashes import LevelHashes
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.estimate import Estimates, estimate_counts
@@ -27,7 +28,7 @@ from ldpsql.inference.operators import LevelsOperator, Ranges
 from ldpsql.inference.operators.ranges import range_variances
 from ldpsql.inference.operators.tree import Parents, Tree
 from ldpsql.mechanisms import audit
-from ldpsql.mechanisms.trees import best_tree, counts_of_levels, range_error, response_to, scatter
+from ldpsql.mechanisms.trees import best_tree, counts_of_levels, node_reports, range_error, response_to, scatter
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
@@ -53,7 +54,13 @@ def grid() -> Levels:
     return Levels((3, 4), ((1, 1), (2, 2)), (OrthogonalHash(12, KeepOrSpread.within(4, E)), KeepOrSpread.within(4, E)))
 
 
-@pytest.mark.parametrize("channel", [small(), grid()], ids=["line", "grid"])
+def bits() -> Levels:
+    """Return three levels over twelve values, hashes to a field of four elements, in blocks of 1, 3 and 6."""
+    hashes = [OrthogonalHash(count, KeepOrSpread.within(4, E)) for count in (12, 4)]
+    return Levels((12,), ((1,), (3,), (6,)), (*hashes, KeepOrSpread.within(2, E)))
+
+
+@pytest.mark.parametrize("channel", [small(), grid(), bits()], ids=["line", "grid", "bits"])
 def test_the_realised_epsilon_is_the_largest_ratio_over_all_reports_in_whole_numbers(channel: Levels) -> None:
     rows = [[channel.probability(x, y) for y in range(channel.outputs)] for x in range(channel.inputs)]
     assert all(sum(row) == 1 for row in rows)
@@ -63,10 +70,14 @@ def test_the_realised_epsilon_is_the_largest_ratio_over_all_reports_in_whole_num
     assert rows[witness.value][witness.report] / rows[witness.other][witness.report] == witness.ratio
 
 
-def sequence(*parts: int) -> Words:
-    """Return a source that hands out these words, one a call."""
-    waiting = iter(parts)
-    return lambda count: np.full(count, next(waiting), dtype=np.uint64)
+class Sequence:
+    """A source that hands out these words, one a call."""
+
+    def __init__(self, *parts: int) -> None:
+        self.left = list(parts)
+
+    def __call__(self, count: int) -> NDArray[np.uint64]:
+        return np.full(count, self.left.pop(0), dtype=np.uint64)
 
 
 def pieces(steps: int, width: int) -> list[tuple[int, int]]:
@@ -75,25 +86,51 @@ def pieces(steps: int, width: int) -> list[tuple[int, int]]:
     return list(pairwise(ends))
 
 
-@pytest.mark.parametrize("channel", [small(), grid()], ids=["line", "grid"])
+def drawn_with(channel: Levels, value: int, level: int, seed: int, answer: int) -> int:
+    """Return the report for a half that decides the level, a whole word for the seed and one for the response."""
+    high, low = divmod(seed, 1 << 32)
+    own = np.array([value], dtype=np.int32)
+    further = Sequence(level + (high << 32), low << 32, answer)  # the lower half of the seed, if the upper one does not decide
+    report = int(channel.draw(own, further)[0])
+    return int(channel.draw(own, Sequence(level + (high << 32), answer))[0]) if further.left else report
+
+
+@pytest.mark.parametrize("channel", [small(), grid(), bits()], ids=["line", "grid", "bits"])
 def test_the_sampler_itself_has_these_probabilities_by_an_independent_derivation(channel: Levels) -> None:
-    """Count the words of the sampler: the first decides the level, further ones the seed and the response."""
+    """Count the words of the sampler: half of the first decides the level, the other half and rarely more bits the seed."""
     half, levels = 1 << 32, len(channel.blocks)
     for value in range(channel.inputs):
         chances = [Fraction(0)] * channel.outputs
         for level, response in enumerate(channel.responses):
             lowest, end = (-(-half * at // levels) for at in (level, level + 1))
-            hashed = isinstance(response, OrthogonalHash)
             answer = response.response if isinstance(response, OrthogonalHash) else response
-            seeded = pieces(response.seeds, TOTAL // response.seeds) if isinstance(response, OrthogonalHash) else [(0, TOTAL)]
-            for (a, b), (c, d) in ((s, r) for s in seeded for r in pieces(answer.size, answer.spread)):
-                drawn = set()
-                for first, seed, word in ((lowest, a, c), (end - 1 + (7 << 32), b - 1, d - 1)):
-                    words = (first, seed, word) if hashed else (first, word)
-                    drawn.add(int(channel.draw(np.array([value], dtype=np.int32), sequence(*words))[0]))
+            seeds = response.seeds if isinstance(response, OrthogonalHash) else 1
+            for (a, b), (c, d) in ((s, r) for s in pieces(seeds, TOTAL // seeds) for r in pieces(answer.size, answer.spread)):
+                drawn = {drawn_with(channel, value, *ends) for ends in ((lowest, a, c), (end - 1, b - 1, d - 1))}
                 assert len(drawn) == 1
                 chances[drawn.pop()] += Fraction((end - lowest) * (b - a) * (d - c), half * TOTAL * TOTAL)
         assert chances == [channel.probability(value, report) for report in range(channel.outputs)]
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 4, 5, 8, 9, 16, 25, 27])
+def test_hashes_of_several_levels_at_once_are_those_of_each_level(symbols: int) -> None:
+    sizes = (symbols**2 + 1, symbols**2, symbols, 2)
+    hashes = tuple(OrthogonalHash(size, KeepOrSpread.within(symbols, E)) for size in sizes)
+    together, first = LevelHashes(hashes), 0
+    for one in hashes:
+        seeds, values = (np.ravel(part) for part in np.mgrid[: one.seeds, : one.size])
+        assert np.array_equal(together.hash(seeds, values + first), one._hash(seeds, values))
+        first += one.size
+
+
+def test_a_report_becomes_level_seed_and_symbol_whether_or_not_all_levels_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = node_reports(small())
+    every = np.arange(len(reports), dtype=np.int32)
+    listed = reports.to_arrow(every)
+    monkeypatch.setattr("ldpsql.reports.nodes._MOST_LISTED", 0)
+    again = node_reports(small())
+    assert again.to_arrow(every).equals(listed)
+    assert again.positions(listed).tolist() == every.tolist()
 
 
 def test_the_level_is_the_same_whatever_the_value() -> None:

@@ -13,6 +13,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.errors import ImpossibleReport
 from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import (
     DenseOperator,
@@ -397,6 +398,12 @@ def test_every_estimator_takes_published_values_among_the_reports(mixed: DuckDBP
     assert sum(share["estimate"] for share in shares) == pytest.approx(1, abs=1e-6) or name == "base_cut"
     mixture = "SELECT unnest(['Lima', 'Oslo', 'Rome']) AS x, unnest(['low', 'open', 'open']) AS l FROM range(20)"
     assert len(one(mixed, f"SELECT ldp.ibu_mixed(x, l, {OPEN}, estimator := '{name}(misfit=''allow'')') FROM ({mixture})")) == 4
+
+
+def test_a_law_that_excludes_an_observed_report_has_no_chance() -> None:
+    impossible, close = log_fit_p_value(np.array([np.inf, 3.0]), 4)
+    assert impossible < -1e6
+    assert close == 0
 
 
 LISTS = {

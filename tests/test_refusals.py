@@ -144,6 +144,15 @@ def test_lists_of_any_other_form_remain_domains(con: DuckDBPyConnection, made: s
     assert con.sql(f"SELECT len((ldp.krr(1, {made})).domain) FROM {source}").fetchall() == [(length,)]
 
 
+@pytest.mark.parametrize("wrong", ["city", "5", "'city'", "row(1)", "kind", "DATE '2026-01-01'", "t"])
+@pytest.mark.parametrize("call", ["krr(4, {})", "olh(4, {})", "perturb(1, ldp.krr(4, {}))", "pckv(4, {})"])
+def test_a_domain_that_is_not_a_list_is_refused_by_its_type(con: DuckDBPyConnection, call: str, wrong: str) -> None:
+    source = "(SELECT 'Lima' AS city, 'Oslo'::ENUM ('Oslo', 'Rome') AS kind) t"
+    with pytest.raises(duckdb.Error, match=r"\[LDP103\] (domain|keys) must be a list.*Hint: ") as refused:
+        con.execute(f"SELECT ldp.{call.format(wrong)} FROM {source}")
+    assert not any(value in str(refused.value).partition("Hint")[0] for value in ("Lima", "Oslo", "Rome"))
+
+
 @pytest.mark.parametrize("name", ["range", "generate_series"])
 def test_lengths_read_from_sql_are_those_of_duckdb(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     con = duckdb.connect()

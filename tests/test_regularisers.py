@@ -222,7 +222,8 @@ def test_the_correction_vanishes_where_the_maximum_is_inside_and_reports_are_man
     assert fitted("corrected_em", likelihood) == pytest.approx(fitted("ibu", likelihood), abs=1e-5)
 
 
-def test_the_correction_counts_equal_reports_once_as_it_would_one_by_one() -> None:
+@pytest.mark.parametrize(("second", "factor"), [(1.0, 2), (0.5, 1)])  # the exact derivative; the paper's (24) as printed
+def test_the_correction_counts_equal_reports_once_as_it_would_one_by_one(second: float, factor: int) -> None:
     error = import_module("ldpsql.plugins.estimators.corrected_em").error  # the paper's (28), not public
 
     op, counts = line(4, 0.8), np.array([[3.0, 0.0, 2.0, 4.0]])
@@ -232,10 +233,21 @@ def test_the_correction_counts_equal_reports_once_as_it_would_one_by_one() -> No
     information = scores @ scores.T / n
     inverse = -np.linalg.inv(information + ridge * np.eye(4))
     first = sum((information - np.outer(s, s)) @ inverse @ s for s in scores.T) / n
-    second = sum(2 * np.einsum("i,j,k->ijk", s, s, s) for s in scores.T)
+    hessian = sum(factor * np.einsum("i,j,k->ijk", s, s, s) for s in scores.T)
     both = sum(np.outer(inverse @ s, inverse @ s) for s in scores.T)
-    expected = inverse @ (first - np.einsum("ijk,jk->i", second, both) / (2 * n**2)) / n
-    assert error(Likelihood(op, counts), theta, ridge) == pytest.approx(expected, rel=1e-9)
+    expected = inverse @ (first - np.einsum("ijk,jk->i", hessian, both) / (2 * n**2)) / n
+    assert error(Likelihood(op, counts), theta, ridge, second) == pytest.approx(expected, rel=1e-9)
+
+
+def test_only_the_printed_correction_moves_a_maximum_that_is_inside() -> None:
+    module = import_module("ldpsql.plugins.estimators.corrected_em")
+
+    op, theta = krr(3.0, 4), np.array([[0.4, 0.3, 0.2, 0.1]])
+    likelihood = Likelihood(op, op.forward(theta) * 1e3, named=np.arange(4))
+    corrected = [module.normalised(theta - module.error(likelihood, theta, 1e-9, second)) for second in (1.0, 0.5)]
+    exact, printed = (np.abs(shares - theta).max() for shares in corrected)
+    assert exact < 1e-9
+    assert printed > 1e-4
 
 
 def test_bias_correction_lowers_the_error_for_few_reports() -> None:

@@ -150,6 +150,14 @@ CANARY = "canary7f3a"
             f"[plugin]\nallow = ['{CANARY}']",
             r"own\.toml contains the unknown section \[plugin\]\. Hint: did you mean 'plugins'\?",
         ),
+        (
+            f"[tables.people]\nepsilno = '{CANARY}'\ncolumns = {{}}",
+            r"unknown key 'epsilno' in the section \[tables\.people\]\. Hint: did you mean 'epsilon'\?",
+        ),
+        (
+            f"[tables.people]\nepsilon = 1\ncolumns = {{}}\nkep = '{CANARY}'",
+            r"unknown key 'kep' in the section \[tables\.people\]\. Hint: did you mean 'keep'\?",
+        ),
         (f"[plugins]\nallow = '{CANARY}'", r"allow in the section \[plugins\] of .*own\.toml must be a list of names"),
         (f"[plugins]\nallow = [['{CANARY}']]", r"allow in the section \[plugins\] of .*own\.toml must be a list of names"),
         (f"[ledger]\npath = ['{CANARY}']", r"path in the section \[ledger\] of .*own\.toml must be a string"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql.functions import MECHANISMS, Macros, Scalar, Spec, fingerprint, guarded, hookimpl, plain, registry
+from ldpsql.functions import MECHANISMS, Macros, Scalar, Spec, document_text, fingerprint, guarded, hookimpl, plain, registry
 from ldpsql.mechanisms import certify
 
 _ENTRY = "STRUCT(name VARCHAR, signature VARCHAR, summary VARCHAR, plugin VARCHAR)[]"
@@ -55,11 +55,18 @@ def describe(handles: pa.ChunkedArray) -> pa.Array:
     return pa.array(out)
 
 
+@guarded
+def document(handles: pa.ChunkedArray) -> pa.Array:
+    """Return each mechanism as a document, in JSON."""
+    return pa.array([document_text(MECHANISMS.thing(handle)) for handle in plain(handles).to_pylist()], pa.string())
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.mechanisms()``, ``ldp.estimators()`` and ``ldp.describe(m)``."""
+    """Offer ``ldp.mechanisms()``, ``ldp.estimators()``, ``ldp.describe(m)`` and ``ldp.document(m)``."""
     return [
         Scalar("__ldp_catalog", catalog, _ENTRY),
         Scalar("__ldp_describe", describe, _DESCRIPTION),
+        Scalar("__ldp_document", document, "VARCHAR"),
         Macros.beside(__file__),
     ]

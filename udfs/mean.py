@@ -15,6 +15,7 @@ from ldpsql.functions import (
     Macros,
     Mean,
     MeanOf,
+    OfColumn,
     Quantile,
     QuantileOf,
     Quantiles,
@@ -35,6 +36,7 @@ from ldpsql.functions import (
     hookimpl,
     measured,
     named_place,
+    narrowed,
     once_a_run,
     plain,
     values_of,
@@ -57,19 +59,19 @@ def functional_handle(
         if not isinstance(mechanism, Mechanism):
             raise InvalidParameter("these numbers can be estimated for one mechanism only", "use ldp.mean on its reports")
         own = [column[row] for column in columns]
-        functional, unbiased = _of_table(name, mechanism, of_columns[row], conditions[row], own), None
-        if functional is None:
-            if not _on_map(name, own):
-                check_ordered(mechanism)
-            unbiased = without_inversion(mechanism, plan[1]) if name in ("mean", "variance") else None
-            functional = _functional(name, mechanism, own, unbiased=unbiased is not None)
+        of_table = _of_table(name, mechanism, of_columns[row], conditions[row], own)
+        if of_table is not None:
+            out.append(MEASURES.number(narrowed(plan, of_table)))
+            continue
+        if not _on_map(name, own):
+            check_ordered(mechanism)
+        unbiased = without_inversion(mechanism, plan[1]) if name in ("mean", "variance") else None
+        functional = _functional(name, mechanism, own, unbiased=unbiased is not None)
         out.append(MEASURES.number(((mechanism, unbiased or plan[1]), functional)))
     return pa.array(out, pa.int64())
 
 
-def _of_table(
-    name: str, mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar, arguments: list[pa.Scalar]
-) -> Functional | None:
+def _of_table(name: str, mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar, arguments: list[pa.Scalar]) -> OfColumn | None:
     """Return a functional of a column of a table, or where a condition holds; None for all values of one column."""
     values = values_of(mechanism)
     if not isinstance(values, Product) and not of.is_valid and not given.is_valid:
@@ -81,9 +83,9 @@ def _of_table(
         case "variance":
             return VarianceOf(column, where)
         case "quantile":
-            return QuantileOf(Quantiles((_quantile(arguments[0]),)), column, where)
+            return QuantileOf(column, where, quantiles=Quantiles((_quantile(arguments[0]),)))
         case "quantiles":
-            return QuantilesOf(_quantiles(arguments[0]), column, where)
+            return QuantilesOf(column, where, quantiles=_quantiles(arguments[0]))
     raise InvalidParameter(
         "these reports are of several columns, and this is the share of a range of one",
         "use ldp.share(report, m, of := {age: {low: 18, high: 65}})",

@@ -11,6 +11,7 @@ from ldpsql.functions import (
     Macros,
     Registry,
     Scalar,
+    check_listed,
     check_written,
     guarded,
     hookimpl,
@@ -55,6 +56,14 @@ def written(expressions: pa.ChunkedArray) -> pa.Array:
     return pa.array([".*"] * len(texts), pa.string())
 
 
+@guarded
+def listed(names: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
+    """Return a pattern that matches anything, if parameters of these types can be lists."""
+    for name, kind in zip(plain(names).to_pylist(), plain(kinds).to_pylist(), strict=True):
+        check_listed(name, kind)
+    return pa.array([".*"] * len(names), pa.string())
+
+
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     """Offer one constructor for each mechanism, and the function that reads them."""
@@ -63,6 +72,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"),
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
+        Scalar("__ldp_listed", listed, "VARCHAR"),
         Scalar("__ldp_written", written, "VARCHAR"),
         Macros(text),
     ]

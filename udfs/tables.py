@@ -40,6 +40,7 @@ from ldpsql.functions import (
     listed,
     measured,
     named_place,
+    narrowed,
     number_structs,
     once_a_run,
     plain,
@@ -64,7 +65,7 @@ def _mechanism(plan: int) -> Mechanism:
 def share_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each share of cells, where a condition holds, under a plan."""
     rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
-    shares = [(PLANS.thing(plan), _share(_mechanism(plan), of, given)) for plan, of, given in rows]
+    shares = [narrowed(PLANS.thing(plan), _share(_mechanism(plan), of, given)) for plan, of, given in rows]
     return pa.array([MEASURES.number(share) for share in shares], pa.int64())
 
 
@@ -86,7 +87,7 @@ def contrast_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.Chu
                 "a difference needs two conditions", "given := {city: 'Lima'}, versus := {city: 'Oslo'}; see also ldp.compare"
             )
         one, another = (_number(_mechanism(plan), of, where) for where in (given, other))
-        out.append(MEASURES.number((PLANS.thing(plan), Contrast(one, another))))
+        out.append(MEASURES.number(narrowed(PLANS.thing(plan), Contrast(one, another))))
     return pa.array(out, pa.int64())
 
 
@@ -94,7 +95,7 @@ def contrast_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.Chu
 def number_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each share or mean, where a condition holds, under a plan."""
     rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
-    numbers = [(PLANS.thing(plan), _number(_mechanism(plan), of, given)) for plan, of, given in rows]
+    numbers = [narrowed(PLANS.thing(plan), _number(_mechanism(plan), of, given)) for plan, of, given in rows]
     return pa.array([NUMBERS.number(number) for number in numbers], pa.int64())
 
 
@@ -113,7 +114,7 @@ def _number(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share | Me
 def margin_handle(plans: pa.ChunkedArray, columns: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each margin, of all or for each value of other columns, under a plan."""
     rows = zip(*(plain(column).to_pylist() for column in (plans, columns, givens)), strict=True)
-    margins = [(PLANS.thing(plan), _margin(_mechanism(plan), *names)) for plan, *names in rows]
+    margins = [narrowed(PLANS.thing(plan), _margin(_mechanism(plan), *names)) for plan, *names in rows]
     return pa.array([MARGINS.number(margin) for margin in margins], pa.int64())
 
 
@@ -172,7 +173,8 @@ def compared(histograms: pa.ChunkedArray, others: pa.ChunkedArray, handles: pa.C
 def pair_handle(plans: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each pair of columns under a plan; NULL stands for both of a table of two."""
     rows = zip(plain(plans).to_pylist(), plain(columns).to_pylist(), strict=True)
-    return pa.array([PAIRS.number((PLANS.thing(plan), _pair(_mechanism(plan), names))) for plan, names in rows], pa.int64())
+    pairs = [narrowed(PLANS.thing(plan), _pair(_mechanism(plan), names)) for plan, names in rows]
+    return pa.array([PAIRS.number(pair) for pair in pairs], pa.int64())
 
 
 def _pair(mechanism: Mechanism, names: object) -> Columns:

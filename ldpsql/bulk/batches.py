@@ -16,6 +16,8 @@ from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefus
 from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.parts import Parts
+from ldpsql.mechanisms.rows import RowMechanism
 from ldpsql.names import ROW
 from ldpsql.registry.fingerprint import metadata
 from ldpsql.registry.registry import registry
@@ -209,16 +211,24 @@ def drawn_apart(columns: Sequence[str], mechanism: Mechanism) -> dict[str, Mecha
     """Return the mechanism that drew each column of reports; several columns were drawn by those of a row, one by one.
 
     Raises:
-        InvalidParameter: if several columns are not those of the mechanism.
+        InvalidParameter: if several columns are not columns of the mechanism.
 
     """
     if len(columns) == 1:
         return {columns[0]: mechanism}
     parts = dict(columns_of(mechanism))
-    if sorted(parts) != sorted(columns):
+    if len(set(columns)) < len(columns) or not parts.keys() >= set(columns):
         needed = f"the columns of the row are {', '.join(parts)}" if parts else f"{mechanism.name} has one column"
         raise InvalidParameter("these are not the columns of the mechanism", needed)
-    return parts
+    return {name: parts[name] for name in columns}
+
+
+def row_part(columns: Sequence[str], mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism of the reports of some columns of a row: that of the row of these columns."""
+    parts = columns_of(mechanism)
+    if not isinstance(mechanism, RowMechanism) or not 1 < len(columns) < len(parts):
+        return mechanism
+    return type(mechanism)(columns=Parts(part for part in parts if part.column in columns))
 
 
 def row_of(columns: Mapping[str, Mechanism]) -> Mechanism:

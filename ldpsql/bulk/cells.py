@@ -19,7 +19,7 @@ from ldpsql.domains.columns import plain
 from ldpsql.inference.counts import Counts, whole_numbers
 from ldpsql.quoting import quoted, text_literal
 
-CELLS_AT_ONCE = 1 << 18
+CELLS_AT_ONCE = 1 << 20
 REPORT, N, FIRST = map(quoted, ("ldp report", "ldp n", "ldp first"))  # keys may have any name
 
 

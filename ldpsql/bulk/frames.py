@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.bulk.batches import batches_of, drawn, drawn_apart, row_of, stream
+from ldpsql.bulk.batches import batches_of, drawn, drawn_apart, row_of, row_part, stream
 from ldpsql.bulk.charging import Charge, Charged, charge_of
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
@@ -183,7 +183,7 @@ def _drawn_by(
     made = registry().mechanism(mechanism)
     for name, part in drawn_apart(columns, made).items():
         agreed(recorded_by(name), part)
-    return made
+    return row_part(columns, made)
 
 
 def _counted_file(path: str, columns: list[str], mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism]:

@@ -18,6 +18,7 @@ from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.group_runs import GroupRun, Select, Task
 from ldpsql.bulk.groups import CELL, COLUMNS, NOTHING, PLACE, check_names, rows_of
 from ldpsql.bulk.meter import Progress
+from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
 from ldpsql.engine.threads import one_thread
@@ -32,7 +33,7 @@ from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 
-ROWS_AT_ONCE = 1 << 18  # of estimates
+ROWS_AT_ONCE = 1 << 20  # of estimates
 
 
 @withheld
@@ -101,10 +102,10 @@ def _learned(cells: Cells, cursor: DuckDBPyConnection, size: int, drew: Mechanis
     """Return the estimator with what all groups have in common, of which it sees a part of very many, and all reports."""
     total = cells.pooled(cursor, CELLS_AT_ONCE)
     if total is None:
-        some = list(_few(cells.groups(cursor, 0, size, GROUPS_AT_ONCE)))
+        some = list(_few(cells.groups(cursor, 0, size, _groups_at_once(drew))))
         numbers = pa.array(np.concatenate([one.numbers for one in some]))
         total = Counts.of(pa.concat_arrays([one.reports for one in some]), numbers)
-    return learnt_of(drew, total, _few(cells.groups(cursor, 0, size, GROUPS_AT_ONCE)), method)
+    return learnt_of(drew, total, _few(cells.groups(cursor, 0, size, _groups_at_once(drew))), method)
 
 
 def _few(groups: Iterator[tuple[int, Counts]]) -> Iterator[Counts]:
@@ -119,9 +120,8 @@ def _few(groups: Iterator[tuple[int, Counts]]) -> Iterator[Counts]:
 
 def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, method: Estimator) -> Iterator[int]:
     """Estimate the groups that are not done, write many rows at a time, and yield how many groups are done."""
-    select, values = _joined(run, drew), len(certify_values(drew).values)
-    at_once, groups, waiting = max(1, min(GROUPS_AT_ONCE, ROWS_AT_ONCE // values)), run.groups_done, [NOTHING]
-    for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, at_once)):
+    select, groups, waiting = _joined(run, drew), run.groups_done, [NOTHING]
+    for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, _groups_at_once(drew))):
         waiting += [rows_of(counts, *part) for part in estimated(drew, counts, method)]
         groups += len(counts.groups)
         if end == run.size or sum(map(len, waiting)) >= ROWS_AT_ONCE:
@@ -130,6 +130,15 @@ def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, method: Es
             yield groups
     if not run.size:
         run.append(NOTHING, select, 0)
+
+
+def _groups_at_once(drew: Mechanism) -> int:
+    """Return how many groups are estimated together: more if there are few values, and each can be reported."""
+    certified = certify_values(drew)
+    values, reports = len(certified.values), certified.reports
+    if isinstance(reports, Domain):
+        return max(1, ROWS_AT_ONCE // max(values, len(reports)))
+    return max(1, min(GROUPS_AT_ONCE, ROWS_AT_ONCE // values))
 
 
 def _joined(run: GroupRun, drew: Mechanism) -> Select:

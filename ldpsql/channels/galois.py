@@ -64,6 +64,11 @@ class Field:
         logs[powers] = np.arange(q - 1)
         return Field(p, k, np.array(powers + powers, dtype=np.int32), logs)
 
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.p**self.k
+
     def add(self, a: Elements, b: Elements) -> Elements:
         """Return the sums, coefficient by coefficient."""
         if self.k == 1:

@@ -13,7 +13,7 @@ from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.galois import Field, symbols_within
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.randomness import Words, random_words
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import InternalError, InvalidParameter
 
 _MOST_POINTS = 1 << 25  # of the space in which values are placed: a gigabyte while they are shuffled
 _CACHED = 1 << 13  # words at a time
@@ -175,16 +175,24 @@ class OrthogonalHash(HashChannel):
     @cached_property
     def points(self) -> Codes:
         """The coordinates of every value, shape (size, dimension), in a fixed shuffled order, so that no pattern remains."""
+        return _digits(self.point_numbers, self.response.size, self.dimension)
+
+    @property
+    def point_numbers(self) -> NDArray[np.int64]:
+        """The coordinates of every value as the digits of a number in base ``response.size``."""
         count = self.response.size**self.dimension
-        order = np.argsort(splitmix(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
-        return _digits(order, self.response.size, self.dimension)
+        return np.argsort(splitmix(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
 
     @cached_property
     def functions(self) -> Codes:
         """The coordinates of every function, shape (seeds, dimension): the first nonzero one is 1."""
-        g, m = self.response.size, self.dimension
-        lines = [_digits(np.arange(g**k) + g**k, g, m) for k in range(m)]
-        return np.concatenate(lines)
+        return _digits(self.function_numbers, self.response.size, self.dimension)
+
+    @property
+    def function_numbers(self) -> NDArray[np.int64]:
+        """The coordinates of every function as the digits of a number in base ``response.size``."""
+        g = self.response.size
+        return np.concatenate([np.arange(g**k) + g**k for k in range(self.dimension)])
 
     @property
     def seeds(self) -> int:
@@ -217,10 +225,16 @@ class OrthogonalHash(HashChannel):
 
     def witness(self) -> int:
         """Return the first function under which values 0 and 1 have different hashes, and the hash of 0, as one number."""
-        seeds = np.arange(self.seeds)
-        zero, one = (self._hash(seeds, np.full(self.seeds, x)) for x in (0, 1))
-        seed = int((zero != one).argmax())
-        return seed * self.response.size + int(zero[seed])
+        g, m = self.response.size, self.dimension
+        order = splitmix(np.arange(g**m, dtype=np.uint64))
+        first = np.argpartition(order, 1)[:2]
+        points = _digits(first[np.argsort(order[first])], g, m)  # as in `points`, but without sorting all of them
+        for line in range(m):  # one of the functions that begin with a single 1 and have zeros behind it
+            function = _digits(np.array([g**line]), g, m)
+            zero, one = (int(Field.of(g).dot(function, point[None])[0]) for point in points)
+            if zero != one:
+                return (g**line - 1) // (g - 1) * g + zero
+        raise InternalError("two points are the same", "please report the mechanism")
 
     def _hash(self, seeds: NDArray[np.int64] | Codes, values: NDArray[np.int64] | Codes) -> Codes:
         if self._table is not None:

@@ -55,7 +55,7 @@ class PlanarNoise(TableChannel):
         self._tables = noise_tables(self._falling, columns, rows, points)
         if (self._falling[1:] > self._falling[:-1]).any():
             raise InvalidParameter("noise on the plane must not rise with the distance")
-        if sum(self._entries.tolist()) != TOTAL:
+        if sum(self.entries.tolist()) != TOTAL:
             raise InvalidParameter("the weights of the noise and of the floor must sum to 2**64")
 
     @classmethod
@@ -190,15 +190,15 @@ class PlanarNoise(TableChannel):
         return Witness(Fraction(high, low), value, other, report)
 
     @cached_property
-    def _furthest(self) -> tuple[int, int]:
+    def furthest(self) -> tuple[int, int]:
         """By how many columns and rows at most an entry moves a value."""
         last = reach(len(self._falling), self._points)
         return min(self._columns - 1, last), min(self._rows - 1, last)
 
     @cached_property
-    def _entries(self) -> Weights:
+    def entries(self) -> Weights:
         """The weights that are drawn from: of every offset of rows and columns, then of every cell."""
-        across, down = self._furthest
+        across, down = self.furthest
         quarter = box(self._tables, mirrored=False)[: across + 1, : down + 1]
         half = np.concatenate([quarter[:0:-1], quarter])
         whole = np.concatenate([half[:, :0:-1], half], axis=1).T
@@ -207,16 +207,16 @@ class PlanarNoise(TableChannel):
     @cached_property
     def tables(self) -> AliasTables:
         """The table that an offset or a cell is drawn from."""
-        return AliasTables.of(self._entries[None])
+        return AliasTables.of(self.entries[None])
 
     def draws_its_weights(self) -> bool:
         """Return whether the table, recounted, reproduces the weights of the offsets and cells."""
-        return self.tables.make(self._entries[None])
+        return self.tables.make(self.entries[None])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw an offset or a cell for each value, from one word each, and move the value by the offset."""
         entry = self.tables.draw(np.zeros(len(values), dtype=np.int32), words)
-        furthest_across, furthest_down = self._furthest
+        furthest_across, furthest_down = self.furthest
         width = 2 * furthest_across + 1
         down, row = entry // width, values // self._columns
         across = entry - down * width

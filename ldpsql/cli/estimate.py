@@ -91,7 +91,7 @@ def estimates(
     """
     from contextlib import ExitStack
 
-    from ldpsql.bulk.batches import drawn_apart
+    from ldpsql.bulk.batches import drawn_apart, row_part
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
     from ldpsql.engine.functions import struct_text
@@ -107,6 +107,7 @@ def estimates(
         with ExitStack() as comparisons:
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
+            made = row_part(columns, made)
             reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
             if read:
                 reports = f"ldp.read({reports}, {sql_call(made, con)}, format := {text_literal(read)})"

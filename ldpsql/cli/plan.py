@@ -114,13 +114,14 @@ def mechanisms_of(texts: list[str], values: int | None) -> list[Mechanism]:
         InvalidParameter: if the number of values is missing, or not needed.
 
     """
+    from ldpsql.cli.source import mechanism_from
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates.planning import over_declared_values
     from ldpsql.registry.registry import registry
 
     registered = registry().mechanisms
     names = [text for text in texts if text in registered]
-    compared = [registry().mechanism(text) for text in texts if text not in registered]
+    compared = [mechanism_from(text) for text in texts if text not in registered]
     if compared and not names:
         if values is not None:
             raise InvalidParameter("these mechanisms have domains of their own", "leave out --values, or name one: -m krr")

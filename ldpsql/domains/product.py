@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
@@ -117,6 +117,10 @@ class Product(Domain):
     def rising(self) -> bool:
         """Rows have no order."""
         return False
+
+    def margin(self, places: Sequence[int]) -> Product:
+        """Return the table of some of the columns, given by their places."""
+        return Product(tuple(self.names[place] for place in places), tuple(self.parts[place] for place in places))
 
     def fields(self, column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
         """Return the column of each name in a column of structs.

@@ -235,8 +235,10 @@ class Steps(Numbers):
         return certain, (np.searchsorted(last, low - slack), np.searchsorted(first, high + slack, side="right"))
 
     @cached_property
-    def _first_of_range(self) -> Any:
-        return None
+    def _first_of_range(self) -> int | None:
+        """The first number if the numbers are consecutive and each has a bin, so that a position is a difference; else None."""
+        consecutive = self._step == 1 and self._each == 1 and self._low.is_integer() and abs(self._low) < _EXACT
+        return int(self._low) if consecutive else None
 
 
 def _decimals(low: float, step: float) -> int:

@@ -1,4 +1,4 @@
-"""Lists that a query computes, such as ``range(100000000)``, are refused by their SQL, before they fill the memory."""
+"""Lists in SQL, by their types and their SQL: ``range(100000000)`` is refused before it fills the memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ldpsql.errors import InvalidParameter
 
 _NEITHER = re.compile(r"'(?:[^']|'')*'|CAST\(| AS \w+\)")  # strings and casts
 _CALL = re.compile(r'(?:"range"|(?<!["\w])(?:range|(generate_series)))\(([-+\de., ]+)\)')
+_UNDECIDED = ("NULL", "UNKNOWN", "JSON")
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e\+?\d{1,2})?")
 
 
@@ -30,6 +31,22 @@ def check_written(text: str) -> None:
         raise InvalidParameter(
             f"a domain may list at most {MOST_LISTED:,} values, and the query would make a list of {longest:,}",
             "group values, for example by a prefix, or divide numbers by a step",
+        )
+
+
+def check_listed(parameter: str, kind: str) -> None:
+    """Refuse a parameter that cannot be a list, by its type in SQL; the type of NULL and of a placeholder is not known yet.
+
+    Raises:
+        InvalidParameter: for any other type that is not a list.
+
+    >>> check_listed("domain", "VARCHAR[]")
+    """
+    if not kind.endswith("]") and kind.strip('"') not in _UNDECIDED:
+        name = kind.partition("(")[0]  # the values of an ENUM stay here
+        raise InvalidParameter(
+            f"{parameter} must be a list of all possible values, not of type {name}",
+            f"write {parameter} := ['Lima', 'Oslo'], or (SELECT list(city) FROM cities) over a table of public values",  # noqa: S608
         )
 
 

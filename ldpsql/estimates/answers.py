@@ -17,7 +17,8 @@ from ldpsql.estimates.scale import scale_of
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
     from ldpsql.estimates.independence import Independence
-    from ldpsql.estimates.measures import Functional
+    from ldpsql.estimates.measures import TableFunctional
+    from ldpsql.estimates.narrowing import Q
     from ldpsql.estimates.tables import MeanOf, Share
 
 
@@ -91,7 +92,7 @@ class Answers:
 
         place, where = self._place(of, given)
         own, _ = column_of_table(self.of.values, place)
-        measure, scale = self._measure(QuantileOf(Quantiles((Quantile(q),)), place, where)), scale_of(own)
+        measure, scale = self._measure(QuantileOf(place, where, quantiles=Quantiles((Quantile(q),)))), scale_of(own)
         value, low, high = (float(scale[int(at)]) for at in (measure[0], measure[2], measure[3]))
         return Answer(value, measure[1], low - own.rounding, high + own.rounding)
 
@@ -107,7 +108,8 @@ class Answers:
 
         values = self.of.values
         margin = Margin.checked(columns_named(values, columns), () if given is None else columns_named(values, given))
-        cells, measure = margin.cells(values), margin.measure(self.of.only(self.group))
+        estimates, own = self._asked(margin)
+        cells, measure = margin.cells(values), own.measure(estimates)
         numbers = {name: getattr(measure, name)[0] for name in Answer._fields}
         table = pa.Table.from_struct_array(cells.values)
         for name, column in numbers.items():
@@ -137,7 +139,7 @@ class Answers:
         """
         from ldpsql.estimates.independence import Columns, independence  # noqa: PLC0415
 
-        return independence(self.of.only(self.group), Columns(columns_named(self.of.values, columns)))[0]
+        return independence(*self._asked(Columns(columns_named(self.of.values, columns))))[0]
 
     def compare(self, other: Answers, of: Any = None, given: Any = None) -> TestedAnswer:
         """Return the same difference between this estimate and that of other people, with the same values.
@@ -152,8 +154,7 @@ class Answers:
             raise InvalidParameter(
                 "the two estimates have different values", "use mechanisms with the same columns and domains"
             )
-        one, another = self.of.only(self.group), other.of.only(other.group)
-        measured = difference(one, self._number(of, given), another, other._number(of, given))
+        measured = difference(*self._asked(self._number(of, given)), *other._asked(other._number(of, given)))
         return TestedAnswer(*(float(getattr(measured, name)[0]) for name in TestedAnswer._fields))
 
     def _number(self, of: Any, given: Any) -> Share | MeanOf:
@@ -177,9 +178,16 @@ class Answers:
         """Return the place of a column, and the condition."""
         return named_place(self.of.values, of), python_condition(self.of.values, given)
 
-    def _answer(self, functional: Functional) -> Answer:
+    def _asked(self, question: Q) -> tuple[Estimates, Q]:
+        """Return the estimates of the columns that a question is about, and the question about these."""
+        from ldpsql.estimates.narrowing import asked  # noqa: PLC0415
+
+        return asked(self.of.only(self.group), question)
+
+    def _answer(self, functional: TableFunctional) -> Answer:
         return Answer(*self._measure(functional))
 
-    def _measure(self, functional: Functional, *more: str) -> list[float]:
-        measured = functional.measure(self.of.only(self.group))
+    def _measure(self, functional: TableFunctional, *more: str) -> list[float]:
+        estimates, own = self._asked(functional)
+        measured = own.measure(estimates)
         return [float(getattr(measured, name)[0]) for name in (*Answer._fields, *more)]

@@ -42,6 +42,15 @@ class Cells:
 
     sets: tuple[tuple[int, tuple[int, ...]], ...]
 
+    @property
+    def places(self) -> frozenset[int]:
+        """The places of the columns that have a condition."""
+        return frozenset(place for place, _ in self.sets)
+
+    def among(self, places: Sequence[int]) -> Cells:
+        """Return the same cells of a table that has the columns at these places only."""
+        return Cells(tuple((places.index(place), positions) for place, positions in self.sets))
+
     def inside(self, values: Domain) -> Floats:
         """Return 1 for the cells in which all conditions hold and 0 for others, shape (cells,)."""
         table = np.ones(shape_of(values))
@@ -211,8 +220,8 @@ def _in_range(part: _Part, given: pa.StructScalar) -> NDArray[np.bool_]:
     return possible & within(scale_of(values), low, high)
 
 
-def groups_of(values: Domain, places: Sequence[int]) -> tuple[Domain, NDArray[np.int64]]:
-    """Return the cells of a margin over some columns, and for each cell of the table the one that it belongs to.
+def table_of(values: Domain, places: Sequence[int]) -> Product:
+    """Return the cells of a margin over some columns.
 
     Raises:
         InvalidParameter: if no column is named, or one twice, or there is one column only.
@@ -220,8 +229,18 @@ def groups_of(values: Domain, places: Sequence[int]) -> tuple[Domain, NDArray[np
     """
     if not isinstance(values, Product) or not places or len(set(places)) < len(places):
         raise InvalidParameter("a margin needs different columns of a table", "columns := ['city', 'age']")
-    at = np.unravel_index(np.arange(len(values)), values.shape)
-    margin = Product(tuple(values.names[place] for place in places), tuple(values.parts[place] for place in places))
+    return values.margin(places)
+
+
+def groups_of(values: Domain, places: Sequence[int]) -> tuple[Product, NDArray[np.int64]]:
+    """Return the cells of a margin over some columns, and for each cell of the table the one that it belongs to.
+
+    Raises:
+        InvalidParameter: see `table_of`.
+
+    """
+    margin = table_of(values, places)
+    at = np.unravel_index(np.arange(len(values)), shape_of(values))
     return margin, np.ravel_multi_index([at[place] for place in places], margin.shape)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import covariances
-from ldpsql.estimates.measures import Functional, Measure, cut_to
+from ldpsql.estimates.measures import Measure, TableFunctional, cut_to
 from ldpsql.estimates.ratios import Two, statistic, within
 from ldpsql.estimates.tables import MeanOf, Share, of_theta
 from ldpsql.inference.operators import Floats
@@ -23,11 +25,20 @@ class Difference(Measure):
 
 
 @dataclass(frozen=True)
-class Contrast(Functional):
+class Contrast(TableFunctional):
     """The difference between two shares or two means of the same reports."""
 
     one: Share | MeanOf
     other: Share | MeanOf
+
+    @property
+    def touched(self) -> frozenset[int]:
+        """The places of the columns that the numbers depend on."""
+        return self.one.touched | self.other.touched
+
+    def among(self, places: Sequence[int]) -> Self:
+        """Return the same difference for a table that has the columns at these places only."""
+        return replace(self, one=self.one.among(places), other=self.other.among(places))
 
     def measure(self, estimates: Estimates) -> Difference:
         """Return the difference of every group; see `difference`."""

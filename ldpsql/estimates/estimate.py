@@ -29,9 +29,11 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import Described, column_likelihood, table_likelihood
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.margins import margin
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.solver.uniqueness import identified, unique
+from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.mechanisms.base import Mechanism, certify
 
 
@@ -71,6 +73,14 @@ class Estimates:
     def only(self, group: int) -> Estimates:
         """Return the estimates of one group."""
         return replace(self, likelihood=self.likelihood.group(group), fit=self.fit.group(group))
+
+    def of_columns(self, columns: SomeColumns) -> Estimates | None:
+        """Return the estimates of some columns, from their reports alone; None if a group has none."""
+        part = margin(self.likelihood, columns.places)
+        if part is None:
+            return None
+        with until(self.end):
+            return estimate_likelihood(columns, part, self.estimator)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -52,10 +54,19 @@ class Columns:
         if len(self.places) != 2:
             raise InvalidParameter("a test of independence is of two columns", "columns := ['city', 'age']")
 
+    @property
+    def touched(self) -> frozenset[int]:
+        """The places of the columns."""
+        return frozenset(self.places)
+
+    def among(self, places: Sequence[int]) -> Self:
+        """Return the same columns of a table that has those at these places only."""
+        return replace(self, places=tuple(map(places.index, self.places)))
+
     def margin(self, values: Domain) -> tuple[Floats, tuple[int, int]]:
         """Return which cell of the two columns' table each cell belongs to, shape (cells, cells of the two), and its shape."""
         both, own = groups_of(values, self.places)
-        first, second = both.shape  # type: ignore[attr-defined]  # a table, as it has two columns
+        first, second = both.shape
         return (own[:, None] == np.arange(len(both))).astype(np.float64), (first, second)
 
 

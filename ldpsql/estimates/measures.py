@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,19 @@ class Functional(ABC):
             InvalidDomain: if the values have no order.
 
         """
+
+
+class TableFunctional(Functional):
+    """A number about columns of a table, given by their places."""
+
+    @property
+    @abstractmethod
+    def touched(self) -> frozenset[int]:
+        """The places of the columns that the number depends on; none stands for all."""
+
+    @abstractmethod
+    def among(self, places: Sequence[int]) -> Self:
+        """Return the same number for a table that has the columns at these places only."""
 
 
 def around(estimates: Estimates, estimate: Floats | None, bounds: Linear, least: float, most: float) -> Measure:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import Cells, blocks, column_of_table, groups_of
+from ldpsql.estimates.conditions import Cells, blocks, column_of_table, groups_of, table_of
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import covariances, linear
-from ldpsql.estimates.measures import Functional, Measure, cut_to, normalised
+from ldpsql.estimates.measures import Measure, TableFunctional, cut_to, normalised
 from ldpsql.estimates.ratios import Pair, fieller, ratio
 from ldpsql.estimates.spans import Quantiles
 from ldpsql.inference.operators import Floats
@@ -20,11 +21,20 @@ from ldpsql.inference.score_intervals import deviations, widening
 
 
 @dataclass(frozen=True)
-class Share(Functional):
+class Share(TableFunctional):
     """The share of some cells, of all or of those in which a condition holds."""
 
     of: Cells
     given: Cells | None = None
+
+    @property
+    def touched(self) -> frozenset[int]:
+        """The places of the columns that the share depends on."""
+        return self.of.places | _places(self.given)
+
+    def among(self, places: Sequence[int]) -> Self:
+        """Return the same share for a table that has the columns at these places only."""
+        return replace(self, of=self.of.among(places), given=_among(self.given, places))
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the share of every group."""
@@ -41,11 +51,26 @@ class Share(Functional):
 
 
 @dataclass(frozen=True)
-class MeanOf(Functional):
-    """The mean of a column of numbers, dates or times, of all or where a condition holds."""
+class OfColumn(TableFunctional):
+    """A number about a column, of all or where a condition holds."""
 
     column: int | None
     given: Cells | None = None
+
+    @property
+    def touched(self) -> frozenset[int]:
+        """The places of the columns that the number depends on."""
+        return _places(self.given) | ({self.column} if self.column is not None else set())
+
+    def among(self, places: Sequence[int]) -> Self:
+        """Return the same number for a table that has the columns at these places only."""
+        column = None if self.column is None else places.index(self.column)
+        return replace(self, column=column, given=_among(self.given, places))
+
+
+@dataclass(frozen=True)
+class MeanOf(OfColumn):
+    """The mean of a column of numbers, dates or times, of all or where a condition holds."""
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the mean of every group."""
@@ -67,11 +92,8 @@ class MeanOf(Functional):
 
 
 @dataclass(frozen=True)
-class VarianceOf(Functional):
+class VarianceOf(OfColumn):
     """The variance of a column, of all or where a condition holds, in its unit squared."""
-
-    column: int | None
-    given: Cells | None = None
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the variance of every group: as in `Variance`, its derivative is (x - mean)^2."""
@@ -92,12 +114,10 @@ class VarianceOf(Functional):
 
 
 @dataclass(frozen=True)
-class QuantilesOf(Functional):
+class QuantilesOf(OfColumn):
     """Several quantiles of a column, of all or where a condition holds, as positions in its domain."""
 
-    quantiles: Quantiles
-    column: int | None
-    given: Cells | None = None
+    quantiles: Quantiles = field(kw_only=True)
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -124,11 +144,21 @@ class QuantileOf(QuantilesOf):
 
 
 @dataclass(frozen=True)
-class Margin(Functional):
+class Margin(TableFunctional):
     """The share of each cell of a table of some of the columns, of all or of the rows with its values of other columns."""
 
     columns: tuple[int, ...]
     given: tuple[int, ...] = ()
+
+    @property
+    def touched(self) -> frozenset[int]:
+        """The places of the columns of the margin; none stands for all."""
+        return frozenset(self.columns)
+
+    def among(self, places: Sequence[int]) -> Self:
+        """Return the same margin of a table that has the columns at these places only."""
+        columns, given = (tuple(map(places.index, own)) for own in (self.columns, self.given))
+        return replace(self, columns=columns, given=given)
 
     @classmethod
     def checked(cls, columns: tuple[int, ...], given: tuple[int, ...]) -> Margin:
@@ -147,7 +177,7 @@ class Margin(Functional):
 
     def cells(self, values: Domain) -> Domain:
         """Return the cells of the margin: the values themselves if no column is named."""
-        return groups_of(values, self.columns)[0] if self.columns else values
+        return table_of(values, self.columns) if self.columns else values
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the shares, each field of shape (groups, cells of the margin)."""
@@ -173,6 +203,14 @@ class Unit(NamedTuple):
     least: float
     width: float
     off: float
+
+
+def _places(given: Cells | None) -> frozenset[int]:
+    return frozenset() if given is None else given.places
+
+
+def _among(given: Cells | None, places: Sequence[int]) -> Cells | None:
+    return None if given is None else given.among(places)
 
 
 def _given(values: Domain, given: Cells | None) -> Floats:

@@ -69,6 +69,11 @@ class Estimator(Spec):
         """Whether it has to see all groups, by `learnt`, before it can estimate one."""
         return False
 
+    @property
+    def over_all_values(self) -> bool:
+        """Whether an option has a number for each value of the domain, so that no values can be left out."""
+        return False
+
     def learnt(self, pooled: Likelihood, groups: Iterable[Likelihood]) -> Estimator:  # noqa: ARG002  # for those that learn
         """Return an estimator of single groups that knows what all groups have in common; by default, this one.
 

@@ -50,6 +50,11 @@ class IterativeEstimator(Estimator):
     deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="most seconds for all groups; NULL: no limit")
     start: Start | None = Field(None, description="the shares to start from, all above 0; by default all are equal")
 
+    @property
+    def over_all_values(self) -> bool:
+        """Whether ``start`` is set."""
+        return self.start is not None
+
     def step(self, likelihood: Likelihood, theta: Floats) -> Floats:
         """Return the next theta of every group: one step of IBU, theta * g, then what comes `after` it."""
         expected = np.maximum(likelihood.operator.forward(theta), TINY)

@@ -21,7 +21,7 @@ def log_fit_p_value(statistic: Floats, outputs: int) -> Floats:
     concentration of the multinomial in relative entropy", IEEE Trans. Inf. Theory 2020, theorem I.2). For several samples the
     number of cells is their sum.
     """
-    t, free = statistic / 2.0, outputs - 1
+    t, free = np.minimum(statistic / 2.0, 1e300), outputs - 1  # infinite if the law excludes an observed report
     with np.errstate(divide="ignore"):
         bound: Floats = -t + free * (1.0 + np.log(np.maximum(t, free) / free))
     return np.where(t <= free, 0.0, bound)

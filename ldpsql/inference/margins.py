@@ -29,6 +29,8 @@ def margin(likelihood: Likelihood, columns: Sequence[int]) -> Likelihood | None:
     They can be left out if each report depends on one column only, or is a row and all other rows are alike. It is also None if
     a group has no reports of the columns.
     """
+    if not likelihood.variables:  # it is not known which columns the values have
+        return None
     chosen = tuple(likelihood.variables[j] for j in columns)
     part = _margin(likelihood.operator, likelihood.counts, [variable.size for variable in likelihood.variables], columns)
     if part is None or not part[1].any(axis=1).all():

@@ -27,6 +27,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.levels import Unperturbed
 from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
 from ldpsql.mechanisms.identity import Key
 from ldpsql.mechanisms.parts import Parts, parts_of
@@ -69,7 +70,7 @@ class Handles(Generic[H]):
         return self._things[number]
 
 
-Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated, Estimator]  # what an estimate needs apart from the counts
+Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated | SomeColumns, Estimator]  # what an estimate needs apart from the counts
 MECHANISMS: Handles[Mechanism] = Handles()
 MIXTURES: Handles[Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()

@@ -244,10 +244,11 @@ class Registry:
         return self._owners[name]
 
     def mechanism(self, given: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None = None) -> Mechanism:
-        """Return a mechanism from itself, its text, its name in the settings, or a mapping with its name under ``mechanism``.
+        """Return a mechanism from itself, its text, its name in the settings, a mapping with its name, or its document.
 
         Args:
-            given: the mechanism. That of a name in the settings is read once in a process, unless its domain is in a table.
+            given: the mechanism; a mapping has its name under ``mechanism``, and a document may also be text. That of a name in
+                the settings is read once in a process, unless its domain is in a table.
             con: the connection that reads domains in tables and files. Without it, only the settings may name a file: other
                 text may come from anywhere, and must not open files.
 
@@ -257,17 +258,29 @@ class Registry:
             SourceRefused, InvalidDomain, OtherMechanism: if its domain is a column that cannot be read.
 
         """
+        if not isinstance(given, Mechanism) and (documented := self._documented(given)):
+            return documented
         name = given.strip() if isinstance(given, str) else ""
         if name in self._settled:
             return self._settled[name]
         if name in self.named:
             if name in self.policies:
                 self._check_total(self.policies[name], con)
-            mechanism = _read(self._resolved(self.named[name], con), Mechanism, self.mechanisms, self.named)
+            written = self.named[name]
+            mechanism = self._documented(written) or _read(self._resolved(written, con), Mechanism, self.mechanisms, self.named)
             if not tables_of(self.named[name]):
                 self._settled[name] = mechanism
             return mechanism
         return _read(given if con is None else self._resolved(given, con), Mechanism, self.mechanisms, self.named)
+
+    def _documented(self, given: str | Mapping[str, Any]) -> Mechanism | None:
+        """Return the mechanism of a document; None if it is written in another way."""
+        from ldpsql.registry import documents  # noqa: PLC0415  # fingerprints need the registry
+
+        json = documents.parsed(given)
+        if json is None or (isinstance(given, Mapping) and "format" not in given):
+            return None
+        return documents.check(json, _read(documents.parameters(json), Mechanism, self.mechanisms, self.named))
 
     def _check_total(self, policy: Policy, con: DuckDBPyConnection | None) -> None:
         """Refuse the columns of a policy that spends more than its total; a column that cannot be read yet does not count."""

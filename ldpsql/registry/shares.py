@@ -103,7 +103,7 @@ def check_total(name: str, table: Mapping[str, Any], claims: Iterable[Claim]) ->
 def _parameters(spec: Any) -> dict[str, Any]:
     """Return the parameters of a mechanism by name, with its name; the first one without a name is epsilon."""
     if isinstance(spec, Mapping):
-        return dict(spec)
+        return {"mechanism": spec.get("mechanism"), **spec["parameters"]} if "format" in spec else dict(spec)
     name, arguments, parameters = read_call(str(spec))
     if len(arguments) > 1 and "epsilon" not in parameters:
         return {"mechanism": name, "epsilon": arguments[0], "arguments": arguments}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +15,8 @@ from ldpsql.reports.base import MarkedReports, NumberedReports, impossible
 from ldpsql.reports.prefixes import PrefixReports
 
 MOST_SYMBOLS = 1 << 16  # that the field y can hold
+_BLOCK = 1 << 15  # reports at a time, so that what is computed on the way stays in the cache
+_MOST_LISTED = 1 << 23  # reports whose levels are listed
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class NodeReports(MarkedReports, NumberedReports):
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    @property
+    @cached_property
     def _starts(self) -> NDArray[np.int64]:
         """The number of the first report of each level, and behind them the number of all reports."""
         return np.cumsum([0, *(seeds * symbols for seeds, symbols in zip(self.seeds, self.symbols, strict=True))])
@@ -48,20 +51,43 @@ class NodeReports(MarkedReports, NumberedReports):
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
         """Return level, seed and symbol of each report."""
-        levels = self._levels(drawn)
-        within = drawn - self._starts[levels].astype(drawn.dtype)
-        symbols = np.array(self.symbols, dtype=drawn.dtype)[levels]
-        seeds = within // symbols
-        columns = {"level": levels.astype(np.uint8), "seed": seeds.astype(np.uint32)}
-        columns["y"] = (within - seeds * symbols).astype(np.uint16)
+        levels, seeds = np.empty(len(drawn), dtype=np.uint8), np.empty(len(drawn), dtype=np.uint32)
+        symbols = np.empty(len(drawn), dtype=np.uint16)
+        for start in range(0, len(drawn), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            levels[part], seeds[part], symbols[part] = self._fields(drawn[part])
+        columns = {"level": levels, "seed": seeds, "y": symbols}
         return pa.StructArray.from_arrays([pa.array(column) for column in columns.values()], list(columns))
+
+    def _fields(self, drawn: Drawn) -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return level, seed and symbol of some reports."""
+        levels = self._levels(drawn)
+        starts, symbols = (numbers.take(levels) for numbers in self._in_level)
+        within = drawn.astype(np.uint32, copy=False) - starts
+        seeds = within // symbols
+        seeds_of = seeds * symbols
+        return levels, seeds, np.subtract(within, seeds_of, out=seeds_of)
+
+    @cached_property
+    def _in_level(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """The number of the first report of each level, and its symbols."""
+        return self._starts[:-1].astype(np.uint32), np.array(self.symbols, dtype=np.uint32)
 
     def _levels(self, drawn: Drawn) -> NDArray[np.uint8]:
         """Return the level of each report."""
+        if self._listed_levels is not None:
+            return self._listed_levels.take(drawn)
         out = np.zeros(len(drawn), dtype=np.uint8)
         for start in self._starts[1:-1]:
             out += drawn >= start
         return out
+
+    @cached_property
+    def _listed_levels(self) -> NDArray[np.uint8] | None:
+        """The level of every report; None if there are too many."""
+        if len(self) > _MOST_LISTED:
+            return None
+        return np.repeat(np.arange(len(self.seeds), dtype=np.uint8), np.diff(self._starts))
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
         """Return the numbers of the reports.

@@ -6,9 +6,10 @@ This module is imported only when there is a file to read: pydantic takes longer
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
@@ -19,17 +20,33 @@ def _beside_the_file(path: str, info: ValidationInfo) -> str:
     return str(Path(info.context or "", path))
 
 
-def _domains_beside_the_file(mechanism: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
-    """Return a mechanism with the paths of files that hold its domains, ``domain = {file = "items.parquet", ...}``."""
+def _files_beside_the_file(mechanism: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
+    """Return a mechanism with the content of its document, or with the paths of files that hold its domains.
+
+    These are ``{document = "city.json"}`` and ``domain = {file = "items.parquet", ...}``.
+    """
     if isinstance(mechanism, str):
         return mechanism
+    if mechanism.keys() == {"document"}:
+        return _document(Path(_beside_the_file(str(mechanism["document"]), info)))
     for value in mechanism.values():
         if isinstance(value, dict) and isinstance(value.get("file"), str):
             value["file"] = _beside_the_file(value["file"], info)
     return mechanism
 
 
-_Mechanism = Annotated[str | dict[str, Any], AfterValidator(_domains_beside_the_file)]
+def _document(path: Path) -> dict[str, Any]:
+    """Return the document of a mechanism; the registry reads it."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or "format" not in document:
+        raise BadSettings(f"{path} is not a document of a mechanism", "write one with: ldpsql describe -m city -o city.json")
+    return document
+
+
+_Mechanism = Annotated[str | dict[str, Any], AfterValidator(_files_beside_the_file)]
 _FilePath = Annotated[str, AfterValidator(_beside_the_file)]  # relative to the folder of the settings file
 
 
@@ -99,8 +116,9 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _reworded(error: ValidationError, path: Path) -> BadSettings:
-    """Return the first error of pydantic with the key and the file, but without any value."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    """Return one error of pydantic with the key and the file, but no value; an unknown key may be why another is missing."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     section, *keys = map(str, first["loc"])
     if first["type"] == "extra_forbidden":
         return _unknown(section, keys, path)
@@ -110,12 +128,18 @@ def _reworded(error: ValidationError, path: Path) -> BadSettings:
 
 
 def _unknown(section: str, keys: list[str], path: Path) -> BadSettings:
-    model = _File.model_fields[section].annotation if keys else _File
-    name, names = [section, *keys][-1], list(model.model_fields)  # type: ignore[union-attr]  # only a model forbids keys
+    *sections, name = [section, *keys]
+    names = list(_model(section).model_fields if keys else _File.model_fields)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(names)}"
-    place = f"key '{name}' in the section [{section}]" if keys else f"section [{section}]"
+    place = f"key '{name}' in the section [{'.'.join(sections)}]" if keys else f"section [{section}]"
     return BadSettings(f"{path} contains the unknown {place}", hint)
+
+
+def _model(section: str) -> type[BaseModel]:
+    """Return the model of a section that forbids unknown keys: of each one below it if it is a section of sections."""
+    annotation: Any = _File.model_fields[section].annotation
+    return get_args(annotation)[-1] if get_origin(annotation) is dict else annotation
 
 
 def _example(section: str) -> str:

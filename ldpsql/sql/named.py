@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import CATALOG_NUMBER, DECLARATIONS, NAME
+from ldpsql.registry.documents import from_file
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 
@@ -73,10 +75,15 @@ def _refusal(error: LdpError, hint: str) -> str:
 def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
     """Return the mechanism that ``spec`` is, writes as text, or names on this connection (see `attach`) or in the settings.
 
+    A name that ends in .json is the path of a document.
+
     Raises:
         UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
+        SourceRefused, OtherMechanism: if a document cannot be read, or describes another mechanism than its parameters make.
 
     """
+    if isinstance(spec, str) and spec.endswith(".json"):
+        return registry().mechanism(from_file(Path(spec)))
     if not isinstance(spec, str) or not NAME.fullmatch(name := spec.strip()):
         return registry().mechanism(spec, con)
     if name in registry().policies:

@@ -31,7 +31,8 @@ class CorrectedEm(Estimator):
 
     The estimate of the error is the paper's (28), with ``ridge`` added to the information; alpha is the weight that works best
     on reports simulated from the maximum. ``simulate := 'observed'`` simulates from the shares of the reports, as the paper
-    does, if these are values of the domain: they are flatter than any truth, so alpha is larger, at times too large. Then
+    does, if these are values of the domain: they are flatter than any truth, so alpha is larger, at times too large. With
+    ``correction := 'printed'`` the estimate of the error is the paper's to the letter, which misses a factor 2 in (24). Then
     negative shares become zero and the rest is scaled to sum to one. Users may have different mechanisms: equal pairs of
     mechanism and report are counted once.
 
@@ -47,6 +48,9 @@ class CorrectedEm(Estimator):
     simulate: Literal["maximum", "observed"] = Field(
         "maximum", description="distribution from which reports are simulated to find alpha: 'maximum' or 'observed'"
     )
+    correction: Literal["exact", "printed"] = Field(
+        "exact", description="second derivative of the score: 'exact', or 'printed' as in equation (24), half of it"
+    )
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Correct every group."""
@@ -55,7 +59,8 @@ class CorrectedEm(Estimator):
     def _corrected(self, one: Likelihood) -> Fit:
         fitted = maximum_likelihood(one)
         theta, steps = fitted.theta, fitted.iterations
-        return Fit.plain(normalised(theta - self._alpha(one, theta) * error(one, theta, self.ridge)), Status.REGULARISED, steps)
+        corrected = normalised(theta - self._alpha(one, theta) * self._error(one, theta))
+        return Fit.plain(corrected, Status.REGULARISED, steps)
 
     def _alpha(self, one: Likelihood, theta: Floats) -> float:
         """Return the weight with which an estimate from simulated reports is closest to the truth they were simulated from."""
@@ -63,8 +68,11 @@ class CorrectedEm(Estimator):
         truth = theta if observed is None else observed
         simulated = redrawn(one, truth, generator(one.counts))
         maximum = maximum_likelihood(simulated).theta
-        corrected = normalised(maximum - WEIGHTS[:, None] * error(simulated, maximum, self.ridge))
+        corrected = normalised(maximum - WEIGHTS[:, None] * self._error(simulated, maximum))
         return float(WEIGHTS[((corrected - truth) ** 2).sum(axis=1).argmin()])
+
+    def _error(self, one: Likelihood, theta: Floats) -> Floats:
+        return error(one, theta, self.ridge, 1.0 if self.correction == "exact" else 0.5)
 
 
 def normalised(theta: Floats) -> Floats:
@@ -73,12 +81,13 @@ def normalised(theta: Floats) -> Floats:
     return np.asarray(clipped / clipped.sum(axis=-1, keepdims=True))
 
 
-def error(one: Likelihood, theta: Floats, ridge: float) -> Floats:
+def error(one: Likelihood, theta: Floats, ridge: float, second: float = 1.0) -> Floats:
     """Return the paper's estimate of theta's error, (28) with (30)-(32): grouped by distinct reports, which have shares q.
 
     With scores s_z = a_z / P(z), information S = sum q s s' and Q = -(S + ridge)^-1 it is
     Q (S Q g - sum q s (s'Qs) - sum q s (s' Q S Q s)) / n, where g = sum q s. The second derivative of s is
     2 s (x) s (x) s: (24) as printed lacks the 2, without which even an interior maximum is moved, and alpha goes astray.
+    ``second`` multiplies the last sum: 1/2 gives the printed formula.
     """
     op, shares = one.operator, one.shares[0]
     expected = op.forward(theta)[0]
@@ -86,7 +95,7 @@ def error(one: Likelihood, theta: Floats, ridge: float) -> Floats:
     weight = np.where(seen, shares / np.where(seen, expected, 1.0), 0.0)
     information = op.curvature(np.where(seen, weight / np.where(seen, expected, 1.0), 0.0))
     inverse: Floats = -np.linalg.inv(information + ridge * np.eye(op.inputs)).astype(np.float64)
-    form = inverse + inverse @ information @ inverse
+    form = inverse + second * inverse @ information @ inverse
     squares = np.where(seen, quadratic(one, form) / np.where(seen, expected, 1.0) ** 2, 0.0)
     gradient = op.adjoint(weight)
     return np.asarray(inverse @ (information @ inverse @ gradient - op.adjoint(weight * squares)) / float(one.n[0]))

@@ -9,6 +9,9 @@ from ldpsql.estimators import Estimator, Fit, Likelihood, hookimpl
 class Inv(Estimator):
     """Matrix inversion: unbiased, sums to one, may be negative.
 
+    If several mechanisms drew the reports, their inverses are averaged by the numbers of reports. Equation 13 of Murakami,
+    Hino and Sakuma (PoPETs 2018) averages them evenly, which is less precise unless these numbers are equal.
+
     >>> import numpy as np
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))

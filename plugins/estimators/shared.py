@@ -45,6 +45,11 @@ class Shared(Estimator):
         """Whether it has no prior."""
         return self.prior is None
 
+    @property
+    def over_all_values(self) -> bool:
+        """Whether it has a prior."""
+        return self.prior is not None
+
     def learnt(self, pooled: Likelihood, groups: Iterable[Likelihood]) -> Estimator:
         """Return the estimator with the prior that makes the reports of all groups most likely."""
         if self.prior is not None:
@@ -65,12 +70,12 @@ class Shared(Estimator):
         if likelihood.operator.votes is None:
             theta = sharing.by_class(likelihood, mean, classes, alone)
         else:
-            cells = sharing.posterior(sharing.Votes.of(likelihood), mean, classes)
-            theta = sharing.medians(cells)
-            errors = sharing.credible(cells, np.array(prior.error), borrowed) if self.errors == "shared" else None
+            votes, added = sharing.Votes.of(likelihood), borrowed[:, None] * np.array(prior.error)
+            theta = sharing.medians(votes, mean, np.array(prior.weights), classes)
+            errors = sharing.credible(votes, mean, classes, added) if self.errors == "shared" else None
         groups = len(theta)
         steps, status = np.zeros(groups, dtype=np.int64), (Status.REGULARISED,) * groups
-        return Fit(theta, steps, status, (self.name,) * groups, tuple(map(reason, borrowed)), tuple(borrowed.tolist()), errors)
+        return Fit(theta, steps, status, (self.name,) * groups, reasons(borrowed), tuple(borrowed.tolist()), errors)
 
 
 def alone(likelihood: Likelihood) -> Floats:
@@ -85,10 +90,12 @@ def error_of(pooled: Likelihood, mean: Floats) -> Floats:
     return np.asarray(pooled.operator.inverted_interval(pooled.shares, pooled.n, mean, 1.0)[0][0])
 
 
-def reason(borrowed: float) -> str:
-    """Return how much of an estimate comes from other groups, in words."""
-    part = "like all groups" if borrowed > ALIKE else "alone" if borrowed < ALONE else "partly like all groups"
-    return f"estimated {part}: {borrowed:.0%} comes from the reports of other groups"
+def reasons(borrowed: Floats) -> tuple[str, ...]:
+    """Return how much of each estimate comes from other groups, in words."""
+    parts, which = np.unique([np.rint(100.0 * borrowed), np.digitize(borrowed, [ALONE, ALIKE])], axis=1, return_inverse=True)
+    words = ("alone", "partly like all groups", "like all groups")
+    texts = [f"estimated {words[int(kind)]}: {part:.0f}% comes from the reports of other groups" for part, kind in parts.T]
+    return tuple(texts[number] for number in which.ravel())
 
 
 @hookimpl

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ldpsql.estimators.sharing.cells import LEVELS, Posterior, posterior
+from ldpsql.estimators.sharing.posterior import credible, medians
 from ldpsql.estimators.sharing.prior import Prior, PriorField, learnt
 from ldpsql.estimators.sharing.pseudo import by_class
-from ldpsql.estimators.sharing.reading import credible, medians
 from ldpsql.estimators.sharing.votes import Votes
 
-__all__ = ["LEVELS", "Posterior", "Prior", "PriorField", "Votes", "by_class", "credible", "learnt", "medians", "posterior"]
+__all__ = ["Prior", "PriorField", "Votes", "by_class", "credible", "learnt", "medians"]

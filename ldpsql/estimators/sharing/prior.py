@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimators.sharing.cells import evidence
+from ldpsql.estimators.sharing.blocks import blocks
 from ldpsql.estimators.sharing.dispersion import CLASSES, concentrations
 from ldpsql.estimators.sharing.pseudo import Alone, pseudo_share, scores
 from ldpsql.estimators.sharing.votes import Votes
@@ -56,10 +56,10 @@ def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood], alone: Alo
     raised = raised / raised.sum()
     logs = np.concatenate([_scores(some, raised, alone) for some in groups])
     logs = logs[np.lexsort(logs.T)]  # the order of groups, which SQL does not fix, must not change a bit
-    weights = np.full(CLASSES, 1.0 / CLASSES)
+    chances, weights = np.exp(logs - logs.max(axis=1, keepdims=True)), np.full(CLASSES, 1.0 / CLASSES)
     for _ in range(_STEPS):
-        each = normalised(logs + np.log(np.maximum(weights, 1e-12)))
-        weights = (each.sum(axis=0) + _BASE) / (len(each) + _BASE * CLASSES)
+        each = weights * (chances.T @ (1.0 / (chances @ weights)))
+        weights = (each + _BASE) / (len(chances) + _BASE * CLASSES)
     return Prior(*(tuple(part.tolist()) for part in (raised, error, weights)))
 
 
@@ -67,7 +67,10 @@ def _scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
     """Return ln of how well each class explains each group, (groups, classes), up to a term of the group."""
     if likelihood.operator.votes is None:
         return scores(likelihood, mean, alone)
-    return evidence(Votes.of(likelihood), mean)
+    votes, out = Votes.of(likelihood), np.zeros((len(likelihood.n), CLASSES))
+    for block in blocks(votes, mean):
+        out[block.groups] = block.evidence()
+    return out
 
 
 def normalised(logs: Floats) -> Floats:

@@ -65,7 +65,9 @@ class Votes:
         """
         chance = np.clip(self.low + (self.high - self.low) * shares, _LEAST, 1.0 - _LEAST)
         scale = chance * (1.0 - chance) / np.maximum(self._spread(shares), _LEAST)
-        return 0.5 * np.log(scale) - scale * n[:, None] * divergence((votes / n)[:, None], chance)
+        votes, n = votes[:, None], n[:, None]
+        divergence = _n_log(votes, n) + _n_log(n - votes, n) - votes * np.log(chance) - (n - votes) * np.log1p(-chance)
+        return 0.5 * np.log(scale) - scale * divergence
 
     def table(self, n: int) -> Floats:
         """Return the probability of each number of votes if k of n people hold the value, shape (votes, k), for small n."""
@@ -79,11 +81,6 @@ class Votes:
         return out
 
 
-def divergence(seen: Floats, chance: Floats) -> Floats:
-    """Return the Kullback-Leibler divergence of coins: seen log(seen/chance) + (1 - seen) log((1 - seen)/(1 - chance))."""
-    seen = np.clip(seen, 0.0, 1.0)
-    return _part(seen, chance) + _part(1.0 - seen, 1.0 - chance)
-
-
-def _part(seen: Floats, chance: Floats) -> Floats:
-    return np.where(seen > 0, seen * np.log(np.where(seen > 0, seen, 1.0) / chance), 0.0)
+def _n_log(votes: Floats, n: Floats) -> Floats:
+    """Return votes log(votes / n); 0 for no votes."""
+    return votes * np.log(np.maximum(votes, 1.0) / n)

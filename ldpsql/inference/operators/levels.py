@@ -9,7 +9,7 @@ from weakref import ref
 import numpy as np
 
 from ldpsql.channels import KeepOrSpread, Levels
-from ldpsql.channels.levels import Response
+from ldpsql.channels.level_hashes import Response
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest, operator
 from ldpsql.inference.operators.extended import ExtendedOperator

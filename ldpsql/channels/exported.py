@@ -1,0 +1,84 @@
+"""Channels as JSON: the name of the structure and its whole numbers, so that other programs can draw the same reports.
+
+Weights may be as large as 2**64, which JSON's readers round: they are written as text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels.base import ChannelOf, Weights
+from ldpsql.channels.convolution import Convolution
+from ldpsql.channels.copying import structure
+from ldpsql.channels.dense import DenseChannel
+from ldpsql.channels.galois import Field
+from ldpsql.channels.hashed import OrthogonalHash
+from ldpsql.channels.planar_noise import PlanarNoise
+
+_WEIGHTS = {"keep", "spread", "own", "other", "inside", "anything", "same", "opposite"}  # out of 2**64
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def exported(channel: ChannelOf[Any]) -> dict[str, Any]:
+    """Return a channel as plain JSON: its ``structure`` and the parts that determine it.
+
+    >>> from ldpsql.channels import KeepOrSpread
+    >>> exported(KeepOrSpread(2, 3 << 62, 1 << 62))
+    {'structure': 'keep_or_spread', 'size': 2, 'keep': '13835058055282163712', 'spread': '4611686018427387904'}
+
+    Raises:
+        NotPrivate: unless the channel and its parts have structures of the core.
+
+    """
+    return {"structure": _WORD.sub("_", structure(channel).__name__).lower(), **_parts(channel)}
+
+
+def _parts(channel: ChannelOf[Any]) -> dict[str, Any]:
+    if isinstance(channel, DenseChannel):
+        return table(channel.weights())
+    if isinstance(channel, Convolution):
+        return {"inputs": channel.inputs, "margin": channel.margin, "noise": table(channel.noise[None])}
+    if isinstance(channel, PlanarNoise):
+        (rows, columns), floor = channel.shape, table(channel.floor)
+        return {"columns": columns, "rows": rows, "points": channel.points, "falling": _texts(channel.falling), "floor": floor}
+    parts = {part.name: _part(part.name, getattr(channel, part.name)) for part in fields(cast("Any", channel))}
+    return parts | (_field(channel) if isinstance(channel, OrthogonalHash) else {})
+
+
+def _part(name: str, part: Any) -> Any:
+    if isinstance(part, tuple):
+        return [_part(name, one) for one in part]
+    if isinstance(part, int):
+        return str(part) if name in _WEIGHTS else part
+    return exported(part)
+
+
+def _field(channel: OrthogonalHash) -> dict[str, int]:
+    """Return what determines the hash functions: the prime, the dimension, and x^k as an element of a field of p^k elements."""
+    field = Field.of(channel.response.size)
+    return {"prime": field.p, "dimension": channel.dimension, "power": int(field.powers[field.k]) if field.k > 1 else 0}
+
+
+def table(weights: Weights) -> dict[str, Any]:
+    """Return a table of weights: the distinct ones in rising order, and rows of their numbers, counted from 0.
+
+    In a row, -n after a number repeats the number n times.
+    """
+    distinct, numbers = np.unique(weights, return_inverse=True)
+    return {"distinct": _texts(distinct), "rows": [_row(row) for row in numbers.reshape(weights.shape)]}
+
+
+def _row(numbers: NDArray[np.int64]) -> list[int]:
+    """Return the numbers of a row, with those that repeat the one before counted."""
+    first = np.flatnonzero(np.diff(numbers, prepend=-1))
+    more = np.diff(first, append=len(numbers)) - 1
+    return np.stack([numbers[first], -more], axis=1)[np.stack([more >= 0, more > 0], axis=1)].tolist()
+
+
+def _texts(weights: Weights) -> list[str]:
+    return [str(weight) for weight in weights.tolist()]

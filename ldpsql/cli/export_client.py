@@ -1,0 +1,35 @@
+"""``ldpsql export-client``: a mechanism as a module for JavaScript."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ldpsql.cli.options import MechanismOption, in_a_folder
+
+
+def export_client(
+    mechanism: MechanismOption,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A .mjs file; by default stdout.", callback=in_a_folder)
+    ] = None,
+) -> None:
+    """Write an ES module that draws reports in a browser or in Node, so that values never leave the device.
+
+    It has no dependencies, takes its random bits from the platform's cryptographic generator, and draws the same reports as
+    ldpsql from the same words: see ldpsql vectors.
+
+    Example: ldpsql export-client -m "krr(epsilon=1, domain=['a', 'b'])" -o city.mjs
+    """
+    from ldpsql.cli.source import mechanism_from
+    from ldpsql.clients.module import module
+
+    text = module(mechanism_from(mechanism))
+    if output is None:
+        sys.stdout.write(text)
+        return
+    output.write_text(text, encoding="utf-8")
+    typer.echo(f"Wrote {output}, {len(text.encode()):,} bytes", err=True)

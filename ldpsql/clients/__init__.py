@@ -1,0 +1,1 @@
+"""Programs that draw the reports of a mechanism elsewhere: modules for JavaScript, and vectors that show them to be right."""

@@ -1,0 +1,1 @@
+forms.hash = () => ([seed, y]) => ({ seed: String(seed), y });

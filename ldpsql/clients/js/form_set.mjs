@@ -1,0 +1,1 @@
+forms.set = () => (words) => words.map(String);

@@ -1,0 +1,124 @@
+"""A mechanism as an ES module without dependencies, which draws the same reports as Python from the same random words.
+
+The module holds the document of the mechanism without what drawing does not need, and those of the parts in `js` that its
+structure needs. It computes in whole numbers only, except for finding the bin of a number.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+from ldpsql.channels import PlanarNoise
+from ldpsql.channels.exported import table
+from ldpsql.errors import NotApplicable
+from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify
+from ldpsql.registry.documents import document
+
+# The parts that each structure, kind of values and form of reports needs, in their order.
+_NEEDS = {
+    "dense_channel": ("alias", "dense_channel"),
+    "convolution": ("alias", "convolution"),
+    "planar_noise": ("alias", "planar_noise"),
+    "orthogonal_hash": ("splitmix", "keep_or_spread", "orthogonal_hash"),
+    "private_hash": ("splitmix", "keep_or_spread", "private_hash"),
+    "repeated_hash": ("splitmix", "keep_or_spread", "repeated_hash"),
+    "rows": ("row",),
+    "one_of_rows": ("row",),
+    "whole": ("number",),
+    "bins": ("number",),
+    "steps": ("number",),
+    "moments": ("number",),
+}
+_ORDER = (
+    *("core", "number", "domain_listed", "domain_whole", "domain_bins", "domain_steps", "domain_moments", "domain_rows"),
+    *("form_value", "form_set", "form_hash", "form_listed_hash", "form_node", "splitmix", "alias", "keep_or_spread"),
+    *("independent_bits", "subsets", "private_hash", "repeated_hash", "orthogonal_hash", "dense_channel", "convolution"),
+    *("planar_noise", "levels", "row", "end"),
+)
+_SHORT = 2000  # characters of a mechanism that are not compressed
+
+
+def exported(mechanism: Mechanism) -> CertifiedValues | CertifiedRow:
+    """Return a certified mechanism that other programs can draw from.
+
+    Raises:
+        NotApplicable: if its values are sets of pairs, or strings that are not listed.
+
+    """
+    certified = certify(mechanism)
+    if isinstance(certified, CertifiedValues | CertifiedRow):
+        return certified
+    raise NotApplicable(
+        f"{mechanism.name} perturbs {certified.over}, and modules are for single values and rows of them",
+        "use krr, oue, olh or another mechanism over declared values",
+    )
+
+
+def module(mechanism: Mechanism) -> str:
+    """Return the source of a module that draws reports of a mechanism.
+
+    Raises:
+        NotApplicable: if its values are sets of pairs, or strings that are not listed.
+
+    """
+    certified = exported(mechanism)
+    described = _described(certified)
+    parts = set(_parts(described))
+    core, *others = (_source(name) for name in _ORDER if name in parts)
+    header = f"// Draws reports of {certified.name} ({certified.certificate.claim}). Written by ldpsql export-client.\n"
+    return "".join([header, core, f"const mechanism = {_literal(described)};\n", *others])
+
+
+def _described(certified: CertifiedValues | CertifiedRow) -> dict[str, Any]:
+    """Return what a module holds of the document."""
+    whole = document(certified.mechanism)
+    kept = {name: whole[name] for name in ("values", "channel", "reports", "fingerprint", "claim")}
+    if kept["reports"].get("values") == {name: kept["values"].get(name) for name in kept["reports"].get("values", ())}:
+        del kept["reports"]["values"]  # they are those that are perturbed
+    parts = certified.parts if isinstance(certified, CertifiedRow) else (certified,)
+    channels = kept["channel"]["parts"] if isinstance(certified, CertifiedRow) else [kept["channel"]]
+    for part, channel in zip(parts, channels, strict=True):
+        if isinstance(part.channel, PlanarNoise):
+            channel.update(_offsets(part.channel))
+    return kept
+
+
+def _offsets(channel: PlanarNoise) -> dict[str, Any]:
+    """Return the weights that the noise on a large map is drawn from: of every offset, then of every cell."""
+    across, down = channel.furthest
+    return {"across": across, "down": down, "entries": table(channel.entries[None]), "falling": None, "floor": None}
+
+
+def _parts(described: Any) -> Iterator[str]:
+    """Yield the names of the parts that a mechanism needs."""
+    yield from ("core", "end")
+    if isinstance(described, list):
+        for part in described:
+            yield from _parts(part)
+    if isinstance(described, dict):
+        for key, prefix in (("structure", ""), ("kind", "domain_"), ("form", "form_")):
+            name = described.get(key)
+            if name is not None and not (key == "form" and name == "row"):
+                yield from _NEEDS.get(name, ())
+                yield from () if name in ("rows", "one_of_rows") and key == "structure" else (f"{prefix}{name}",)
+        for part in described.values():
+            yield from _parts(part)
+
+
+def _literal(described: dict[str, Any]) -> str:
+    """Return a mechanism as an expression of JavaScript: JSON, compressed if it is long."""
+    text = json.dumps(described, ensure_ascii=True, separators=(",", ":"))
+    if len(text) <= _SHORT:
+        return text
+    return f'await inflated("{b64encode(zlib.compress(text.encode(), 9)).decode()}")'
+
+
+def _source(name: str) -> str:
+    """Return a part without its comments, except those of what the module exports."""
+    lines = (files(__package__) / "js" / f"{name}.mjs").read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.lstrip().startswith("//"))

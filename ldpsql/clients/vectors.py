@@ -1,0 +1,124 @@
+"""Test vectors of a mechanism: values, the random words that were used up, and the reports that they draw.
+
+A program that draws one value at a time, and takes words in the order in which they are listed, must give the same reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.channels import Channel, Codes, Drawn, Weights
+from ldpsql.channels.randomness import Words, random_words
+from ldpsql.clients.module import exported
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.exported import listed
+from ldpsql.domains.product import Product
+from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism
+from ldpsql.reports import Alphabet, HashReports, RowReports, SetReports, SymbolReports
+
+_AT_A_TIME = 1 << 12  # draws
+
+
+def vectors(mechanism: Mechanism, count: int, words: Words = random_words) -> Iterator[dict[str, Any]]:
+    """Yield draws of values chosen at random: ``value`` and ``report`` as JSON, and ``words`` as 16 hexadecimal digits each.
+
+    Args:
+        mechanism: the mechanism.
+        count: the number of draws.
+        words: the source of the random words.
+
+    Raises:
+        NotApplicable: if its values are sets of pairs, or strings that are not listed.
+
+    """
+    certified = exported(mechanism)
+    for start in range(0, count, _AT_A_TIME):
+        rows = _chosen(certified, min(_AT_A_TIME, count - start))
+        yield from _drawn(certified, rows, words)
+
+
+def _chosen(certified: CertifiedValues | CertifiedRow, count: int) -> pa.Array:
+    """Return values of the domain chosen at random."""
+    values = certified.values.listed
+    if isinstance(values, Product):
+        columns = [part.values.take(pa.array(_places(len(part), count))) for part in values.parts]
+        return pa.StructArray.from_arrays(columns, list(values.names))
+    return values.values.take(pa.array(_places(len(values), count)))
+
+
+def _places(size: int, count: int) -> Weights:
+    return random_words(count) % np.uint64(size)
+
+
+def _drawn(certified: CertifiedValues | CertifiedRow, column: pa.Array, words: Words) -> Iterator[dict[str, Any]]:
+    """Yield the draws of some values."""
+    each = _in_step if certified.channel.in_step else _one_by_one
+    drawn, used = each(certified.channel, certified.codes(column), words)
+    reports = report_json(certified.reports, certified.shown(drawn))
+    for value, taken, report in zip(value_json(certified.values.listed, column), used, reports, strict=True):
+        yield {"value": value, "words": [f"{word:016x}" for word in taken], "report": report}
+
+
+def _in_step(channel: Channel, positions: Codes, words: Words) -> tuple[Drawn, list[list[int]]]:
+    """Return the draws of all values, and the words of each: they are drawn from one word each at a time, in their order."""
+    used: list[Weights] = []
+
+    def recorded(count: int) -> Weights:
+        used.append(words(count))
+        return used[-1]
+
+    drawn = channel.draw(positions, recorded)
+    return drawn, np.stack(used, axis=1).tolist()
+
+
+def _one_by_one(channel: Channel, positions: Codes, words: Words) -> tuple[Drawn, list[list[int]]]:
+    """Return the draws of all values, and the words of each; each value is drawn by itself."""
+    used: list[list[int]] = []
+
+    def recorded(count: int) -> Weights:
+        taken = words(count)
+        used[-1] += taken.tolist()
+        return taken
+
+    def drawn(place: int) -> Drawn:
+        used.append([])
+        return channel.draw(positions[place : place + 1], recorded)
+
+    return np.concatenate([drawn(place) for place in range(len(positions))]), used
+
+
+def value_json(values: Domain, column: pa.Array) -> list[Any]:
+    """Return values of a domain as a client takes them."""
+    if isinstance(values, Product):
+        return _rows(values.names, [value_json(*pair) for pair in zip(values.parts, column.flatten(), strict=True)])
+    return listed(Domain(column))
+
+
+def report_json(reports: Alphabet, column: pa.Array) -> list[Any]:
+    """Return reports as a client writes them: words of 64 bits as text, as JSON's readers round large numbers."""
+    if isinstance(reports, RowReports):
+        fields = zip(reports.parts, column.flatten(), strict=True)
+        return _rows(reports.names, [_or_none(part, field) for part, field in fields])
+    if isinstance(reports, Domain):
+        return value_json(reports, column)
+    if isinstance(reports, SetReports | SymbolReports):
+        return [[str(word) for word in words] for words in column.to_pylist()]
+    if isinstance(reports, HashReports):
+        return [{"seed": str(row["seed"]), "y": row["y"]} for row in column.to_pylist()]
+    return list(column.to_pylist())
+
+
+def _or_none(reports: Alphabet, column: pa.Array) -> list[Any]:
+    """Return the reports of a column of a row, None for those that are not reported."""
+    held: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    each = iter(report_json(reports, column.filter(pa.array(held))))
+    return [next(each) if one else None for one in held]
+
+
+def _rows(names: tuple[str, ...], columns: list[list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

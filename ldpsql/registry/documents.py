@@ -1,0 +1,121 @@
+"""Mechanisms as documents: JSON that holds all that another program needs to draw the same reports, and its fingerprint.
+
+A document is read back only if the mechanism that its parameters make is still the same in every number: a plugin that changed
+its channel is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ldpsql.channels.exported import exported as exported_channel
+from ldpsql.domains.exported import exported as exported_domain
+from ldpsql.errors import InvalidSpec, OtherMechanism, SourceRefused
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
+from ldpsql.registry.fingerprint import digits, fingerprint
+from ldpsql.reports.exported import exported as exported_reports
+
+FORMAT, VERSION = "ldpsql.mechanism", 1
+_EXAMPLE = "write one with: ldpsql describe -m city -o city.json"
+
+
+def document(mechanism: Mechanism) -> dict[str, Any]:
+    """Return a mechanism as a document, in plain JSON."""
+    certified = certify(mechanism)
+    ratio = certified.certificate.ratio
+    parameters = {name: value for name, value in mechanism.to_json().items() if name != Mechanism.kind}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "mechanism": mechanism.name,
+        "parameters": json.loads(json.dumps(parameters, default=str)),
+        "claim": str(certified.certificate.claim),
+        "ratio": None if ratio is None else str(ratio),
+        "values": _values(certified),
+        "channel": exported_channel(certified.channel),
+        "reports": exported_reports(certified.reports),
+        "fingerprint": next(iter(digits([fingerprint(mechanism)]))),
+    }
+
+
+def _values(certified: CertifiedMechanism) -> dict[str, Any]:
+    """Return the values of a mechanism, with the positions that stand for NULL and for values outside."""
+    if isinstance(certified, CertifiedRow):
+        return exported_domain(certified.values) | {"parts": [_values(part) for part in certified.parts]}
+    values = exported_domain(certified.values)
+    if isinstance(certified, CertifiedValues):
+        values |= {"null": certified.null_code, "outside": certified.outside_code}
+    return values
+
+
+def document_text(mechanism: Mechanism) -> str:
+    """Return a mechanism as a document, as text with one part on each line."""
+    parts = [f"  {json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in document(mechanism).items()]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def parsed(spec: object) -> Mapping[str, Any] | None:
+    """Return a document, or a mapping with a mechanism's parameters, from JSON text or itself; None for anything else.
+
+    Raises:
+        InvalidSpec: if the text begins like JSON and cannot be read.
+
+    """
+    if isinstance(spec, str) and spec.lstrip().startswith("{"):
+        try:
+            spec = json.loads(spec)
+        except (ValueError, RecursionError):
+            raise InvalidSpec("this text begins like a document of a mechanism, and is not JSON", _EXAMPLE) from None
+    return spec if isinstance(spec, Mapping) else None
+
+
+def parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name and the parameters that a document holds.
+
+    Raises:
+        InvalidSpec: unless it is a document of this version.
+
+    """
+    if spec.get("format") != FORMAT or not isinstance(spec.get("parameters"), Mapping):
+        raise InvalidSpec("this JSON is not a document of a mechanism", _EXAMPLE)
+    if spec.get("version") != VERSION:
+        raise InvalidSpec(f"this document has another version than {VERSION}", "update ldpsql, or write the document again")
+    return {Mechanism.kind: spec.get("mechanism"), **spec["parameters"]}
+
+
+def check(spec: Mapping[str, Any], mechanism: Mechanism) -> Mechanism:
+    """Return a mechanism after a check that it is the one of a document, in every number.
+
+    Raises:
+        OtherMechanism: if it is another one.
+
+    """
+    own = document(mechanism)
+    differing = sorted(name for name in own.keys() | spec.keys() if own.get(name) != spec.get(name))
+    if differing:
+        raise OtherMechanism(
+            f"the parameters of this document make another mechanism than it describes: {', '.join(differing)}",
+            "the document was changed, or the plugin was: use the version that wrote it, or write the document again",
+        )
+    return mechanism
+
+
+def from_file(path: Path) -> Mapping[str, Any]:
+    """Return the document in a file.
+
+    Raises:
+        SourceRefused: if the file cannot be read.
+        InvalidSpec: if it does not hold a document.
+
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        raise SourceRefused(f"the document {path} cannot be read", _EXAMPLE) from None
+    document = parsed(text)
+    if document is None:
+        raise InvalidSpec("this file does not hold a document of a mechanism", _EXAMPLE)
+    return document

@@ -1,0 +1,164 @@
+"""Modules for JavaScript: they draw Python's reports from the same words, and refuse what Python refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldpsql import certify
+from ldpsql.channels import STRUCTURES, KeyValue, Prefixes
+from ldpsql.channels.randomness import random_words
+from ldpsql.clients import module as modules
+from ldpsql.clients.module import module
+from ldpsql.clients.vectors import _in_step, _one_by_one, vectors
+from ldpsql.errors import LdpError, NotApplicable
+from ldpsql.registry.registry import registry
+from tests import clients
+from tests.commands import run
+
+needs_node = pytest.mark.skipif(clients.NODE is None, reason=clients.NO_NODE)
+MOST = 10_000  # bytes of a module with a short domain
+
+
+def test_the_examples_have_every_structure_that_single_values_and_rows_have() -> None:
+    made = {type(certify(clients.mechanism(name)).channel) for name in clients.TEXTS}
+    inner = {type_.__name__ for type_ in STRUCTURES} - {"SignedBits", "KeepOrWindow"}  # of sets of pairs
+    assert {structure.__name__ for structure in made} == inner - {KeyValue.__name__, Prefixes.__name__}
+
+
+@needs_node
+def test_node_draws_the_reports_of_python_from_the_same_words(tmp_path: Path) -> None:
+    assert clients.compared(clients.cases(clients.TEXTS, 60), tmp_path) == {}
+
+
+@needs_node
+def test_a_planted_fault_is_found(tmp_path: Path) -> None:
+    cases = clients.cases(["krr"], 60)
+    cases["modules"]["krr"] = cases["modules"]["krr"].replace("size - 1) + 1", "size - 1) + 2")
+    assert clients.compared(cases, tmp_path).keys() == {"krr"}
+
+
+IN_STEP = [name for name in clients.TEXTS if certify(clients.mechanism(name)).channel.in_step]
+
+
+@pytest.mark.parametrize("name", IN_STEP)
+def test_vectors_of_values_drawn_together_are_those_of_each_drawn_by_itself(name: str) -> None:
+    channel = modules.exported(clients.mechanism(name)).channel
+    positions = np.arange(channel.inputs, dtype=np.int32)
+    together, used = _in_step(channel, positions, random_words)
+    words = iter([word for row in used for word in row])
+    alone, _ = _one_by_one(channel, positions, lambda count: np.array([next(words) for _ in range(count)], dtype=np.uint64))
+    assert alone.tolist() == together.tolist()
+    assert next(words, None) is None
+
+
+@pytest.mark.parametrize("name", [name for name in clients.TEXTS if name not in {"planar_geometric of many cells", "one_of"}])
+def test_a_module_of_a_short_domain_has_at_most_ten_kilobytes(name: str) -> None:
+    assert len(module(clients.mechanism(name)).encode()) <= MOST
+
+
+def test_every_part_is_used_by_some_mechanism() -> None:
+    used = {
+        part for name in clients.TEXTS for part in modules._parts(modules._described(modules.exported(clients.mechanism(name))))
+    }
+    assert used == set(modules._ORDER)
+    files = {path.stem for path in (Path(modules.__file__).parent / "js").glob("*.mjs")}
+    assert files == used
+
+
+def test_a_module_has_no_dependency_and_no_other_source_of_random_bits() -> None:
+    for name in clients.TEXTS:
+        source = module(clients.mechanism(name))
+        assert "Math.random" not in source
+        assert source.count("import(") == 1  # Node's own, in versions without a global one
+        assert "import " not in source
+
+
+PLACES = """
+import * as fs from "node:fs";
+const { texts, columns } = JSON.parse(fs.readFileSync("columns.json"));
+const out = {};
+for (const name of Object.keys(columns)) {
+  fs.writeFileSync("m.mjs", texts[name] + "\\nexport const place = positions(mechanism.values);");
+  const { place } = await import("./m.mjs?" + encodeURIComponent(name));
+  out[name] = columns[name].map((value) => {
+    try { return place(value); } catch (error) { return error instanceof RangeError ? error.message : String(error); }
+  });
+}
+console.log(JSON.stringify(out));
+"""
+EDGES = [0, 0.1, 0.25, 0.5, 1, 3, 3.5, 4, 8.75, 9.5, 10, 10.5, -0.0, -0.1, -3.5, 50, 99.99, 100, 100.1, 1e300, -1e300]
+
+
+@needs_node
+def test_a_module_finds_the_positions_that_python_finds(tmp_path: Path) -> None:
+    numbers = ("square_wave", "square_wave of steps", "piecewise", "geometric", "truncated_geometric", "krr of fractions")
+    held: dict[str, list[object]] = {name: [*EDGES, None] for name in numbers}
+    held["krr with rules"] = ["a", "b", "else", "c", "", None]
+    held["krr of booleans"] = [True, False, None]
+    held["krr"] = ["value 1", "value", None]
+    texts = {name: module(clients.mechanism(name)) for name in held}
+    (tmp_path / "columns.json").write_text(json.dumps({"texts": texts, "columns": held}), encoding="utf-8")
+    places = json.loads(clients.node(PLACES, tmp_path))
+    for name, column in held.items():
+        assert places[name] == [python_place(name, value) for value in column], name
+
+
+def python_place(name: str, value: object) -> object:
+    certified = certify(clients.mechanism(name))
+    kind = certified.values.listed.values.type
+    try:
+        return int(certified.codes(pa.array([value], kind if value is None else None))[0])  # type: ignore[attr-defined]
+    except LdpError:
+        return "a missing value was to be perturbed" if value is None else "a value is outside the declared domain"
+
+
+@needs_node
+def test_days_may_be_dates_or_text_with_a_zone_or_without(tmp_path: Path) -> None:
+    (tmp_path / "m.mjs").write_text(
+        module(clients.mechanism("hierarchy of days")) + "\nexport const place = positions(mechanism.values);", "utf-8"
+    )
+    program = """
+    import { place } from "./m.mjs";
+    const days = ["2024-01-02", "2024-01-02 23:59:59", "2024-01-02T23:59:59.5", "2024-01-03T01:00:00+02:00"];
+    const tried = (text) => { try { return place(text); } catch { return -1; } };
+    const refused = ["2023-12-31", "never", "", "2024-03-02"].map(tried);
+    console.log(JSON.stringify([...days.map(place), place(new Date(Date.UTC(2024, 0, 2, 12))), ...refused]));
+    """
+    assert json.loads(clients.node(program, tmp_path)) == [1] * 5 + [-1] * 4
+
+
+@needs_node
+def test_reports_follow_the_channel_with_the_random_words_of_node(tmp_path: Path) -> None:
+    """A share of 20,000 reports lies within 5.1 standard errors: one false alarm in about 3 million."""
+    (tmp_path / "m.mjs").write_text(module(registry().mechanism("krr(1, ['a', 'b', 'c'])")), "utf-8")
+    program = """
+    import { report } from "./m.mjs";
+    let kept = 0;
+    for (let i = 0; i < 20000; i++) kept += report("a") === "a";
+    console.log(kept);
+    """
+    hit = float(certify(registry().mechanism("krr(1, ['a', 'b', 'c'])")).channel.hit)  # type: ignore[union-attr]
+    assert abs(int(clients.node(program, tmp_path)) / 20_000 - hit) < 5.1 * (hit * (1 - hit) / 20_000) ** 0.5
+
+
+@pytest.mark.parametrize("text", ["pem(1)", "pckv(1, ['a', 'b'])"])
+def test_values_that_are_not_single_are_refused(text: str) -> None:
+    for write in (module, lambda one: list(vectors(one, 1))):
+        with pytest.raises(NotApplicable, match="modules are for single values"):
+            write(registry().mechanism(text))
+
+
+def test_the_commands_write_a_document_its_vectors_and_its_module(tmp_path: Path) -> None:
+    made = run("describe", "-m", "krr(1, ['a', 'b'])", "-o", "city.json", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    drawn = run("vectors", "-m", "city.json", "-n", "7", cwd=tmp_path)
+    lines = [json.loads(line) for line in drawn.stdout.splitlines()]
+    assert [line.keys() for line in lines] == [{"value", "words", "report"}] * 7
+    written = run("export-client", "-m", "city.json", "-o", "city.mjs", cwd=tmp_path)
+    assert "bytes" in written.stderr
+    assert (tmp_path / "city.mjs").read_text(encoding="utf-8") == module(registry().mechanism("krr(1, ['a', 'b'])"))

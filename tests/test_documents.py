@@ -1,0 +1,161 @@
+"""Mechanisms as documents: what they hold, where they are read, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import ldpsql
+from ldpsql import certify, settings
+from ldpsql.channels import TOTAL, TableChannel
+from ldpsql.errors import BadSettings, InvalidSpec, LdpError, OtherMechanism, SourceRefused, UnknownName
+from ldpsql.quoting import text_literal
+from ldpsql.registry.documents import document_text
+from ldpsql.registry.fingerprint import digits, fingerprint
+from ldpsql.registry.registry import Registry, registry
+from ldpsql.sql.named import mechanism_of
+from tests import clients
+
+SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "reference" / "mechanism.schema.json").read_text(encoding="utf-8"))
+KRR = "krr(1, ['Lima', 'Oslo'])"
+
+
+TEXTS = [
+    *clients.TEXTS.values(),
+    *(f"{name}(1, ['book', 'film'], low := 0, high := 5)" for name in ("pckv", "pckv_grr", "pckv_ue")),
+    "pckv_pm(1, ['book', 'film'], low := 0, high := 5, bins := 8)",
+    "pem(1, max_bytes := 4)",
+    "planar_laplace(1, columns := 3, rows := 4)",
+    "blahut_arimoto(2, ['a', 'b', 'c'], [1, 2, 3], columns := 3)",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_mechanism_becomes_a_document_of_the_schema_and_comes_back(text: str) -> None:
+    mechanism = registry().mechanism(text)
+    written = document_text(mechanism)
+    jsonschema.validate(json.loads(written), SCHEMA)
+    assert registry().mechanism(written) == mechanism
+    assert registry().mechanism(ldpsql.document(mechanism)) == mechanism
+
+
+def test_the_texts_are_of_every_mechanism() -> None:
+    assert {registry().mechanism(text).name for text in TEXTS} == registry().mechanisms.keys()
+
+
+def test_the_schema_refuses_what_is_no_document() -> None:
+    whole = ldpsql.document(registry().mechanism(KRR))
+    for change in ({"version": 2}, {"channel": {"structure": "coin"}}, {"ratio": 2.7}, {"more": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(whole | change, SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["matrix", "square_wave", "exponential", "laplace", "geometric"])
+def test_a_document_holds_the_exact_weights(name: str) -> None:
+    channel = certify(clients.mechanism(name)).channel
+    assert isinstance(channel, TableChannel)
+    held = ldpsql.document(clients.mechanism(name))["channel"]
+    table = held.get("noise", held)
+    rows = [unpacked(row, table["distinct"]) for row in table["rows"]]
+    assert all(sum(row) == TOTAL for row in rows)
+    expected = channel.noise[None] if "noise" in held else channel.weights()  # type: ignore[attr-defined]
+    assert rows == expected.tolist()
+
+
+def unpacked(row: list[int], distinct: list[str]) -> list[int]:
+    out: list[int] = []
+    for number in row:
+        out += [out[-1]] * -number if number < 0 else [int(distinct[number])]
+    return out
+
+
+def test_a_document_has_the_fingerprint_that_reports_record() -> None:
+    mechanism = registry().mechanism(KRR)
+    assert {ldpsql.document(mechanism)["fingerprint"]} == digits([fingerprint(mechanism)])
+
+
+PARTS: list[tuple[str, Any]] = [
+    ("channel", {"structure": "keep_or_spread", "size": 2, "keep": str(TOTAL - 1), "spread": "1"}),
+    ("parameters", {"epsilon": "2", "domain": ["Lima", "Oslo"]}),
+    ("parameters", {"epsilon": "1", "domain": ["Oslo", "Lima"]}),
+    ("claim", "0.1-LDP"),
+    ("ratio", "2/1"),
+    ("fingerprint", "0" * 32),
+    ("values", {"kind": "listed", "type": "string", "values": ["Oslo", "Lima"], "null": None, "outside": None}),
+    ("comment", "more"),
+]
+
+
+@pytest.mark.parametrize(("part", "changed"), PARTS, ids=range(len(PARTS)))
+def test_a_changed_document_is_refused(part: str, changed: object) -> None:
+    with pytest.raises(OtherMechanism, match="make another mechanism than it describes"):
+        registry().mechanism(ldpsql.document(registry().mechanism(KRR)) | {part: changed})
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("{", InvalidSpec),
+        ('{"format": "ldpsql.mechanism"}', InvalidSpec),
+        ('{"format": "ldpsql.mechanism", "version": 2, "mechanism": "krr", "parameters": {}}', InvalidSpec),
+        ('{"format": "ldpsql.mechanism", "version": 1, "mechanism": "coin", "parameters": {}}', UnknownName),
+        ('{"format": "ldpsql.mechanism", "version": 1, "mechanism": 1, "parameters": {}}', InvalidSpec),
+        ('{"format": "ldpsql.mechanism", "version": 1, "mechanism": "krr", "parameters": []}', InvalidSpec),
+        ("[" * 100_000, InvalidSpec),
+        ('{"a":' * 100_000, InvalidSpec),
+        ('{"format": 1}', InvalidSpec),
+        ("{}", InvalidSpec),
+    ],
+)
+def test_what_is_no_document_is_refused_with_a_code(text: str, error: type[LdpError]) -> None:
+    with pytest.raises(error):
+        registry().mechanism(text)
+
+
+def test_sql_python_and_the_settings_read_and_write_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = registry().mechanism(KRR)
+    text = document_text(mechanism)
+    (tmp_path / "city.json").write_text(text, encoding="utf-8")
+    (tmp_path / "ldpsql.toml").write_text('[mechanisms]\ncity = {document = "city.json"}', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert Registry.load().mechanism("city") == mechanism
+    assert ldpsql.perturb(["Lima"], text).to_pylist()[0] in ("Lima", "Oslo")
+    with ldpsql.connect() as con:
+        ((written,),) = con.execute("SELECT ldp.document(ldp.krr(1, ['Lima', 'Oslo']))").fetchall()
+        assert written == text
+        drawn = con.sql(f"SELECT ldp.perturb('Lima', {text_literal(text)}) AS report")
+        assert drawn.types == ["VARCHAR"]
+        assert drawn.fetchall()[0] in (("Lima",), ("Oslo",))
+        assert mechanism_of("city.json", con) == mechanism
+        with pytest.raises(SourceRefused):
+            mechanism_of("other.json", con)
+
+
+def test_a_policy_of_a_table_takes_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "city.json").write_text(document_text(registry().mechanism(KRR)), encoding="utf-8")
+    policy = '[tables.people]\nepsilon = 3\ncolumns = {city = {document = "city.json"}, age = "krr(domain=[1, 2])"}'
+    (tmp_path / "ldpsql.toml").write_text(policy, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    loaded = Registry.load()
+    assert loaded.mechanism("people_city") == registry().mechanism(KRR)
+    assert loaded.mechanism("people_age") == registry().mechanism("krr(2, [1, 2])")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '"krr"'])
+def test_settings_refuse_a_file_that_holds_no_document(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "city.json").write_text(content, encoding="utf-8")
+    (tmp_path / "ldpsql.toml").write_text('[mechanisms]\ncity = {document = "city.json"}', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSettings, match="is not a document"):
+        settings.load()
+
+
+def test_text_opens_no_file_without_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "city.json").write_text(document_text(registry().mechanism(KRR)), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LdpError):
+        registry().mechanism("city.json")
