@@ -16,7 +16,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: demo papers test test-dbt test-browser test-lowest test-stress test-spark test-postgres lint format bench docs site clean
+.PHONY: demo papers test test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres lint format bench docs site clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,11 @@ test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb,
 
 test-browser: $(STAMP)  ## look at the pages in a real browser: Debian's chromium
 	$(RUN)python -m pytest -m browser tests/test_browser.py
+
+CLIENTS ?= 5000
+test-clients: $(STAMP)  ## modules for JavaScript in Node and chromium: installs Node; in full: make test-clients CLIENTS=1000000
+	command -v node >/dev/null || { apt-get update -qq && apt-get install -y -qq nodejs >/dev/null; } || true
+	$(RUN)python -m tests.stress.clients --words $(CLIENTS)
 
 $(LOWEST_STAMP): pyproject.toml tests/lowest.py
 	$(PYTHON) -m venv $(LOWEST)

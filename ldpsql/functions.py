@@ -6,6 +6,7 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
+from ldpsql.bulk.batches import check_columns
 from ldpsql.bulk.fingerprints import check_files, compare_comments
 from ldpsql.bulk.places import mechanism_at
 from ldpsql.bulk.shuffling import random_order
@@ -57,7 +58,7 @@ from ldpsql.inference.counts import Counts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
-from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, draws_handle
+from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
@@ -70,7 +71,7 @@ from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
-from ldpsql.quoting import quoted, text_literal
+from ldpsql.quoting import fields_of, quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint
@@ -184,6 +185,7 @@ __all__ = [
     "bloom_shares",
     "bound_of",
     "changing",
+    "check_columns",
     "check_files",
     "check_listed",
     "check_ordered",
@@ -204,6 +206,7 @@ __all__ = [
     "document_text",
     "domain_type",
     "drawing",
+    "drawing_permanent",
     "drawn_by_form",
     "drawn_cells",
     "draws_handle",
@@ -212,6 +215,7 @@ __all__ = [
     "estimated",
     "estimator_of_shares",
     "family",
+    "fields_of",
     "fingerprint",
     "finite_or_null",
     "full_prior",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,34 @@ def node(program: str, folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
+
+
+_PAGE = """<!doctype html><meta charset=utf-8><body><script type=module>
+const cases = CASES;
+const load = (name, source) => import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+COMPARE
+const out = document.createElement("pre");
+out.id = "result";
+const differing = await compare(cases, load).catch((error) => String(error));
+out.textContent = JSON.stringify(differing);
+document.body.replaceChildren(out);
+</script>"""
+
+
+def in_browser(chromium: str, of: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the draws that differ in a browser, by mechanism."""
+    page = folder / "clients.html"
+    held = json.dumps(of).replace("</", "<\\/")
+    page.write_text(_PAGE.replace("COMPARE", COMPARE).replace("CASES", held), encoding="utf-8")
+    command = [
+        *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--dump-dom"),
+        *("--disable-component-update", "--disable-sync", "--no-first-run", "--virtual-time-budget=20000"),
+        *(f"--user-data-dir={folder / 'empty'}", page.as_uri()),
+    ]
+    drawn = subprocess.run(command, check=True, capture_output=True, timeout=600, text=True).stdout
+    result = re.search(r'<pre id="result">(.*?)</pre>', drawn, re.DOTALL)
+    assert result, drawn[-2000:]
+    return dict(json.loads(unescape(result[1])))
 
 
 def compared(of: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 
 # Set before NumPy is loaded: a worker a core leaves no core idle, and more threads of linear algebra only wait for each other.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -13,6 +14,8 @@ from duckdb import DuckDBPyConnection
 os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not change a result
 os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
+from ldpsql.inference import deadline
+from ldpsql.inference.solver import limits
 from ldpsql.registry.fingerprint import say_unmarked
 from ldpsql.registry.registry import registry
 from tests import attaching, instances, seeds
@@ -50,6 +53,18 @@ def unsaid() -> Iterator[None]:
     say_unmarked.cache_clear()
     yield
     say_unmarked.cache_clear()
+
+
+@pytest.fixture
+def wound(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A clock that is a second later at each look: a deadline of n seconds passes at the same place in every run."""
+
+    def wind() -> None:
+        looks = count()
+        for place in (deadline, limits):
+            monkeypatch.setattr(place, "monotonic", lambda: float(next(looks)))
+
+    return wind
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from ldpsql.pages import demo
 from ldpsql.pages import page as pages
 from ldpsql.pages.plan import plan_page
 from ldpsql.registry.registry import registry
+from tests import clients
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")]
@@ -138,3 +139,13 @@ def test_a_page_of_reports_without_any_truth_is_drawn(tmp_path: Path) -> None:
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
     seen = looked([{"name": "page", "width": 375, "html": html}], tmp_path, dark=False)
     assert not seen["page 375"]["faulty"]
+
+
+def test_a_browser_draws_the_reports_of_python_from_the_same_words(tmp_path: Path) -> None:
+    assert clients.in_browser(str(CHROMIUM), clients.cases(clients.TEXTS, 60), tmp_path) == {}
+
+
+def test_a_fault_planted_in_a_module_is_found_in_the_browser(tmp_path: Path) -> None:
+    cases = clients.cases(["krr"], 60)
+    cases["modules"]["krr"] = cases["modules"]["krr"].replace("size - 1) + 1", "size - 1) + 2")
+    assert clients.in_browser(str(CHROMIUM), cases, tmp_path).keys() == {"krr"}

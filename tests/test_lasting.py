@@ -5,15 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from duckdb import DuckDBPyConnection
 
 import ldpsql
 import ldpsql.polars
@@ -37,6 +40,7 @@ from ldpsql.ledger.uncharged import notice_again
 from ldpsql.mechanisms import CategoricalMechanism, HashReports
 from ldpsql.mechanisms.base import certify
 from ldpsql.privacy.claims import Epsilon, PureLdp
+from ldpsql.quoting import text_literal
 from tests.spending import report_forever
 
 CITY = "krr(epsilon=1, domain=['a', 'b', 'c', 'd', 'e'])"
@@ -293,3 +297,90 @@ def test_two_threads_charge_a_value_once(key: Key, ledger: Ledger) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: day(key, ledger, ["a", "b"] * 4), range(8)))
     assert spent(ledger) == [(4, "1")]
+
+
+ONCE = f"ldp.perturb_once(city, {text_literal(CITY)}, id, 'city')"
+
+
+def released(con: DuckDBPyConnection, query: str, mechanism: str = CITY) -> list[tuple[object, ...]]:
+    with ldpsql.release(con, "people", {"city": text_literal(mechanism)}, "reports", permanent=True):
+        return con.execute(query).fetchall()
+
+
+@pytest.fixture
+def people(key: Key, ledger: Ledger) -> Iterator[DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        ldpsql.attach(con, ledger=ledger, key=key)
+        con.execute("CREATE TABLE people AS SELECT i AS id, 'a' AS city FROM range(4) t(i)")
+        yield con
+
+
+def test_a_release_in_sql_charges_permanent_reports_once_and_gives_those_of_python(
+    people: DuckDBPyConnection, key: Key, ledger: Ledger
+) -> None:
+    query = f"SELECT {ONCE} FROM people ORDER BY id"
+    first = released(people, query)
+    assert [released(people, query) for _ in range(3)] == [first] * 3
+    assert spent(ledger) == [(4, "1")]
+    assert [(report,) for report in day(key, ledger, ["a"] * 4)["city"].to_pylist()] == first
+    assert spent(ledger) == [(4, "1")]
+    people.execute("UPDATE people SET city = 'b' WHERE id = 2")
+    released(people, query)
+    assert spent(ledger) == [(4, "2")]
+    assert [row["reports"] for row in ledger.history()] == [4, 0, 0, 0, 0, 1]
+    assert {row["state"] for row in ledger.history()} == {"published"}
+
+
+def test_loloha_is_released_in_sql_as_in_python(people: DuckDBPyConnection, ledger: Ledger) -> None:
+    query = f"SELECT ldp.perturb_once(city, {text_literal(LOLOHA)}, id, 'city') FROM people"
+    for _ in range(3):
+        released(people, query, LOLOHA)
+    assert spent(ledger) == [(4, "1")]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT ldp.perturb(city, {text_literal(CITY)}) FROM people",
+        f"SELECT ldp.perturb_once(city, {text_literal(CITY)}, id) FROM people",
+        f"SELECT ldp.perturb_once(city, {text_literal(CITY)}, id + 1, 'city') FROM people",
+        f"SELECT ldp.perturb_once('b', {text_literal(CITY)}, id, 'city') FROM people",
+        f"SELECT ldp.perturb_once(city, {text_literal(CITY.replace('1', '2'))}, id, 'city') FROM people",
+    ],
+    ids=["another draw", "another column", "another person", "another value", "another mechanism"],
+)
+def test_a_permanent_release_draws_nothing_that_it_has_not_charged(people: DuckDBPyConnection, query: str) -> None:
+    with pytest.raises(duckdb.Error, match="LDP320"):
+        released(people, query)
+
+
+def test_a_permanent_report_is_refused_outside_of_its_release(people: DuckDBPyConnection) -> None:
+    released(people, f"SELECT {ONCE} FROM people")
+    with pytest.raises(duckdb.Error, match="LDP320"):
+        people.execute(f"SELECT {ONCE} FROM people").fetchall()
+
+
+def test_a_permanent_release_beyond_the_budget_draws_nothing(people: DuckDBPyConnection, ledger: Ledger) -> None:
+    released(people, f"SELECT {ONCE} FROM people")
+    costly = "krr(epsilon=9, domain=['a', 'b'])"
+    with pytest.raises(BudgetExceeded):
+        released(people, "SELECT 1", costly)
+    assert spent(ledger) == [(4, "1")]
+
+
+def test_permanent_releases_refuse_parts_rows_and_connections_without_a_key(
+    people: DuckDBPyConnection, ledger: Ledger, tmp_path: Path
+) -> None:
+    for options in ({"part": "monday"}, {"again": True}):
+        with (
+            pytest.raises(InvalidParameter, match="once to each person"),
+            ldpsql.release(people, "people", {"city": text_literal(CITY)}, "reports", permanent=True, **options),
+        ):
+            pass
+    by_row = Ledger.open(tmp_path / "rows.ledger", Policy(epsilon_budget=9))
+    for opened, error in ((by_row, InvalidParameter), (ledger, KeyUnusable)):
+        with duckdb.connect() as con:
+            ldpsql.attach(con, ledger=opened)
+            con.execute("CREATE TABLE people AS SELECT 1 AS id, 'a' AS city")
+            with pytest.raises(error):
+                released(con, "SELECT 1")

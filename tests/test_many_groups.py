@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.cli.app import app
-from ldpsql.errors import DestinationExists, ImpossibleReport, InvalidParameter, UnfinishedRun, UnknownName
+from ldpsql.errors import DestinationExists, ImpossibleReport, InvalidParameter, SourceRefused, UnfinishedRun, UnknownName
 from tests.commands import run
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])"
@@ -236,3 +236,18 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
     assert (again.returncode, "--replace" in again.stderr) == (1, True)
     with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con:
         assert rows(con, "SELECT count(*), count(DISTINCT day) FROM found") == [(20, 5)]
+
+
+def test_the_command_makes_the_database_for_reports_of_a_file(tmp_path: Path) -> None:
+    file, database = str(tmp_path / "reports.parquet"), str(tmp_path / "new.duckdb")
+    duckdb.sql(f"COPY (SELECT i % 5 AS day, ['Lima', 'Oslo'][1 + i % 2] AS city FROM range(400) t(i)) TO '{file}'")
+    command = ["estimate", file, "city", "-m", CITY, "--into", "found", "--database", database]
+    missing = CliRunner().invoke(app, [*command, "--by", "dy"])
+    assert isinstance(missing.exception, UnknownName)
+    assert not Path(database).exists()  # nothing is left of it
+    absent = CliRunner().invoke(app, ["estimate", "reports", *command[2:], "--by", "day"])
+    assert isinstance(absent.exception, SourceRefused)
+    assert not Path(database).exists()
+    assert CliRunner().invoke(app, [*command, "--by", "day"]).exit_code == 0
+    with duckdb.connect(database) as con:
+        assert con.execute("SELECT count(*), count(DISTINCT day) FROM found").fetchall() == [(20, 5)]

@@ -145,8 +145,8 @@ def test_the_unbiased_mean_is_unbiased() -> None:
 
 
 def test_what_reports_do_not_identify_has_no_error(con: DuckDBPyConnection) -> None:
-    con.execute("CREATE MACRO m() AS ldp.stochastic_rounding(0.1, 0, 100)")
-    con.execute("CREATE TABLE r AS SELECT g, CASE WHEN i < g THEN -1 ELSE 1 END AS x FROM range(41) a(g), range(40) b(i)")
+    con.execute("CREATE MACRO m() AS ldp.stochastic_rounding(0.1, 0, 100, bins := 128)")
+    con.execute("CREATE TABLE r AS SELECT g, CASE WHEN i < g THEN -1 ELSE 1 END AS x FROM range(0, 41, 5) a(g), range(40) b(i)")
     for call in ("ldp.range_share(x, m(), 40, 60)", "ldp.quantile(x, m(), 0.5)"):
         for (measured,) in con.execute(f"SELECT {call} FROM r GROUP BY g").fetchall():
             assert measured["estimate"] is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +13,10 @@ from ldpsql.channels import SetChannel
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimate, estimate_column
 from ldpsql.estimators import Split
-from ldpsql.inference import deadline
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import KeepOrSpreadOperator, merged, supports
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
-from ldpsql.inference.solver import limits
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
 from plugins.estimators import corrected_em
@@ -35,18 +32,6 @@ def mechanism(text: str, size: int = VALUES) -> Mechanism:
 
 def reports(of: Mechanism, people: int = PEOPLE, size: int = VALUES) -> pa.Array:
     return certify(of).perturb(pa.array(np.arange(people) ** 2 % size))
-
-
-@pytest.fixture
-def wound(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock that is a second later at each look: a deadline of n seconds passes at the same place in every run."""
-
-    def wind() -> None:
-        looks = count()
-        for place in (deadline, limits):
-            monkeypatch.setattr(place, "monotonic", lambda: float(next(looks)))
-
-    return wind
 
 
 def within(looks: int, wind: Clock, column: pa.Array, of: Mechanism, **estimator: object) -> Estimate:

@@ -12,14 +12,14 @@ from ldpsql.functions import (
     Macros,
     Scalar,
     ToColumn,
-    drawing,
+    drawing_permanent,
     drawn_by_form,
     guarded,
     hookimpl,
     id_bytes,
     plain,
 )
-from ldpsql.mechanisms import InvalidParameter, certify
+from ldpsql.mechanisms import InvalidParameter
 
 
 def permanent_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
@@ -46,9 +46,9 @@ def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.Da
         raise KeyUnusable("this connection has no key for permanent reports", hint)
     if not isinstance(name, str):
         raise InvalidParameter("column_name must be the name of the column", "it keeps columns with one mechanism apart")
-    mechanism = certify(drawing(handle, len(values)))
-    guard.check_permanent(mechanism)
-    return to_column(mechanism, guard.key.draw(mechanism, values, id_bytes(people), name))
+    key, persons = guard.key, id_bytes(people)
+    mechanism = drawing_permanent(handle, len(values), name, lambda one: key.fingerprints(one, values, persons, name))
+    return to_column(mechanism, key.draw(mechanism, values, persons, name))
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.

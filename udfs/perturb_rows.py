@@ -15,8 +15,10 @@ from ldpsql.functions import (
     Scalar,
     ToColumn,
     at_once,
+    check_columns,
     drawing,
     drawn_by_form,
+    fields_of,
     guarded,
     hookimpl,
     plain,
@@ -92,6 +94,14 @@ def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
 
 
 @guarded
+def there(tables: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
+    """Return a pattern that matches anything, if the columns to be perturbed are in the table, both as types in SQL."""
+    for table, perturbed in zip(plain(tables).to_pylist(), plain(columns).to_pylist(), strict=True):
+        check_columns(map(str.lower, fields_of(perturbed)), [name.lower() for name in fields_of(table)])
+    return pa.array([".*"] * len(tables), pa.string())
+
+
+@guarded
 def order_of(counts: pa.ChunkedArray, kept: pa.ChunkedArray, wanted: pa.ChunkedArray, perturbed: pa.ChunkedArray) -> pa.Array:
     """Return the numbers from 1 to each count in a uniformly random order; check first that no column is left out.
 
@@ -129,6 +139,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_rows``."""
     return [
         *_BY_FORM,
+        Scalar("__ldp_there", there, "VARCHAR"),
         Scalar("__ldp_order", order_of, "INTEGER[]", volatile=True, draws=False),
         _macros(),
     ]

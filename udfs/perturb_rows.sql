@@ -6,6 +6,10 @@ CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {PADDING_
 CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(
     list_filter(names::VARCHAR[], lambda name: NOT starts_with(lower(name), '_ldpsql_')), lambda name: lower(name)
 );
+-- The table, once it has all these columns: COLUMNS says of a missing one only that it finds none. typeof() and the pattern of
+-- regexp_extract are computed when a statement is bound, so no row is read, and the condition is a constant.
+CREATE OR REPLACE MACRO ldp._with_columns(t, columns) AS TABLE
+    FROM query_table(t) AS "_ldpsql_row" WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns))) = '';
 CREATE OR REPLACE MACRO ldp._drawn_rows
     (x, places, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
     (x, places, m) AS ldp._report_rows(x, places, ldp._draws(m), ldp._reports(m), ldp._reports(m));
@@ -16,7 +20,7 @@ CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
         SELECT list(COLUMNS(lambda c: lower(c) IN ldp._lowered(list_concat(struct_keys(columns), keep::VARCHAR[])))),
             count(*) AS "_ldpsql_count",
             NULL::INTEGER[] AS "_ldpsql_0", EMPTY_EACH
-        FROM query_table(t)
+        FROM ldp._with_columns(t, columns)
     ), placed AS (
         SELECT *, __ldp_order(
             "_ldpsql_count", len(struct_keys(struct_pack(*COLUMNS(

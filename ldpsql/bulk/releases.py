@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import Marking
+from ldpsql.domains.columns import plain
 from ldpsql.engine.connections import duckdb_of
 from ldpsql.engine.interrupting import cursor_of
-from ldpsql.errors import NotReleased
+from ldpsql.errors import InvalidParameter, KeyUnusable, NotReleased
 from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Release
-from ldpsql.ledger.datasets import dataset_of
-from ldpsql.ledger.guard import GIVE_LEDGER, guard_of, occupied
+from ldpsql.ledger.datasets import Dataset, dataset_of
+from ldpsql.ledger.guard import GIVE_LEDGER, Guard, Permanent, guard_of, occupied
+from ldpsql.ledger.lasting import charge_once
+from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.witness import others
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
@@ -35,6 +40,7 @@ def release(
     *,
     part: str = "",
     again: bool = False,
+    permanent: bool = False,
     name: str = "ldp",
 ) -> Iterator[Release]:
     """Charge a release to the connection's ledger, run the statements of the block, which draw it, then record it as published.
@@ -52,11 +58,15 @@ def release(
         destination: where the reports go; the same release for the same destination is not drawn twice.
         part: a part of the dataset whose people are in no other part, such as a day.
         again: charge and draw again what was published before.
+        permanent: the block draws with ``ldp.perturb_once(city, city(), id, 'city')``, and each person is charged once for each
+            value of a column of the dataset, whenever it is first reported.
         name: the catalog of ldpsql.
 
     Raises:
         NotReleased: if the connection has no ledger, another release is open, the same release was published for fewer
             rows, or users came into the dataset while it was open. Then it is not published: drop the reports.
+        InvalidParameter: if permanent reports are charged by row, for a part or again.
+        KeyUnusable: if permanent reports have no key, or one of version 0.1.0.
         BudgetExceeded: if it would exceed somebody's budget.
         LedgerError: if the ledger cannot be used.
 
@@ -70,8 +80,18 @@ def release(
     with _without_variables(con) as cursor:
         mechanisms = {column: _mechanism(cursor, call) for column, call in columns.items()}
         unit = guard.ledger.policy.privacy_unit
+        table = _permanent(cursor, dataset, columns, unit, whole=not part and not again) if permanent else None
         rows, users = people(cursor, dataset, unit)
         data = dataset_of(cursor, dataset)
+    if table is not None:
+        releases, permitted = _charge_once(guard, data, mechanisms, destination, table)
+        marking = Marking(con, destination, mechanisms)
+        with guard.allowing_permanent(permitted):
+            yield releases[-1]
+        marking.write_if_there(con)
+        for charged in releases:
+            guard.ledger.publish(charged)
+        return
     counted = rows if users is None else None
     charged = guard.ledger.charge(data, mechanisms, destination, users=users, rows=counted, part=part, again=again)
     if charged.stored:
@@ -87,6 +107,36 @@ def release(
         refuse_others(cursor, dataset, unit, users)
     marking.write_if_there(con)
     guard.ledger.publish(charged)
+
+
+def _permanent(cursor: DuckDBPyConnection, dataset: str, columns: Iterable[str], unit: str, *, whole: bool) -> pa.Table:
+    """Return the columns of a dataset that have permanent reports, and the user ids at the end."""
+    if unit == ROW or not whole:
+        raise InvalidParameter(
+            "permanent reports are charged once to each person, over all parts of the data",
+            "leave out part and again, and use a ledger with privacy_unit = 'id'",
+        )
+    named = ", ".join(quoted(column) for column in (*columns, unit))
+    return cursor.sql(f"SELECT {named} FROM query_table({text_literal(dataset)})").to_arrow_table()  # noqa: S608  # quoted
+
+
+def _charge_once(
+    guard: Guard, data: Dataset, mechanisms: Mapping[str, Mechanism], destination: str, table: pa.Table
+) -> tuple[list[Release], Permanent]:
+    """Charge the permanent reports of the columns of a table; return a release for each column, and what may be drawn."""
+    if guard.ledger is None or guard.key is None:
+        hint = "ldpsql.attach(con, ledger='budget.ledger', key='people.key')"
+        raise KeyUnusable("this connection has no key for permanent reports", hint)
+    if not table.num_rows or not mechanisms:
+        raise InvalidParameter("a release of permanent reports needs a column and a row", "the dataset has none")
+    users, key = table.column(table.num_columns - 1), guard.key
+    charge, people = partial(charge_once, guard.ledger, data, destination=destination, key=key, users=users), id_bytes(users)
+    releases, allowed = [], {}
+    for (column, mechanism), held in zip(mechanisms.items(), table.columns[:-1], strict=True):
+        values = plain(held)
+        releases.append(charge(column, mechanism, values=values))
+        allowed[mechanism, column] = np.unique(key.fingerprints(certify(mechanism), values, people, column))
+    return releases, allowed
 
 
 @contextmanager

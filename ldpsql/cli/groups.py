@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 
 def check_into(columns: list[str], keys: list[str], database: str, *, shown: bool) -> None:
@@ -40,12 +46,12 @@ def estimate_into(
     import ldpsql
     from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.bar import bar
-    from ldpsql.cli.source import compared, drawn_by, existing
+    from ldpsql.cli.source import compared, drawn_by
     from ldpsql.errors import UnmarkedReports
     from ldpsql.estimates.fitting import estimator_of_shares
 
     reports = str(Path(source) / "**" / "*.parquet") if Path(source).is_dir() else source
-    with ldpsql.connect(existing(database)) as con, warnings.catch_warnings():
+    with _written(database, source) as con, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnmarkedReports)  # the note of `compared` says it
         sql_of(con, source, [column, *keys])  # columns that do not exist are refused by name
         drew = drawn_by(con, source, [column], mechanism)
@@ -63,3 +69,28 @@ def estimate_into(
                 progress=progress,
             )
     typer.echo(f"estimated {groups:,} groups", err=True)
+
+
+@contextmanager
+def _written(database: str, source: str) -> Iterator[DuckDBPyConnection]:
+    """Open a database for writing; that for the groups of a file is made, and deleted if an error leaves it empty.
+
+    Raises:
+        SourceRefused: if there is no such database, and the source is not a file.
+
+    """
+    import ldpsql
+    from ldpsql.cli.source import existing
+
+    new = not Path(database).exists() and (Path(source).exists() or "://" in source or "*" in source)
+    empty = False
+    try:
+        with ldpsql.connect(database if new else existing(database)) as con:
+            try:
+                yield con
+            except BaseException:
+                empty = new and not con.execute("SELECT count(*) FROM duckdb_tables() WHERE NOT temporary").fetchall()[0][0]
+                raise
+    finally:
+        if empty:
+            Path(database).unlink(missing_ok=True)

@@ -43,10 +43,10 @@ def check_listed(parameter: str, kind: str) -> None:
     >>> check_listed("domain", "VARCHAR[]")
     """
     if not kind.endswith("]") and kind.strip('"') not in _UNDECIDED:
-        name = kind.partition("(")[0]  # the values of an ENUM stay here
+        outer = kind.partition("(")[0]  # without the values of an ENUM
         raise InvalidParameter(
-            f"{parameter} must be a list of all possible values, not of type {name}",
-            f"write {parameter} := ['Lima', 'Oslo'], or (SELECT list(city) FROM cities) over a table of public values",  # noqa: S608
+            f"{parameter} must be a list of all possible values, not of type {outer}",
+            f"{parameter} := ['Lima', 'Oslo'], or a subquery of public values: (SELECT list(city) ...)",
         )
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import TypeAlias
 
+import numpy as np
 from duckdb import DuckDBPyConnection
+from numpy.typing import NDArray
 
 from ldpsql.channels import RepeatedHash
 from ldpsql.errors import NotReleased
@@ -22,9 +25,11 @@ from ldpsql.ledger import Ledger
 from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import first_draw
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS, Handles
+
+Permanent: TypeAlias = dict[tuple[Mechanism, str], NDArray[np.bytes_]]  # fingerprints by mechanism and name of the column
 
 GUARD_MACRO = "_guard"  # (): the number of the guard of its catalog
 GIVE_LEDGER = "in Python: ldpsql.attach(con, ledger='budget.ledger'); for ldpsql sql: path in [ledger] of ldpsql.toml"
@@ -37,6 +42,7 @@ class Guard:
     ledger: Ledger | None
     key: Key | None
     left: Counter[Mechanism] = field(default_factory=Counter)
+    permanent: Permanent = field(default_factory=dict)  # what the open release has charged, in ascending order
     occupied: Lock = field(default_factory=Lock)
     counting: Lock = field(default_factory=Lock)
     process: int = 0
@@ -52,6 +58,30 @@ class Guard:
         finally:
             self.left = Counter()
             self.occupied.release()
+
+    @contextmanager
+    def allowing_permanent(self, charged: Permanent) -> Iterator[None]:
+        """Allow these permanent reports, as often as they are drawn, within a ``with`` block."""
+        with self.allowing(Counter()):
+            try:
+                self.permanent = charged
+                yield
+            finally:
+                self.permanent = {}
+
+    def check_charged(self, charged: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> None:
+        """Check that permanent reports are among those that the open release has charged.
+
+        Raises:
+            NotReleased: if one is not, or this is a forked copy of the process that was charged.
+
+        """
+        places = np.minimum(np.searchsorted(charged, asked), len(charged) - 1)
+        if self.process != os.getpid() or (charged[places] != asked).any():
+            raise NotReleased(
+                "a permanent report is not among those that the release has charged",
+                "draw from the dataset of the release, with its user ids and column_name := the name of the column",
+            )
 
     def grant(self, draws: Counter[Mechanism]) -> None:
         """Allow these draws, too, until `withdraw`: for statements that another program runs, several at a time."""
@@ -92,7 +122,7 @@ class Guard:
         if self.ledger is not None and isinstance(certified.channel, RepeatedHash):
             raise NotReleased(
                 f"a release in SQL cannot charge permanent reports of {certified.mechanism.name}, which share a response",
-                "in Python: ldpsql.perturb_once(frame, columns, key=key, user='id', charge='people')",
+                "draw within: with ldpsql.release(..., permanent=True); or in Python: ldpsql.perturb_once(frame, columns, ...)",
             )
 
 
@@ -120,6 +150,22 @@ def drawing(handle: int, rows: int) -> Mechanism:
     mechanism, guard = _DRAWS.thing(-1 - handle)
     guard.take(mechanism, rows)
     return mechanism
+
+
+def drawing_permanent(
+    handle: int, rows: int, name: str, fingerprints: Callable[[CertifiedMechanism], NDArray[np.bytes_]]
+) -> CertifiedMechanism:
+    """Return the mechanism of a handle, after a check that it may draw the permanent reports of a column now."""
+    if handle >= 0:
+        return certify(MECHANISMS.thing(handle))
+    mechanism, guard = _DRAWS.thing(-1 - handle)
+    certified, charged = certify(mechanism), guard.permanent.get((mechanism, name))
+    if charged is None:
+        guard.take(mechanism, rows)
+        guard.check_permanent(certified)
+    else:
+        guard.check_charged(charged, fingerprints(certified))
+    return certified
 
 
 def guard_of(con: DuckDBPyConnection, name: str = "ldp") -> Guard | None:

@@ -116,7 +116,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _reworded(error: ValidationError, path: Path) -> BadSettings:
-    """Return one error of pydantic with the key and the file, but no value; an unknown key may be why another is missing."""
+    """Return one error of pydantic with the key and the file, but without any value, that of an unknown key first."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     section, *keys = map(str, first["loc"])
