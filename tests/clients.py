@@ -32,6 +32,7 @@ TEXTS = {
     "oue of a full word": f"oue(1, {list(range(64))})",
     "rappor": f"rappor(2, {_TEXTS})",
     "subset_selection": f"subset_selection(1, {_TEXTS})",
+    "encoding": f"encoding(1, {_TEXTS}, 'hadamard')",
     "olh of a prime": f"olh(1, {_TEXTS})",
     "olh of a power of 2": f"olh(1, {_TEXTS}, symbols := 4)",
     "olh of a power of 3": f"olh(2, {_TEXTS}, symbols := 9)",

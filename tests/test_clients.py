@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ldpsql import certify
-from ldpsql.channels import STRUCTURES, KeyValue, Prefixes
+from ldpsql.channels import STRUCTURES, KeyValue, Levels, Prefixes, Weights
 from ldpsql.channels.randomness import random_words
 from ldpsql.clients import module as modules
 from ldpsql.clients.module import module
@@ -163,3 +163,26 @@ def test_the_commands_write_a_document_its_vectors_and_its_module(tmp_path: Path
     written = run("export-client", "-m", "city.json", "-o", "city.mjs", cwd=tmp_path)
     assert "bytes" in written.stderr
     assert (tmp_path / "city.mjs").read_text(encoding="utf-8") == module(registry().mechanism("krr(1, ['a', 'b'])"))
+
+
+@needs_node
+def test_words_near_the_edge_of_a_seed_take_further_bits_as_in_python(tmp_path: Path) -> None:
+    mechanism = clients.mechanism("hierarchy")
+    channel = modules.exported(mechanism).channel
+    assert isinstance(channel, Levels)
+    counts = [getattr(response, "seeds", 1) for response in channel.responses]
+    halves = [
+        (level, (seed << 32) // count) for level, count in enumerate(counts) for seed in range(1, count + 1, 1 + count // 9)
+    ]
+    near = [(min(half, (1 << 32) - 1) - below, level) for level, half in halves for below in (0, 1)]
+    firsts = iter([half << 32 | -(-(level << 32) // len(counts)) for half, level in near])
+    taken: list[int] = []
+
+    def words(count: int) -> Weights:
+        taken.append(count)
+        return random_words(count) if len(taken) % 3 != 1 else np.array([next(firsts)], dtype=np.uint64)
+
+    listed = list(vectors(mechanism, len(near), words))
+    assert {len(one["words"]) for one in listed} == {3}  # near an edge, further bits, and the response
+    cases = {"modules": {"hierarchy": module(mechanism)}, "vectors": {"hierarchy": listed}}
+    assert clients.compared(cases, tmp_path) == {}

@@ -144,6 +144,13 @@ def estimate(of: Case) -> tuple[list[str], Check]:
     return ["estimate", of.path("reports.parquet"), "-c", "x", "-m", of.text, "--format", "json"], check
 
 
+def ask(of: Case) -> tuple[list[str], Check]:
+    def check(out: str) -> None:
+        assert json.loads(out)[0]["estimate"] is not None
+
+    return ["ask", of.path("reports.parquet"), "x", "-m", of.text, "--mean", "x", "--format", "json"], check
+
+
 def synthesize(of: Case) -> tuple[list[str], Check]:
     def check(out: str) -> None:
         assert len(json.loads(out)) == 7
@@ -217,6 +224,7 @@ VERBS: dict[str, Callable[[Case], tuple[list[str], Check]]] = {
     "perturb": perturb,
     "budget": budget,
     "estimate": estimate,
+    "ask": ask,
     "synthesize": synthesize,
     "heavy-hitters": heavy_hitters,
     "report": report,
@@ -236,7 +244,7 @@ STATEMENTS = {
     "key_value": "SELECT unnest(ldp.key_value(x, {m}), recursive := true) FROM {reports}",
     "heavy_hitters": "SELECT ldp.heavy_hitters(x, {m}) FROM {reports}",
 }
-FOR_SINGLE_VALUES = {"estimate", "synthesize", "export-sql", "channel", "diagnose", "mean"}
+FOR_SINGLE_VALUES = {"estimate", "ask", "synthesize", "export-sql", "channel", "diagnose", "mean"}
 NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private seeds
 
 
@@ -254,7 +262,9 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
         return code == "LDP103" and "heavy_hitters" in hint
     if verb == "key_value":
         return code == "LDP103" and "pairs" in message and "ldp.ibu" in hint
-    if verb == "mean":
+    if verb == "ask" and of.name in {*ROWS, *JOINT}:
+        return code == "LDP103" and "its columns are" in hint
+    if verb in ("mean", "ask"):
         unordered = code in ("LDP102", "LDP304") and "order" in message
         return unordered or (of.name in JOINT and code == "LDP103" and "of := " in hint)
     if verb in ("plan", "plan by name"):

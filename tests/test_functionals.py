@@ -334,3 +334,46 @@ def test_the_effective_number_of_reports_is_that_of_unperturbed_values() -> None
     clear = mechanism("krr(32, [0,1,2,3,4,5,6,7])")
     drawn = estimate_counts(clear, RNG.multinomial(N, TRUTH, 1).astype(np.float64), ibu())[0]
     assert drawn.diagnosis.effective_reports == pytest.approx(N, rel=1e-6)
+
+
+# --- confidence ---
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "mean(x, m(){})",
+        "variance(x, m(){})",
+        "median(x, m(){})",
+        "quantile(x, m(), 0.3{})",
+        "quantiles(x, m(), [0.3]{})[1]",
+        "range_share(x, m(), 2, 4{})",
+        "range_shares(x, m(), [2], [4]{})[1]",
+        "share(x, m(), 3{})",
+        "margin(x, m(), NULL{})[1]",
+        "top(x, m(), 1{})[1]",
+    ],
+)
+def test_confidence_is_that_of_the_intervals_and_goes_before_the_text_of_the_estimator(
+    con: DuckDBPyConnection, call: str
+) -> None:
+    con.execute("CREATE MACRO m() AS ldp.krr(1, range(8))")
+    con.execute("CREATE TABLE r AS SELECT i % 8 AS x, 0 AS confidence FROM range(4000) t(i)")
+
+    def ends(options: str) -> tuple[float, float]:
+        row = one(con, f"SELECT ldp.{call.format(options)} FROM r")
+        return row["low"], row["high"]
+
+    assert ends(", confidence := 0.999") == ends(", estimator := 'ibu(confidence=0.999)'")
+    assert ends(", confidence := 0.999") == ends(", estimator := 'ibu(confidence=0.6)', confidence := 0.999")
+    assert ends(", confidence := NULL") == ends("")
+    low, high = ends(", confidence := 0.51")
+    widest = ends(", confidence := 0.99999")
+    assert widest[0] <= low <= high <= widest[1]
+    assert widest != (low, high)
+
+
+def test_a_confidence_that_is_not_one_is_refused(con: DuckDBPyConnection) -> None:
+    for confidence in ("1.5", "0.3", "'x'", "true"):
+        with pytest.raises(duckdb.Error, match=r"\[LDP103\] parameter confidence of ibu"):
+            con.execute(f"SELECT ldp.median(x, ldp.krr(3, range(8)), confidence := {confidence}) FROM (VALUES (1), (2)) t(x)")

@@ -25,6 +25,7 @@ from ldpsql.bulk.charging import Charge
 from ldpsql.channels import TOTAL, KeepOrSpread, RepeatedHash
 from ldpsql.errors import (
     BudgetExceeded,
+    ChangedReports,
     InvalidParameter,
     KeyUnusable,
     LedgerDamaged,
@@ -118,10 +119,25 @@ def test_another_column_epsilon_or_domain_is_charged_again(key: Key, ledger: Led
     day(key, ledger, ["a"], people=1)
     frame = pl.DataFrame({"id": [0], "home": ["a"]})
     ldpsql.perturb_once(frame, {"home": CITY}, key=key, user="id", charge=Charge(ledger, "people"))
-    day(key, ledger, ["a"], "krr(epsilon=2, domain=['a', 'b', 'c', 'd', 'e'])", people=1)
-    day(key, ledger, ["a"], "krr(epsilon=1, domain=['a', 'b', 'c', 'd'])", people=1)
-    day(key, ledger, ["a"], "krr(epsilon=1, domain=['e', 'd', 'c', 'b', 'a'], nulls='as:b')", people=1)  # the same channel
+    for text in ("krr(epsilon=2, domain=['a', 'b', 'c', 'd', 'e'])", "krr(epsilon=1, domain=['a', 'b', 'c', 'd'])"):
+        with pytest.warns(ChangedReports, match="the column 'city' were charged for another mechanism before"):
+            day(key, ledger, ["a"], text, people=1)
+        day(key, ledger, ["a"], text, people=1)
+    day(key, ledger, ["a"], "krr(epsilon=1, domain=['e', 'd', 'c', 'b', 'a'], nulls='as:b')", people=1)  # the first channel
     assert spent(ledger) == [(1, "5")]
+
+
+def test_a_domain_in_another_order_is_no_change(key: Key, ledger: Ledger) -> None:
+    day(key, ledger, ["a"], people=1)
+    day(key, ledger, ["b"], "krr(epsilon=1, domain=['e', 'd', 'c', 'b', 'a'], nulls='as:b')", people=1)  # a warning would fail
+    assert spent(ledger) == [(1, "2")]
+
+
+def test_a_warning_of_a_change_that_is_an_error_charges_nothing(key: Key, ledger: Ledger) -> None:
+    day(key, ledger, ["a"], people=1)
+    with pytest.raises(ChangedReports):
+        day(key, ledger, ["a"], "krr(epsilon=2, domain=['a', 'b', 'c', 'd', 'e'])", people=1)
+    assert spent(ledger) == [(1, "1")]
 
 
 def test_values_by_the_rules_of_a_mechanism_are_charged_as_what_they_stand_for(key: Key, ledger: Ledger) -> None:

@@ -24,7 +24,11 @@ from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
 from ldpsql.estimates.distances import emd
 from ldpsql.estimates.estimate import Estimate, estimate_counts
 from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.inference.operators import PlaneOperator
+from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators import DenseOperator, PlaneOperator
+from ldpsql.inference.outcome import Status
+from ldpsql.inference.solver import mle
+from ldpsql.inference.solver.mle import solve
 from ldpsql.mechanisms import certify, certify_values
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.report import report_page
@@ -240,6 +244,37 @@ def test_noise_on_the_plane_by_transforms_is_the_same_map(columns: int, rows: in
     for groups in (0, slice(0, 1), slice(None)):
         assert op.forward(theta[groups]) == pytest.approx(theta[groups] @ table, rel=1e-9, abs=1e-15)
         assert op.adjoint(w[groups]) == pytest.approx(w[groups] @ table.T, rel=1e-10)
+
+
+@pytest.mark.parametrize(("columns", "rows", "epsilon", "points"), [(40, 25, "0.3", 3), (31, 17, "2", 9), (60, 20, "1", 1)])
+def test_the_curvature_among_some_cells_is_that_of_the_table(columns: int, rows: int, epsilon: str, points: int) -> None:
+    """But for noise below a thousandth of the largest chance."""
+    channel = noise(columns, rows, epsilon, points)
+    among = np.array([0, columns - 1, columns * (rows // 2) + 5, columns * rows - 2, columns * rows - 1])
+    table, w = channel.probabilities()[among], np.linspace(1, 2, columns * rows)
+    exact = (table * w) @ table.T
+    assert PlaneOperator(channel).rough_curvature(w, among) == pytest.approx(exact, abs=0.01 * exact.max())
+
+
+def by_transforms(epsilon: str) -> tuple[Likelihood, Likelihood]:
+    """Return the same likelihood of a map twice, by transforms and by the table of all pairs of cells."""
+    channel = noise(40, 25, epsilon, 1)
+    counts = np.random.default_rng(1).poisson(3_000 * (bumps(40, 25) @ channel.probabilities()))[None].astype(np.float64)
+    return Likelihood(PlaneOperator(channel), counts), Likelihood(DenseOperator(channel.probabilities()), counts)
+
+
+@pytest.mark.parametrize("epsilon", ["0.2", "0.5", "2"])
+def test_the_maximum_of_a_map_by_transforms_is_certified(epsilon: str) -> None:
+    one, other = by_transforms(epsilon)
+    fit = solve(one)
+    assert fit.status == (Status.CERTIFIED,)
+    assert other.gap(fit.theta)[0] < 2e-9
+
+
+def test_a_map_of_which_many_cells_have_shares_is_left_where_quasi_newton_steps_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mle, "MOST_VALUES", 10)
+    one, other = by_transforms("1")
+    assert other.gap(solve(one).theta)[0] < 1e-4
 
 
 def test_held_out_steps_and_best_are_closer_to_the_truth_than_the_reports() -> None:

@@ -440,3 +440,36 @@ def test_a_mean_that_the_reports_do_not_determine_has_no_errors_and_no_warning_o
 def test_sql_refuses_what_makes_no_sense_with_a_code(con: DuckDBPyConnection, call: str) -> None:
     with pytest.raises(duckdb.Error, match="LDP10"):
         con.execute(f"SELECT {call} FROM reports")
+
+
+@pytest.mark.parametrize("of", ["'edu'", "'aeg'", "['age']", "1", "{age: 10}"])
+@pytest.mark.parametrize("call", ["mean(report, {m}, {o})", "variance(report, {m}, {o})", "median(report, {m}, {o})",
+                                  "quantile(report, {m}, 0.5, {o})", "quantiles(report, {m}, [0.5], {o})"])  # fmt: skip
+def test_a_column_that_is_misspelt_or_not_ordered_is_refused_with_a_code_and_a_hint(
+    con: DuckDBPyConnection, call: str, of: str
+) -> None:
+    with pytest.raises(duckdb.Error, match=r"\[LDP10[0-9]\].*Hint: .*"):
+        con.execute(f"SELECT ldp.{call.format(m='person()', o=f'of := {of}')} FROM reports")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "mean(report, {m}, of := 'age')",
+        "median(report, {m}, of := 'age')",
+        "variance(report, {m}, of := 'age')",
+        "margin(report, {m}, ['age'])",
+        "independence(report, {m})",
+    ],
+)
+def test_a_column_of_a_mechanism_of_one_column_has_no_name(con: DuckDBPyConnection, call: str) -> None:
+    made = "ldp.krr(2, [10, 20])"
+    with pytest.raises(duckdb.Error, match=r"\[LDP103\] this mechanism has one column.* Hint: leave the name out"):
+        con.execute(f"SELECT ldp.{call.format(m=made)} FROM (SELECT 10 AS report)")
+
+
+def test_a_misspelt_column_gets_a_proposal(exact: Estimate) -> None:
+    for ask in (lambda: exact.mean("aeg"), lambda: exact.share({"Eddu": "a"}), lambda: exact.margin(["ric"])):
+        with pytest.raises(InvalidParameter, match="no column of this name") as refused:
+            ask()
+        assert refused.value.hint.startswith("did you mean ")

@@ -70,7 +70,7 @@ def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa
 def _plan(name: str | None, handle: int, options: dict[str, object] | None) -> int:
     arguments = {key: value for key, value in (options or {}).items() if value is not None}
     mechanism = MECHANISMS.thing(handle)
-    estimator = read_estimator({"estimator": name, **arguments} if arguments else name or estimator_of_shares(mechanism))
+    estimator = read_estimator(name or estimator_of_shares(mechanism), **arguments)
     check_size(mechanism, estimator)
     return PLANS.number((mechanism, estimator))
 

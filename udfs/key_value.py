@@ -46,9 +46,7 @@ def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, confidences
 
 
 def _plan(name: str, handle: int, confidence: str | None) -> int:
-    estimator = read_estimator(of_symbols(name))
-    if confidence is not None:
-        estimator = type(estimator)(**{**estimator.given(), "confidence": confidence})
+    estimator = read_estimator(of_symbols(name), **({} if confidence is None else {"confidence": confidence}))
     return PLANS.number((MECHANISMS.thing(handle), estimator))
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from ldpsql.functions import (
     FIELDS,
     MEASURES,
+    MECHANISMS,
     PLANS,
     Aggregate,
     Functional,
@@ -30,7 +31,9 @@ from ldpsql.functions import (
     all_measured,
     bound_of,
     check_ordered,
+    column_of_table,
     condition,
+    domain_type,
     family,
     guarded,
     hookimpl,
@@ -42,7 +45,7 @@ from ldpsql.functions import (
     values_of,
     without_inversion,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, Product, certify_values
+from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, Product, certify_values
 
 _ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
 
@@ -121,16 +124,13 @@ def _shares(
 ) -> RangeShares | RectangleShares:
     if grid.is_valid:
         return RectangleShares.between(mechanism, lows, highs, grid)
-    return RangeShares(tuple(_range(mechanism, ends) for ends in zip(lows, highs, strict=True)))
+    values = certify_values(mechanism).values
+    return RangeShares(tuple(RangeShare(*(bound_of(end, values) for end in ends)) for ends in zip(lows, highs, strict=True)))
 
 
 def _quantiles(shares: pa.Scalar) -> Quantiles:
     items = _items(shares, "shares between 0 and 1", "such as [0.25, 0.5, 0.75]")
     return Quantiles(tuple(_quantile(share) for share in items))
-
-
-def _range(mechanism: Mechanism, ends: Sequence[pa.Scalar]) -> RangeShare:
-    return RangeShare(*(bound_of(end, certify_values(mechanism).values) for end in ends))
 
 
 def _quantile(share: pa.Scalar) -> Quantile:
@@ -144,6 +144,19 @@ def _items(column: pa.Scalar, what: str, example: str) -> list[pa.Scalar]:
     if not isinstance(column, pa.ListScalar | pa.LargeListScalar) or not column.is_valid or not len(column.values):
         raise InvalidParameter(f"this needs a list of {what} that is not empty", example)
     return list(column.values)
+
+
+@guarded
+def column_type(handles: pa.ChunkedArray, ofs: pa.ChunkedArray) -> pa.Array:
+    """Return the type of a named column of each mechanism, as from_json reads it."""
+    rows = zip(plain(handles).to_pylist(), plain(ofs), strict=True)
+    return pa.array([domain_type(_named(values_of(MECHANISMS.thing(handle)), of)) for handle, of in rows], pa.string())
+
+
+def _named(values: Domain, of: pa.Scalar) -> Domain:
+    """Return the domain of the column of this name, or the values themselves for NULL."""
+    place = named_place(values, of.as_py())
+    return values if place is None else column_of_table(values, place)[0]
 
 
 @guarded
@@ -175,52 +188,54 @@ def measure_all_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray)
 
 
 _ESTIMATOR = {"estimator": "'ibu'"}
-_WHERE = {"keep": "true", "of": "NULL", "given": "NULL"}  # a column of a table, and a condition on others
-_ON_MAPS = {**_ESTIMATOR, "keep": "true", "grid": "NULL"}
+_WHERE = {"keep": "true", "of": "NULL", "given": "NULL", "confidence": "NULL"}  # a column of a table, and a condition on others
+_ON_MAPS = {**_ESTIMATOR, "keep": "true", "grid": "NULL", "confidence": "NULL"}
 _AGGREGATES = (
     Aggregate(
         "mean",
-        "ldp._in_unit(ldp._column_kind(ldp._kind(m), of), "
-        "__ldp_measure({counts}, __ldp_functional('mean', ldp._plan(estimator, m), of, given)))",
+        "ldp._in_unit(ldp._column_kind(m, of), "
+        "__ldp_measure({counts}, __ldp_functional('mean', ldp._plan(estimator, m, confidence), of, given)))",
         {"m": None, **_ESTIMATOR, **_WHERE},
         "the mean of the values, with its error and interval",
     ),
     Aggregate(
         "variance",
-        "__ldp_measure({counts}, __ldp_functional('variance', ldp._plan(estimator, m), of, given))",
+        "__ldp_measure({counts}, __ldp_functional('variance', ldp._plan(estimator, m, confidence), of, given))",
         {"m": None, **_ESTIMATOR, **_WHERE},
         "the variance of the values, with its error and interval",
     ),
     Aggregate(
         "quantile",
         "ldp._at(ldp._column_values(m, of), "
-        "__ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m), of, given, q)))",
+        "__ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m, confidence), of, given, q)))",
         {"m": None, "q": None, **_ESTIMATOR, **_WHERE},
         "the value below which a share q of all values lies, with its interval",
     ),
     Aggregate(
         "median",
         "ldp._at(ldp._column_values(m, of), "
-        "__ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m), of, given, 0.5)))",
+        "__ldp_measure_positions({counts}, __ldp_functional('quantile', ldp._plan(estimator, m, confidence), of, given, 0.5)))",
         {"m": None, **_ESTIMATOR, **_WHERE},
         "the value below which half of all values lie, with its interval",
     ),
     Aggregate(
         "quantiles",
         "ldp._each_at(ldp._column_values(m, of), __ldp_measure_all_positions({counts}, "
-        "__ldp_functional('quantiles', ldp._plan(estimator, m), of, given, qs)))",
+        "__ldp_functional('quantiles', ldp._plan(estimator, m, confidence), of, given, qs)))",
         {"m": None, "qs": None, **_ESTIMATOR, **_WHERE},
         "several quantiles from one estimate, a row for each of the shares in the list qs",
     ),
     Aggregate(
         "range_shares",
-        "__ldp_measure_all({counts}, __ldp_functional('range_shares', ldp._plan(estimator, m), NULL, NULL, lows, highs, grid))",
+        "__ldp_measure_all({counts}, "
+        "__ldp_functional('range_shares', ldp._plan(estimator, m, confidence), NULL, NULL, lows, highs, grid))",
         {"m": None, "lows": None, "highs": None, **_ON_MAPS},
         "the shares of several ranges from one estimate, in the order of the lists of their low and high ends",
     ),
     Aggregate(
         "range_share",
-        "__ldp_measure({counts}, __ldp_functional('range_share', ldp._plan(estimator, m), NULL, NULL, low, high, grid))",
+        "__ldp_measure({counts}, "
+        "__ldp_functional('range_share', ldp._plan(estimator, m, confidence), NULL, NULL, low, high, grid))",
         {"m": None, "low": None, "high": None, **_ON_MAPS},
         "the share of the values from low to high, with its error and interval; with a grid, of a rectangle between two points",
     ),
@@ -232,6 +247,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.mean``, ``ldp.variance``, ``ldp.quantile`` and ``ldp.range_share``, and several of the last two at once."""
     return [
         Scalar("__ldp_functional", functional_handle, "BIGINT"),
+        Scalar("__ldp_column_type", column_type, "VARCHAR"),
         Scalar("__ldp_measure", measure, f"STRUCT({_ROW})"),
         Scalar("__ldp_measure_positions", measure_positions, f"STRUCT({_ROW}, rounding DOUBLE)"),
         Scalar("__ldp_measure_all", measure_all, f"STRUCT({_ROW})[]"),

@@ -208,17 +208,18 @@ def _each(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> dict[int, Es
 
 
 _ESTIMATOR = {"estimator": "'ibu'"}
+_WITH_INTERVALS = {**_ESTIMATOR, "keep": "true", "confidence": "NULL"}
 _AGGREGATES = (
     Aggregate(
         "share",
-        "__ldp_measure({counts}, __ldp_share(ldp._plan(estimator, m), of, given))",
-        {"m": None, "of": None, "given": "NULL", **_ESTIMATOR},
+        "__ldp_measure({counts}, __ldp_share(ldp._plan(estimator, m, confidence), of, given))",
+        {"m": None, "of": None, "given": "NULL", **_WITH_INTERVALS},
         "the share of some values of columns, of all or where a condition on other columns holds, with its error and interval",
     ),
     Aggregate(
         "difference",
-        "__ldp_contrasts({counts}, __ldp_contrast(ldp._plan(estimator, m), of, given, versus))",
-        {"m": None, "of": None, "given": None, "versus": None, **_ESTIMATOR},
+        "__ldp_contrasts({counts}, __ldp_contrast(ldp._plan(estimator, m, confidence), of, given, versus))",
+        {"m": None, "of": None, "given": None, "versus": None, **_WITH_INTERVALS},
         "the difference of a share or a mean between two conditions, with its error, interval and p-value",
     ),
     Aggregate(
@@ -230,8 +231,8 @@ _AGGREGATES = (
     Aggregate(
         "margin",
         'ldp._rows(ldp._margin_kind(m, "columns"), '
-        '__ldp_margins({counts}, __ldp_margin(ldp._plan(estimator, m), "columns", given)))',
-        {"m": None, "columns": None, "given": "NULL", **_ESTIMATOR},
+        '__ldp_margins({counts}, __ldp_margin(ldp._plan(estimator, m, confidence), "columns", given)))',
+        {"m": None, "columns": None, "given": "NULL", **_WITH_INTERVALS},
         "the table of some of the columns; with given, of shares among the rows with the same values there",
     ),
 )

@@ -6,9 +6,9 @@ CREATE OR REPLACE MACRO ldp._margin_kind
 -- The joint table of several columns in long form: one row for each cell, and one column for each variable.
 -- `report` is a struct, such as {city: city, age: age}. With `columns`, the table of some of them; with `given`, shares among the
 -- rows with the same values of these columns.
-CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu', "columns" := NULL, given := NULL) AS TABLE
+CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu', "columns" := NULL, given := NULL, confidence := NULL) AS TABLE
         SELECT unnest(ldp._rows(ldp._margin_kind(m, "columns"),
-                   __ldp_margins(counts, __ldp_margin(ldp._plan(estimator, m), "columns", given))), recursive := true),
+                   __ldp_margins(counts, __ldp_margin(ldp._plan(estimator, m, confidence), "columns", given))), recursive := true),
                list_sum(map_values(counts))::BIGINT AS n
         FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports))
         WHERE ldp._agreed(reports, report_name, m),
@@ -16,8 +16,8 @@ CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu', "co
         (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
 
 -- Two groups of people, each by the counts of its reports: ldp.counts(report, keep := region = 'north').
-CREATE OR REPLACE MACRO ldp.compare(counts, others, m, of := NULL, given := NULL, estimator := 'ibu') AS
-    __ldp_compared(counts, others, __ldp_number(ldp._plan(estimator, m), of, given));
+CREATE OR REPLACE MACRO ldp.compare(counts, others, m, of := NULL, given := NULL, estimator := 'ibu', confidence := NULL) AS
+    __ldp_compared(counts, others, __ldp_number(ldp._plan(estimator, m, confidence), of, given));
 
 COMMENT ON MACRO ldp.compare IS 'the difference of a share or a mean between the counts of two groups, with its error, interval and p-value';
 COMMENT ON MACRO TABLE ldp.crosstab IS 'the joint table of several columns of reports: a row for each cell, a column for each variable';

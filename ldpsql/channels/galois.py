@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import InvalidParameter
 
 Elements = NDArray[np.int32]
+_TABLE = 12  # bits of digits that are looked up together
 _MANY = 1 << 16  # numbers that are not transformed at once
 _WORSE, _OFTEN = 1.1, 4.0  # how much larger an error may be for a quicker estimate, and how much quicker that has to be
 
@@ -91,6 +92,22 @@ class Field:
         for i in range(1, a.shape[1]):
             out = self.add(out, self.multiply(a[:, i], b[:, i]))
         return out
+
+
+def coordinatewise(numbers: NDArray[np.int64], image: Elements, coordinates: int) -> NDArray[np.int64]:
+    """Return numbers with each digit replaced by its image; digits are in base ``len(image)``, several are looked up together.
+
+    >>> coordinatewise(np.array([0, 1, 5]), np.array([0, 2, 1], dtype=np.int32), 2).tolist()
+    [0, 2, 7]
+    """
+    q = len(image)
+    together = max(1, _TABLE // q.bit_length())
+    several = np.arange(q**together)
+    table = np.sum([image[several // q**at % q].astype(np.int64) * q**at for at in range(together)], axis=0)
+    out = np.zeros_like(numbers)
+    for at in range(0, coordinates, together):
+        out += table[numbers // q**at % q**together] * q**at
+    return out
 
 
 def _powers(low: tuple[int, ...], p: int) -> list[int]:

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import Codes, Weights
-from ldpsql.channels.galois import Field
+from ldpsql.channels.galois import Elements, Field, coordinatewise
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.randomness import Words
 
 _BITS = 64  # of a word
-_TABLE = 12  # bits of coordinates that are looked up together
 _MANTISSA, _BIAS, _EXPONENTS = 52, 1023, 2047  # of a double
 
 Numbers: TypeAlias = NDArray[np.int64]
@@ -160,17 +159,13 @@ class LevelHashes:
 
     def _for_digit(self, numbers: Numbers, digit: int) -> Numbers:
         """Return the numbers whose inner products with functions, in base p, are one digit of the hashes."""
-        q, together = self.field.size, max(1, _TABLE // self.field.size.bit_length())
-        image, several = self._image(digit), np.arange(q**together)
-        table = np.sum([image[several // q**at % q] * q**at for at in range(together)], axis=0)
-        places = [q**at for at in range(0, self._widest.dimension, together)]
-        return np.sum([table[numbers // place % q**together] * place for place in places], axis=0)
+        return coordinatewise(numbers, self._image(digit), self._widest.dimension)
 
-    def _image(self, digit: int) -> Numbers:
+    def _image(self, digit: int) -> Elements:
         """Return the same for one coordinate, for each element of the field."""
         p, elements = self.field.p, np.arange(self.field.size, dtype=np.int32)
         products = (self.field.multiply(np.full_like(elements, p**place), elements) for place in range(self.field.k))
-        return np.sum([product // p**digit % p * p**place for place, product in enumerate(products)], axis=0)
+        return np.sum([product // p**digit % p * p**place for place, product in enumerate(products)], axis=0, dtype=np.int32)
 
 
 def answer_of(response: Response) -> KeepOrSpread:

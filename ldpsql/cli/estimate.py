@@ -89,35 +89,19 @@ def estimates(
 
     Reports of another library are read in the format ``read``.
     """
-    from contextlib import ExitStack
-
-    from ldpsql.bulk.batches import drawn_apart, row_part
-    from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, drawn_by, estimating, estimating_rectangles, estimating_top, opened
-    from ldpsql.engine.functions import struct_text
-    from ldpsql.estimates.fitting import estimator_of_shares
-    from ldpsql.quoting import quoted, text_literal
-    from ldpsql.registry.registry import registry
+    from ldpsql.cli.source import estimating, estimating_rectangles, estimating_top, reading
+    from ldpsql.quoting import text_literal
     from ldpsql.sql.named import sql_call
 
-    with opened(database) as con:
-        table = sql_of(con, source, [*columns, *keys])
-        made = drawn_by(con, source, columns, mechanism)
-        method = registry().estimator(estimator or estimator_of_shares(made))
-        with ExitStack() as comparisons:
-            for name, part in drawn_apart(columns, made).items():
-                comparisons.enter_context(compared(con, source, name, part))
-            made = row_part(columns, made)
-            reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-            if read:
-                reports = f"ldp.read({reports}, {sql_call(made, con)}, format := {text_literal(read)})"
-            if on:
-                query = estimating_rectangles(con, table, reports, keys, made, method, on)
-            elif top is None:
-                query = estimating(con, table, reports, keys, made, method)
-            else:
-                query = estimating_top(con, table, reports, keys, made, method, top)
-            return con.sql(query).to_arrow_table()
+    with reading([source], columns, keys, mechanism, estimator, database) as [(con, table, own, made, method)]:
+        reports = f"ldp.read({own}, {sql_call(made, con)}, format := {text_literal(read)})" if read else own
+        if on:
+            query = estimating_rectangles(con, table, reports, keys, made, method, on)
+        elif top is None:
+            query = estimating(con, table, reports, keys, made, method)
+        else:
+            query = estimating_top(con, table, reports, keys, made, method, top)
+        return con.sql(query).to_arrow_table()
 
 
 def _sides(bounds: str, rectangles: list[str] | None, top: int | None) -> Sides | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -100,6 +100,39 @@ def existing(database: str) -> str:
             "there is no database of this name", "--database takes a DuckDB file; ldpsql sql NAME makes a new one"
         )
     return database
+
+
+class Reading(NamedTuple):
+    """Reports that a command reads: the place and the expression of the reports in SQL, and what estimates them."""
+
+    con: DuckDBPyConnection
+    table: str
+    reports: str
+    mechanism: Mechanism
+    estimator: Estimator
+
+
+@contextmanager
+def reading(
+    sources: list[str], columns: list[str], keys: list[str], mechanism: str | None, estimator: str, database: str
+) -> Iterator[list[Reading]]:
+    """Open sources of reports of one mechanism, after a check that none records another; see `drawn_by` and `compared`."""
+    from ldpsql.bulk.batches import drawn_apart, row_part
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.engine.functions import struct_text
+    from ldpsql.estimates.fitting import estimator_of_shares
+    from ldpsql.quoting import quoted
+    from ldpsql.registry.registry import registry
+
+    with opened(database) as con, ExitStack() as comparisons:
+        tables = [sql_of(con, source, [*columns, *keys]) for source in sources]
+        made = drawn_by(con, sources[0], columns, mechanism)
+        method = registry().estimator(estimator or estimator_of_shares(made))
+        for source in sources:
+            for name, part in drawn_apart(columns, made).items():
+                comparisons.enter_context(compared(con, source, name, part))
+        reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
+        yield [Reading(con, table, reports, row_part(columns, made), method) for table in tables]
 
 
 def estimating(

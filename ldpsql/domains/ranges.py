@@ -237,7 +237,7 @@ class Steps(Numbers):
     @cached_property
     def _first_of_range(self) -> int | None:
         """The first number if the numbers are consecutive and each has a bin, so that a position is a difference; else None."""
-        consecutive = self._step == 1 and self._each == 1 and self._low.is_integer() and abs(self._low) < _EXACT
+        consecutive = self._step == 1 and self._each == 1 and float(self._low).is_integer() and abs(self._low) < _EXACT
         return int(self._low) if consecutive else None
 
 

@@ -6,7 +6,7 @@ value: people's data must not reach a log through a message.
 
 from __future__ import annotations
 
-from ldpsql.errors.base import LdpError, PrivacyLeakWarning, UnchargedReports, UnmarkedReports
+from ldpsql.errors.base import ChangedReports, LdpError, PrivacyLeakWarning, UnchargedReports, UnmarkedReports
 from ldpsql.errors.data import (
     BadCounts,
     DataError,
@@ -68,6 +68,7 @@ __all__ = [
     "BadCounts",
     "BadSettings",
     "BudgetExceeded",
+    "ChangedReports",
     "ConnectionRefused",
     "DataError",
     "DestinationExists",

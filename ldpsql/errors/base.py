@@ -17,6 +17,10 @@ class UnchargedReports(UserWarning):
     """Reports are drawn although the ledger that the settings name is not charged for them."""
 
 
+class ChangedReports(UserWarning):
+    """Permanent reports of a column are charged for another channel than before, so everybody gets new ones."""
+
+
 class LdpError(Exception):
     """Base of all errors of ldpsql: ``code``, ``message``, ``hint`` and the exit code of the command line.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,15 +82,26 @@ def column_place(values: Domain, name: str) -> int:
     """Return the place of a column of a table; letters may be of either case.
 
     Raises:
-        InvalidParameter: if there is no such column.
+        InvalidParameter: if there is no such column, or the mechanism has one column only.
 
     """
-    names = values.names if isinstance(values, Product) else ()
-    folded = [one.casefold() for one in names]
+    table = _several(values)
+    folded = [one.casefold() for one in table.names]
     if name.casefold() not in folded:
-        listed = f"its columns are {', '.join(names)}" if names else "its mechanism is one of one column"
-        raise InvalidParameter("the mechanism has no column of this name", listed)
+        alike = get_close_matches(name.casefold(), folded, n=1)
+        meant = f"did you mean {table.names[folded.index(alike[0])]}? " if alike else ""
+        raise InvalidParameter("the mechanism has no column of this name", f"{meant}its columns are {', '.join(table.names)}")
     return folded.index(name.casefold())
+
+
+def _several(values: Domain) -> Product:
+    """Return the values if they are the cells of a table, whose columns can be named."""
+    if not isinstance(values, Product):
+        raise InvalidParameter(
+            "this mechanism has one column, which has no name",
+            "leave the name out, such as ldp.mean(report, m); ldp.ibu(report, m) returns all shares",
+        )
+    return values
 
 
 def named_place(values: Domain, name: object) -> int | None:
@@ -251,6 +263,7 @@ def columns_named(values: Domain, names: object) -> tuple[int, ...]:
         InvalidParameter: if it is not a list of names, or a column is missing or named twice.
 
     """
+    _several(values)
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, Sequence) or not listed or not all(isinstance(name, str) for name in listed):
         raise InvalidParameter(

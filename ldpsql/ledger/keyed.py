@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Channel, Codes, Drawn, RepeatedHash
 from ldpsql.channels.hashed import hashed
 from ldpsql.errors import InternalError
-from ldpsql.mechanisms.base import CertifiedValues
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.registry.fingerprint import digits, fingerprint, order_of
 
 _WORDS = 8  # in one BLAKE2b digest
@@ -85,9 +85,14 @@ class Keyed:
 
     def _purpose(self, *what: str) -> bytes:
         """Return the key of the reports of the column and the channel, or of something else of them."""
-        (own,) = digits([fingerprint(self.mechanism.mechanism)])
-        ratio = str(self.mechanism.certificate.ratio)  # another one if a new version of a plugin draws otherwise
-        return blake2b(json.dumps([self.name, own, ratio, *what]).encode(), key=self.secret, digest_size=_SEED).digest()
+        drawn = [self.name, *channel_of(self.mechanism), *what]
+        return blake2b(json.dumps(drawn).encode(), key=self.secret, digest_size=_SEED).digest()
+
+
+def channel_of(mechanism: CertifiedMechanism) -> list[str]:
+    """Return what identifies the channel of permanent reports: the digits of the fingerprint, and the exact ratio."""
+    (own,) = digits([fingerprint(mechanism.mechanism)])
+    return [own, str(mechanism.certificate.ratio)]  # another ratio if a new version of a plugin draws otherwise
 
 
 def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> NDArray[np.uint64]:

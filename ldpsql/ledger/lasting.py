@@ -6,7 +6,9 @@ that they are sealed and written together with what people spent. Without the ke
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import warnings
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -16,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import RepeatedHash
-from ldpsql.errors import InvalidParameter, NotPrivate, PolicyMismatch
+from ldpsql.errors import ChangedReports, InvalidParameter, NotPrivate, PolicyMismatch
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.accounts import PERSON, load, store
 from ldpsql.ledger.book import Ledger
@@ -33,6 +35,7 @@ from ldpsql.ledger.entries import (
     write_release,
 )
 from ldpsql.ledger.file import reading, snapshot, writing
+from ldpsql.ledger.keyed import channel_of
 from ldpsql.ledger.people import People, id_bytes
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
@@ -113,16 +116,34 @@ def charge_once(
         with writing(db):
             if policy_of(db)[0] != policy:
                 raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
-            token = _charge(db, policy, cost, asked, name)
+            token = _charge(db, policy, cost, asked, name, drawn=_digest(certified))
     return Release(token, *name, "charged")
 
 
-def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, asked: _Asked, name: ReleaseName) -> str:
+def _digest(certified: CertifiedMechanism) -> str:
+    """Return a digest of the channel of permanent reports."""
+    return blake2b(json.dumps(channel_of(certified)).encode(), digest_size=8).hexdigest()
+
+
+def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: str, drawn: str) -> None:
+    """Warn if the reports of a column were last charged for another channel; releases before version 0.2 do not say which."""
+    latest = """SELECT r.identity FROM release r JOIN charge c ON c.release = r.id
+        WHERE r.token <> ? AND c.column_name = ? AND r.dataset = ? AND r.identity GLOB ? ORDER BY r.id DESC LIMIT 1"""
+    before = db.execute(latest, [token, column, dataset, f"{PERMANENT} ???????????????? *"]).fetchone()
+    if before is not None and before[0].removeprefix(f"{PERMANENT} ").partition(" ")[0] != drawn:
+        warnings.warn(
+            f"the permanent reports of the column '{column}' were charged for another mechanism before: people get new ones",
+            ChangedReports,
+            stacklevel=6,
+        )
+
+
+def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, asked: _Asked, name: ReleaseName, *, drawn: str) -> str:
     """Charge for the reports that were not charged before, within a transaction, and return the token of the release."""
     (kept,) = accounts_of(db, [""], AccountKey(policy.privacy_unit, "", "", PERMANENT))
     before = load(db, kept, asked.fingerprints)
     new, now = asked.without(before["person"]), now_of(db)
-    identity = f"{PERMANENT} {identity_of(policy, new.people, name, {})}"
+    identity = f"{PERMANENT} {drawn} {identity_of(policy, new.people, name, {})}"
     token = write_release(db, now, identity, name, new.people)
     account_key = AccountKey(policy.privacy_unit, "", cost.group, cost.cost.currency)
     for account in accounts_of(db, [""], account_key):
@@ -131,6 +152,7 @@ def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, asked: _As
         write_charge(db, token, cost, account)
     if len(new.persons):
         store(db, kept, joined(before, new.fingerprints))
+        _warn_if_changed(db, token, cost.column, name.dataset, drawn)
     return token
 
 

@@ -140,8 +140,12 @@ def _fields(spec: pa.StructScalar) -> dict[str, Any]:
     return fields
 
 
-def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
+def read_estimator(spec: Estimator | str | Mapping[str, Any], **options: object) -> Estimator:
     """Read an estimator from its text, or a mapping of its options with its name under ``estimator``.
+
+    Args:
+        spec: the estimator.
+        options: options that replace those of the estimator.
 
     Raises:
         InvalidSpec, UnknownName: if it cannot be read; the message does not have the name.
@@ -150,6 +154,8 @@ def read_estimator(spec: Estimator | str | Mapping[str, Any]) -> Estimator:
     """
     with names_withheld():
         estimator = registry().estimator(spec)
+        if options:
+            estimator = registry().estimator({"estimator": estimator.name, **estimator.given(), **options})
     check_single(estimator)
     return estimator
 

@@ -21,7 +21,9 @@ class Shared(Estimator):
     It learns from the reports of all groups how far their shares lie from the common ones. Each group belongs to one of 17
     classes, from 'nothing in common' to 'more alike than samples of one population', and the classes are as common as makes
     the reports of all groups most likely. The estimate of a group is the posterior median of its shares, at the level at which
-    they sum to one. ``ldp.diagnose`` returns as ``borrowed`` which part of it comes from other groups.
+    they sum to one. If reports are not votes for values, as those of numbers and maps, groups differ from the common shares
+    along the directions that reports determine, the smoother the more; the estimate of each group alone counts as far as it
+    predicts held-out reports better. ``ldp.diagnose`` returns as ``borrowed`` which part of it comes from other groups.
 
     ``prior`` is what ``ldp.prior`` learns from the counts of all groups; ``ldp.estimate_by`` and ``ldpsql.estimate_groups``
     learn it themselves. With ``errors`` 'own', the interval of a share is that of the reports of its group alone. With 'shared'
@@ -67,7 +69,9 @@ class Shared(Estimator):
         classes = prior.classes(likelihood, alone)
         borrowed = prior.borrowed(likelihood, classes)
         errors = None
-        if likelihood.operator.votes is None:
+        if sharing.directed(likelihood):
+            theta, errors = sharing.by_direction(likelihood, (mean, np.array(prior.error)), classes, alone)
+        elif likelihood.operator.votes is None:
             theta = sharing.by_class(likelihood, mean, classes, alone)
         else:
             votes, added = sharing.Votes.of(likelihood), borrowed[:, None] * np.array(prior.error)
@@ -75,7 +79,8 @@ class Shared(Estimator):
             errors = sharing.credible(votes, mean, classes, added) if self.errors == "shared" else None
         groups = len(theta)
         steps, status = np.zeros(groups, dtype=np.int64), (Status.REGULARISED,) * groups
-        return Fit(theta, steps, status, (self.name,) * groups, reasons(borrowed), tuple(borrowed.tolist()), errors)
+        own = errors if self.errors == "shared" else None
+        return Fit(theta, steps, status, (self.name,) * groups, reasons(borrowed), tuple(borrowed.tolist()), own)
 
 
 def alone(likelihood: Likelihood) -> Floats:
@@ -84,7 +89,9 @@ def alone(likelihood: Likelihood) -> Floats:
 
 
 def error_of(pooled: Likelihood, mean: Floats) -> Floats:
-    """Return the standard error of the shares of all groups together; zero for channels that are not inverted."""
+    """Return the standard error of the shares of all groups together; zero for channels too large for that."""
+    if sharing.directed(pooled):
+        return sharing.error_of_mean(pooled, mean[0])
     if pooled.operator.votes is None:
         return np.zeros_like(mean[0])
     return np.asarray(pooled.operator.inverted_interval(pooled.shares, pooled.n, mean, 1.0)[0][0])

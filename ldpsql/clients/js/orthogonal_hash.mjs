@@ -1,18 +1,25 @@
 // The inner product of a function and the point of a value, over the field of size elements.
-structures.orthogonal_hash = ({ size, response, prime, dimension, power }) => {
+function orthogonal({ size, response, prime, dimension, power }) {
   const g = response.size, seeds = (g ** dimension - 1) / (g - 1), respond = structures.keep_or_spread(response);
   const full = 1n << 64n, even = full / BigInt(seeds), step = even < full ? even : full - 1n;
   const digits = (number) => Array.from({ length: dimension }, (_, i) => Math.floor(number / g ** (dimension - 1 - i)) % g);
   const { add, multiply } = field(g, prime, power);
   // Values are placed by the order of the hashes of all points; the hash is inverted instead of sorting pairs.
   const order = BigUint64Array.from({ length: g ** dimension }, (_, point) => splitmix(BigInt(point))).sort().slice(0, size);
-  return (value, words) => {
-    const seed = Math.min(Number(words() / step), seeds - 1);
+  const hash = (seed, value) => {
     let k = 0, first = 0;
     for (; seed >= first + g ** k; k++) first += g ** k;
     const line = digits(seed - first + g ** k), point = digits(Number(unmixed(order[value])));
-    const hash = line.reduce((sum, a, i) => add(sum, multiply(a, point[i])), 0);
-    return seed * g + respond(hash, words);
+    return line.reduce((sum, a, i) => add(sum, multiply(a, point[i])), 0);
+  };
+  return { seeds, step, hash, respond, symbols: g };
+}
+
+structures.orthogonal_hash = (channel) => {
+  const { seeds, step, hash, respond, symbols } = orthogonal(channel);
+  return (value, words) => {
+    const seed = Math.min(Number(words() / step), seeds - 1);
+    return seed * symbols + respond(hash(seed, value), words);
   };
 };
 

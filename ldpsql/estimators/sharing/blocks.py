@@ -87,6 +87,8 @@ def _on_grid(votes: Votes, mean: Floats, size: float) -> Iterator[Cells]:
             if not len(rows):
                 continue
             one, kind = _kinds(votes.n[rows], votes.numbers[rows, value])
+            if len(one) == 1:  # NumPy sums a single row in another order
+                one = np.repeat(one, 2)
             some = Votes(votes.numbers[rows[one], value : value + 1], votes.n[rows[one]], votes.low, votes.high)
             if own[rows[0]]:
                 yield _of_its_own(some, rows, kind, value, float(mean[value]), alike=size < _SMALL)

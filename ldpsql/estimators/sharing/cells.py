@@ -70,7 +70,7 @@ class Cells:
         """Return the posterior of each share among its candidates, from the probabilities of its classes."""
         weights, number = classes / self.chances[self.kind], self.number[self.kind]
         if self.place is None or self.part is None:
-            prior = (weights[:, None, :] @ self.masses[number])[:, 0]
+            prior = (weights[..., None] * self.masses[number]).sum(axis=1)
         else:
             prior = by_rows(on_grid(weights, self.place[number], self.part[number], len(self.masses)), self.masses)
         prior *= self.likelihood[self.kind]
@@ -85,7 +85,9 @@ class Cells:
         if self.place is None or self.part is None:
             if len(self.masses) == 1:
                 return by_rows(numbers, self.masses[0].T)
-            return np.asarray((self.masses[self.number] @ numbers[..., None])[..., 0])
+            return np.asarray(
+                (self.masses[self.number] * numbers[:, None]).sum(axis=2)
+            )  # a product of matrices may differ in a bit
         grid, kinds = by_rows(numbers, self.masses.T), np.arange(len(numbers))[:, None]
         place, part = self.place[self.number], self.part[self.number]
         return np.asarray((1.0 - part) * grid[kinds, place] + part * grid[kinds, place + 1])

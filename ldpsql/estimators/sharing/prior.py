@@ -10,9 +10,10 @@ import numpy as np
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.errors import InvalidParameter
+from ldpsql.estimators.sharing import directions, normal, pseudo
 from ldpsql.estimators.sharing.blocks import blocks
 from ldpsql.estimators.sharing.dispersion import CLASSES, concentrations
-from ldpsql.estimators.sharing.pseudo import Alone, pseudo_share, scores
+from ldpsql.estimators.sharing.pseudo import Alone
 from ldpsql.estimators.sharing.votes import Votes
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -43,8 +44,10 @@ class Prior:
 
     def borrowed(self, likelihood: Likelihood, classes: Floats) -> Floats:
         """Return which part of the estimate of each group comes from the mean of all groups, from 0 to 1."""
+        if directions.directed(likelihood):
+            return directions.Coefficients.of(likelihood, np.array(self.mean)).borrowed(classes)
         if likelihood.operator.votes is None:
-            return pseudo_share(likelihood.n, classes)
+            return pseudo.pseudo_share(likelihood.n, classes)
         noise = likelihood.operator.inputs * Votes.of(likelihood).noise(likelihood.n[:, None])
         spread = (1.0 - np.square(self.mean).sum()) / (1.0 + concentrations(likelihood.n))
         return np.asarray((classes * (noise / (noise + spread))).sum(axis=1))
@@ -66,7 +69,7 @@ def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood], alone: Alo
 def _scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
     """Return ln of how well each class explains each group, (groups, classes), up to a term of the group."""
     if likelihood.operator.votes is None:
-        return scores(likelihood, mean, alone)
+        return (normal if directions.directed(likelihood) else pseudo).scores(likelihood, mean, alone)
     votes, out = Votes.of(likelihood), np.zeros((len(likelihood.n), CLASSES))
     for block in blocks(votes, mean):
         out[block.groups] = block.evidence()

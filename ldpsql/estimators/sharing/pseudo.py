@@ -1,4 +1,4 @@
-"""Shrinking by pseudo-reports, for channels without votes: EM under a Dirichlet prior of several concentrations.
+"""Shrinking by pseudo-reports, for channels without votes that are too large for directions: EM under Dirichlet priors.
 
 With the concentration a, each EM step adds a reports that are distributed like the mean of all groups. If values have
 neighbours, the ratio to that mean is then smoothed: what groups share may be rough, how they differ from it is not seen that

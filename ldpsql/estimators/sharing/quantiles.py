@@ -157,8 +157,11 @@ class Shares:
     def at(self, candidate: NDArray[np.int64]) -> Floats:
         """Return how probable it is that each share lies below a candidate."""
         table = self.below.reshape(-1, self.below.shape[2])
-        each = np.take(table, self.row * self.below.shape[1] + candidate, axis=0)
-        return np.asarray(np.einsum("rc,rc->r", each, self.classes), dtype=np.float64)
+        row, classes = self.row * self.below.shape[1] + candidate, self.classes
+        if len(row) == 1:  # NumPy sums a single row in another order
+            row, classes = np.repeat(row, 2), np.repeat(classes, 2, axis=0)
+        each = np.take(table, row, axis=0)
+        return np.asarray(np.einsum("rc,rc->r", each, classes), dtype=np.float64)[: len(self.row)]
 
     def _between(self, high: NDArray[np.int64], below: Floats, after: NDArray[np.int64], level: Floats) -> Floats:
         """Return the shares between the candidates ``high`` and those before them, whose places in ``below`` are ``after``."""

@@ -66,7 +66,7 @@ class Votes:
         chance = np.clip(self.low + (self.high - self.low) * shares, _LEAST, 1.0 - _LEAST)
         scale = chance * (1.0 - chance) / np.maximum(self._spread(shares), _LEAST)
         votes, n = votes[:, None], n[:, None]
-        divergence = _n_log(votes, n) + _n_log(n - votes, n) - votes * np.log(chance) - (n - votes) * np.log1p(-chance)
+        divergence = _n_log(votes, n) + _n_log(n - votes, n) - votes * np.log(chance) - (n - votes) * np.log(1.0 - chance)
         return 0.5 * np.log(scale) - scale * divergence
 
     def table(self, n: int) -> Floats:

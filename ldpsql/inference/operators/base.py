@@ -51,6 +51,7 @@ class Operator(ABC):
     injective: bool = False  # whether the maximum of the likelihood is certainly unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
     large: bool = False  # whether nothing may be computed for all pairs of values, and errors are not computed
+    local: bool = False  # whether, if it is large, there is a `rough_curvature` among some values all the same
     untimed: int = 300  # steps of a solve without a deadline if it is large
     even: bool = False  # whether curvatures are close to a multiple of the identity, and gradient steps quicker than Newton's
     consistent: bool = False  # whether errors are those of a least-squares inverse, and need no maximum of the likelihood

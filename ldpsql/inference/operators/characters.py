@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.galois import Elements, Field
+from ldpsql.channels.galois import Elements, Field, coordinatewise
 from ldpsql.inference.operators.base import Floats
 
 Places = NDArray[np.int64]
@@ -42,16 +42,28 @@ class Spectrum:
     signs: NDArray[np.float64]
 
     @staticmethod
-    def at(q: int, vectors: Elements) -> Spectrum:
-        """Return the spectrum at these vectors over the field of q elements, shape (..., coordinates)."""
+    def at(q: int, coordinates: int, vectors: Places, multiples: Elements) -> Spectrum:
+        """Return the spectrum at multiples of vectors over the field of q elements, shape (vectors, multiples).
+
+        Args:
+            q: the number of elements.
+            coordinates: the number of coordinates of a vector.
+            vectors: the positions of the vectors in the list of all.
+            multiples: the elements by which they are multiplied.
+
+        """
         field = Field.of(q)
-        duals = _dual(field)
-        places = positions(duals[vectors], q)
-        digits = field.k * vectors.shape[-1]
+        duals, elements = _dual(field), np.arange(q, dtype=np.int32)
+
+        def places_at(factors: Elements) -> Places:
+            images = [duals[field.multiply(elements, np.full_like(elements, factor))] for factor in factors]
+            return np.stack([coordinatewise(vectors, image, coordinates) for image in images], axis=-1)
+
+        places, digits = places_at(multiples), field.k * coordinates
         if field.p == 2:
             return Spectrum(2, digits, places, np.ones(1))
         half = field.p // 2
-        negative = positions(duals[field.multiply(vectors, np.full(1, field.p - 1, np.int32))], q)
+        negative = places_at(field.multiply(multiples, np.full(1, field.p - 1, np.int32)))
         mirrored = places % field.p > half
         computed = np.where(mirrored, negative, places)
         places = computed // field.p * (half + 1) + computed % field.p
@@ -94,11 +106,6 @@ class Spectrum:
         out = np.zeros((*weights.shape[: weights.ndim - self.places.ndim], size), dtype=weights.dtype)
         out[..., self.places] = weights
         return out
-
-
-def positions(vectors: Elements, q: int) -> Places:
-    """Return the positions of vectors, shape (..., coordinates), in the list of all."""
-    return np.asarray(vectors @ q ** np.arange(vectors.shape[-1] - 1, -1, -1, dtype=np.int64))
 
 
 def _dual(field: Field) -> Elements:

@@ -17,7 +17,7 @@ from ldpsql.channels import TOTAL, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
 from ldpsql.channels.hashed import splitmix
 from ldpsql.inference.operators.base import Floats, Operator, operator
-from ldpsql.inference.operators.characters import Spectrum, Sums, positions
+from ldpsql.inference.operators.characters import Spectrum, Sums
 from ldpsql.inference.operators.octets import Octets, packed
 from ldpsql.inference.operators.supports import CELLS, SetOperator
 
@@ -44,9 +44,9 @@ class CharacterOperator(ListedOperator):
     def __init__(self, channel: OrthogonalHash) -> None:
         super().__init__(channel)
         self._size, self._coordinates = channel.response.size, channel.dimension
-        self._points = positions(channel.points, self._size)
+        self._points = channel.point_numbers
         half, times = one_of_each_sign(self._size)
-        self._spectrum = Spectrum.at(self._size, Field.of(self._size).multiply(half[1:, None], channel.functions[:, None]))
+        self._spectrum = Spectrum.at(self._size, self._coordinates, channel.function_numbers, half[1:])
         table = characters(self._size)[half[1:]] * times[1:, None]
         self._cos, self._sin = table.real, (table.imag if np.iscomplexobj(table) else None)
 

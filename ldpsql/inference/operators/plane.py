@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, PlanarNoise
 from ldpsql.errors import NotApplicable
+from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 
 Complex = NDArray[np.complex128]
 FEW = 4096  # cells of which all pairs are tabulated, so that there are errors and inversions
 _NOTHING = 1e-17  # of the largest chance
+_PART, _RARE = 30, 1e-3  # rows and columns of parts of the map; the noise, of the largest chance, that steps do without
 
 
 class PlaneOperator(Operator):
@@ -30,7 +32,8 @@ class PlaneOperator(Operator):
     standard errors: noise blurs neighbouring cells so much that single shares of a large map are hardly determined anyway.
     """
 
-    large = True
+    large = local = True
+    untimed = 2000  # nearly all of quasi-Newton steps, which take a hundredth of a second
 
     def __init__(self, channel: PlanarNoise) -> None:
         from scipy.fft import next_fast_len  # noqa: PLC0415  # slow to import, needed for this structure only
@@ -42,7 +45,7 @@ class PlaneOperator(Operator):
         self._reach = tuple(_reached(tables[1, 1].max(axis=axis)) for axis in (1, 0))
         self._padded = tuple(next_fast_len(sum(sizes), real=True) for sizes in zip(self._shape, self._reach, strict=True))
         self._inner, self._sides, self._ends = (self._kernel(tables[at]) for at in ((0, 0), (1, 0), (0, 1)))
-        self._corner = tables[1, 1]
+        self._corner, self._tables = tables[1, 1], tables
 
     def _kernel(self, quarter: Floats) -> Floats:
         """Return the transform of a symmetric kernel, given at the offsets of one quarter: it is real."""
@@ -172,6 +175,33 @@ class PlaneOperator(Operator):
 
         """
         self._refuse("the curvature")
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the curvature among some values without the rare noise that reaches far: a sum over parts of the map."""
+        from scipy.linalg.blas import dsyrk  # noqa: PLC0415  # half of the work of a product
+
+        rows, columns = np.divmod(np.arange(self.inputs)[among], self._shape[1])
+        out, roots = np.zeros((len(rows),) * 2), np.sqrt(w).reshape(self._shape)
+        for down, across in np.ndindex(*(-(-size // _PART) for size in self._shape)):
+            check()
+            part = np.s_[down * _PART : (down + 1) * _PART, across * _PART : (across + 1) * _PART]
+            near = np.flatnonzero(self._near(rows, down, 0) & self._near(columns, across, 1))
+            upper = dsyrk(1.0, self._noise_from(rows[near], columns[near], part) * roots[part].ravel()[:, None], trans=1)
+            out[np.ix_(near, near)] += upper + np.triu(upper, 1).T
+        return out
+
+    def _near(self, places: NDArray[np.int64], part: int, axis: int) -> NDArray[np.bool_]:
+        """Return which rows, or columns, noise of some size takes to a part of the map."""
+        noise = self._tables[0, 0].max(axis=1 - axis)
+        reach = int((noise > _RARE * noise[0]).sum())
+        return (places > part * _PART - reach) & (places < (part + 1) * _PART + reach)
+
+    def _noise_from(self, rows: NDArray[np.int64], columns: NDArray[np.int64], part: tuple[slice, slice]) -> Floats:
+        """Return the noise that takes some cells to those of a part of the map, shape (cells of the part, cells)."""
+        down, across = (axis[part].reshape(-1, 1) for axis in np.indices(self._shape))
+        sides = ((at == 0) | (at == size - 1) for at, size in zip((across, down), self._shape[::-1], strict=True))
+        beyond, below = (side.astype(np.int8) for side in sides)
+        return np.asarray(self._tables[beyond, below, np.abs(down - rows), np.abs(across - columns)])
 
     def information(self, theta: Floats, shares: Floats) -> Floats:  # noqa: ARG002
         """Refuse a table of all pairs of cells.

@@ -2,7 +2,8 @@
 
 A structure with a closed form uses it. Otherwise the groups of a small table are solved together by the interior point method,
 and any other group by itself: Newton steps with an exact quadratic programme in each, then the interior point method, then
-SQUAREM. The gap G = max g - 1 of `Likelihood.gap`, which bounds the distance to the maximum, certifies every result.
+SQUAREM. On large maps quasi-Newton steps come before those of Newton. The gap G = max g - 1 of `Likelihood.gap`, which bounds
+the distance to the maximum, certifies every result.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ldpsql.errors import OutOfTime
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
+from ldpsql.inference.solver.faces import MOST_VALUES, face_step, few_shares
 from ldpsql.inference.solver.interior import SMALL, interior_maximum
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.newton import MAX_VALUES, NewtonStep, thinned
@@ -177,6 +179,10 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
         return best.theta[None], limits.steps
     if op.large:
         limits.untimed(op.untimed)
+        if op.local:
+            best = few_shares(_first_steps(likelihood, start[0]), target, limits)
+            few = np.count_nonzero(best.theta) <= MOST_VALUES
+            return (_run(face_step, best, target, limits) if few else best).theta[None], limits.steps
         return _run(squarem_step, _first_steps(likelihood, start[0]), target, limits).theta[None], limits.steps
     if op.even:
         best = along_gradients(Point(likelihood, start[0]), target, limits, FIRST_GRADIENTS)

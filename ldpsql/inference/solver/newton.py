@@ -44,7 +44,7 @@ class NewtonStep:
         at = point.theta[working]
         move = np.zeros_like(point.theta)
         move[working] = nonnegative_quadratic(hessian, hessian @ at + point.gradient[working] - 1.0, at > 0) - at
-        return _backtracked(point, move)
+        return backtracked(point, move)
 
     def _model(self, point: Point, working: NDArray[np.int64]) -> Floats:
         """Return the curvature among the working values."""
@@ -70,7 +70,7 @@ def _working(point: Point) -> NDArray[np.int64]:
     return np.flatnonzero(wanted)
 
 
-def _backtracked(point: Point, move: Floats) -> Point:
+def backtracked(point: Point, move: Floats) -> Point:
     """Halve the move until phi falls; a full move keeps its exact zeros, a halved one is followed by a step of IBU."""
     for halvings in range(HALVINGS):
         moved = np.maximum(point.theta + move * 0.5**halvings, 0.0)

@@ -30,6 +30,10 @@ class Point:
         """Return another point of the same problem: theta scaled to sum to one."""
         return Point(self._likelihood, theta / theta.sum())
 
+    def unscaled(self, theta: Floats) -> Point:
+        """Return another point of the same problem, whose theta need not sum to one."""
+        return Point(self._likelihood, theta)
+
     @property
     def seen(self) -> NDArray[np.bool_]:
         """Which reports were observed."""

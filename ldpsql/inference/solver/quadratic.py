@@ -16,15 +16,15 @@ ROUNDING = 1e-13
 
 def nonnegative_quadratic(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) -> Floats:
     """Minimise x'Hx/2 - b'x over x >= 0, with exact zeros; ``free`` is a first guess of where x > 0."""
-    solved = _block_pivoting(hessian, linear, free)
+    solved = block_pivoting(hessian, linear, free)
     if solved is None:  # nearly singular: approach from the inside, then try once more for exact zeros
         inside, slack = _interior_point(hessian, linear)
-        solved = _block_pivoting(hessian, linear, inside > slack)
+        solved = block_pivoting(hessian, linear, inside > slack)
         solved = inside if solved is None else solved
     return solved
 
 
-def _block_pivoting(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) -> Floats | None:
+def block_pivoting(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) -> Floats | None:
     """Guess the free variables, solve, swap those with the wrong sign; return None if this does not settle.
 
     Source: Portugal, Judice, Vicente, "A comparison of block pivoting and interior-point algorithms for linear least squares

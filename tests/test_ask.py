@@ -1,0 +1,132 @@
+"""``ldpsql ask`` answers as an estimate in Python does, from files, with the mechanism that the reports record."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import ldpsql
+from ldpsql import Domain, Estimate
+from ldpsql.cli.app import app
+from ldpsql.cli.asking import Conditions
+from ldpsql.errors import InvalidParameter, LdpError
+
+PERSON = {"plan": "krr(3, ['free', 'paid'])", "age": "krr(3, [20, 30, 40])", "member": "krr(3, [false, true])"}
+ROWS = [{"plan": ["free", "paid"][i % 2], "age": [20, 30, 40][i % 3 if i % 2 else 0], "member": i % 5 == 0} for i in range(900)]
+COLUMNS = ["-c", "plan", "-c", "age", "-c", "member"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two files of reports that record their mechanisms."""
+    place = tmp_path_factory.mktemp("ask")
+    people = pa.Table.from_pylist([row | {"half": number % 2} for number, row in enumerate(ROWS)])
+    for name in ("one.parquet", "two.parquet"):
+        pq.write_table(ldpsql.perturb_batches(people, PERSON, keep=["half"]).read_all(), place / name)
+    return place
+
+
+@pytest.fixture(scope="module")
+def table(folder: Path) -> Estimate:
+    """The estimate that the command answers from."""
+    return ldpsql.estimate(folder / "one.parquet", list(PERSON))
+
+
+def asked(folder: Path, *arguments: str, columns: list[str] = COLUMNS) -> list[dict[str, Any]]:
+    """Run the command and return its rows."""
+    source = str(folder / "one.parquet")
+    ran = CliRunner().invoke(app, ["ask", source, *columns, *arguments, "--format", "json"])
+    if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+        raise ran.exception
+    assert ran.exit_code == 0, ran.output
+    return list(json.loads(ran.stdout))
+
+
+def numbers(row: dict[str, Any]) -> list[float]:
+    return [row[name] for name in ("estimate", "std_error", "low", "high")]
+
+
+def test_shares_means_and_variances_are_those_of_the_estimate(folder: Path, table: Estimate) -> None:
+    [share] = asked(folder, "--share", "plan=paid", "--share", "age=30,40", "--given", "member=false")
+    assert numbers(share) == pytest.approx(list(table.share({"plan": "paid", "age": [30, 40]}, {"member": False})))
+    [mean] = asked(folder, "--mean", "age", "--given", "plan=paid")
+    assert numbers(mean) == pytest.approx(list(table.mean("age", {"plan": "paid"})))
+    [variance] = asked(folder, "--variance", "AGE")
+    assert numbers(variance) == pytest.approx(list(table.variance("age")))
+    [median] = asked(folder, "--median", "age", "--given", "age=25..")
+    assert median["estimate"] == table.quantile(0.5, "age", {"age": {"low": 25}}).estimate
+
+
+def test_tables_may_be_given_columns(folder: Path, table: Estimate) -> None:
+    rows = asked(folder, "--table", "plan, age", "--given", "plan")
+    assert rows == [pytest.approx(row) for row in table.margin(["plan", "age"], "plan").to_pylist()]
+
+
+def test_differences_are_those_of_conditions_or_of_people(folder: Path, table: Estimate) -> None:
+    [row] = asked(folder, "--mean", "age", "--given", "plan=paid", "--versus", "plan=free")
+    assert list(row.values()) == pytest.approx(list(table.difference("age", {"plan": "paid"}, {"plan": "free"})))
+    [row] = asked(folder, "--share", "plan=paid", "--against", str(folder / "two.parquet"))
+    other = ldpsql.estimate(folder / "two.parquet", list(PERSON))
+    assert list(row.values()) == pytest.approx(list(table.compare(other, {"plan": "paid"})))
+
+
+def test_independence_is_tested(folder: Path, table: Estimate) -> None:
+    [row] = asked(folder, "--independence", "plan,age")
+    assert row["p_value"] == pytest.approx(table.independence(["plan", "age"]).p_value)
+
+
+def test_each_group_is_asked(folder: Path) -> None:
+    rows = asked(folder, "--mean", "age", "--by", "half")
+    assert [row["half"] for row in rows] == [0, 1]
+    assert all(row["low"] < row["high"] for row in rows)
+
+
+def test_a_column_by_itself_is_asked_by_its_name(folder: Path) -> None:
+    alone = ldpsql.estimate(folder / "one.parquet", "age")
+    [share] = asked(folder, "--share", "age=..35", columns=["age"])
+    assert numbers(share) == pytest.approx(list(alone.share({"high": 35})))
+    assert len(asked(folder, "--mean", "age", columns=["age"])) == 1
+
+
+def test_values_and_ranges_are_written_in_the_type_of_the_column() -> None:
+    days = Conditions(Domain.of([date(2013, 1, 1), date(2013, 1, 2)]), "day")
+    assert days.sql("day=2013-01-01") == "[TRY_CAST('2013-01-01' AS DATE)]"
+    assert days.sql("day=..2013-01-02") == "{'high': TRY_CAST('2013-01-02' AS DATE)}"
+    assert Conditions(Domain.of(["a..b", "it's"]), "x").sql("x=a..b,it's") == (
+        "[TRY_CAST('a..b' AS VARCHAR), TRY_CAST('it''s' AS VARCHAR)]"
+    )
+    for text in ("day=2013-01-01..tomorrow", "day", "month=1"):
+        with pytest.raises(InvalidParameter):
+            days.sql(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--mean", "age", "--median", "age"],
+        ["--mean", "aeg"],
+        ["--mean", "plan"],
+        ["--share", "plan=gratis"],
+        ["--share", "age=20..3x"],
+        ["--share", "half=1"],
+        ["--table", "plan,town"],
+        ["--table", "plan", "--versus", "age=20"],
+        ["--median", "age", "--against", "two.parquet"],
+        ["--mean", "age", "--versus", "plan=paid"],
+        ["--independence", "plan"],
+        ["--independence", "plan,age", "--given", "member=true"],
+        ["--mean", "age", "--against", "{folder}/two.parquet", "--by", "half"],
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(folder: Path, arguments: list[str]) -> None:
+    with pytest.raises((LdpError, duckdb.Error), match=r"\[LDP10[23]\].* Hint: "):
+        asked(folder, *(argument.format(folder=folder) for argument in arguments))
