@@ -33,7 +33,7 @@ PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_ue"}
 STRINGS = {"pem"}
 ROWS = {"row", "one_of"}
 JOINT = {"joint_krr", "joint_olh"}
-WRITTEN = {"encoding": "encoding(1, ['a', 'b'], 'olh')", "matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])"}
+WRITTEN = {"matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])"}
 NO_MECHANISM = {"demo", "doctor", "policy", "privic"}  # these take none
 Check: TypeAlias = Callable[[str], None]
 
