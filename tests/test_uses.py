@@ -191,6 +191,15 @@ def test_the_message_says_what_to_write_instead(tmp_path: Path) -> None:
     assert "ldp.mean(age, age())" in ran.stdout
 
 
+def test_a_group_by_of_several_columns_of_reports_asks_for_a_table(tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text(f"{MADE}SELECT city, age, region FROM reports GROUP BY ALL", encoding="utf-8")
+    remedies = [place.finding.remedy for place in lint_files([tmp_path])]
+    assert remedies == [
+        f"estimate the table: FROM ldp.crosstab(reports, {{{name}: {name}, ...}}, ldp.row({{{name}: {name}(), ...}}))"
+        for name in ("city", "age")
+    ]
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     """Return a database with reports of cities and two uses of them, and with a Parquet file of reports next to it."""

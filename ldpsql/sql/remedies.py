@@ -8,6 +8,7 @@ from ldpsql.sql.uses import Use
 
 _PROBLEMS = {
     "group": "it groups by reports",
+    "table": "it groups by reports",
     "filter": "it compares reports with values",
     "join": "it joins on reports",
     "distinct": "it takes distinct reports",
@@ -20,6 +21,7 @@ _PROBLEMS = {
 }
 _REMEDIES = {
     "group": "estimate the share of each value: {estimate}",
+    "table": "estimate the table: FROM ldp.crosstab({table}, {{{column}: {column}, ...}}, ldp.row({{{column}: {m}, ...}}))",
     "filter": "estimate how many have the value: {estimate} WHERE value = ..., or ldp.range_share({column}, {m}, low, high)",
     "join": "join the estimates, by their column value: {estimate}",
     "distinct": "estimate which values occur: {estimate}",
@@ -37,9 +39,10 @@ def misused(use: Use) -> Finding:
     report = use.report
     mechanism, column = report.mechanism or "m", _written(report.column)
     last = "" if mechanism.startswith("ldp.mechanism(") else f", {mechanism}"  # otherwise it is recorded there
-    call = f"FROM ldp.estimate({_place(report.table)}, {column}{last})"
+    table = _place(report.table)
+    call = f"FROM ldp.estimate({table}, {column}{last})"
     problem = f"{_PROBLEMS[use.kind]} of the column '{report.column}', most of which may be noise"
-    remedy = _REMEDIES[use.kind].format(estimate=call, column=column, m=mechanism)
+    remedy = _REMEDIES[use.kind].format(estimate=call, table=table, column=column, m=mechanism)
     return Finding("use of reports", report.column, problem, remedy)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -57,7 +57,7 @@ class _Uses:
     def all(self) -> Iterator[Use]:
         """Yield all uses in the clauses of the scope."""
         yield from self._clauses()
-        yield from self._groups()
+        yield from _tables(list(self._groups()))
         yield from self._distinct()
         yield from self._joins()
         yield from self._pivots()
@@ -180,6 +180,13 @@ class _Uses:
         for value in (value for value in predicate.args.values() if isinstance(value, exp.Subquery | exp.Query)):
             for name, report in self._reader.read(value, {}, self._scope).reports.items():
                 yield Use("filter", Report(report.column or name, report.table, report.mechanism), _line(value))
+
+
+def _tables(groups: list[Use]) -> list[Use]:
+    """Return the uses in a GROUP BY; those of several columns together ask for a table."""
+    if len({use.report.column for use in groups}) < 2:
+        return groups
+    return [replace(use, kind="table") if use.kind == "group" else use for use in groups]
 
 
 def _grouping_sets(group: exp.Expr) -> Iterable[exp.Expr]:
