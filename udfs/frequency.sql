@@ -64,8 +64,9 @@ CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (
 CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
-    FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports)
-          WHERE ldp._few(reports, report, true, m))
+    FROM (WITH "ldp few" AS MATERIALIZED (SELECT ldp._few(reports, report, true, m) AS few)
+          SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports)
+          WHERE (SELECT few FROM "ldp few"))
     WHERE ldp._agreed(reports, report_name, m);
 -- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
 -- The name of a column is then a string, and so is what upper() makes of it; alias() is the expression as it was written.

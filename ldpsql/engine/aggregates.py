@@ -15,6 +15,7 @@ from ldpsql.quoting import quoted, text_literal
 COUNTS = "{counts}"
 _LOCAL = '"ldp counts"'  # no column of a user has this name
 _NAME = '"ldp report"'
+_FEW = '"ldp few"'  # apart from the column: a table may have the name of its column
 COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.engine.forms`
 
 
@@ -62,8 +63,9 @@ class Aggregate:
             rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
             n = f"list_sum(map_values({_LOCAL}))::BIGINT AS n"
             counted = (
-                f"SELECT {self.counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "  # noqa: S608
-                f"FROM query_table(reports) WHERE {FEW}(reports, report, keep, m)"
+                f"WITH {_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, m) AS few) "  # noqa: S608
+                f"SELECT {self.counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "
+                f"FROM query_table(reports) WHERE (SELECT few FROM {_FEW})"
             )
             select = f"TABLE SELECT {rows}, {n} FROM ({counted}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608
             yield _macro(self.name, {"reports": None, **over_reports}, select)
