@@ -11,7 +11,7 @@ from ldpsql.bulk.fingerprints import check_files, compare_comments
 from ldpsql.bulk.places import mechanism_at
 from ldpsql.bulk.shuffling import random_order
 from ldpsql.channels import Drawn
-from ldpsql.domains.columns import family, finite_or_null, plain
+from ldpsql.domains.columns import family, finite_or_null, plain, with_nulls
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.domains.written import check_listed, check_written
@@ -269,6 +269,7 @@ __all__ = [
     "values_of",
     "values_type",
     "weights",
+    "with_nulls",
     "without_impossible",
     "without_inversion",
 ]

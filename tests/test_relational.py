@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.cli.app import app
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.registry.registry import registry
 from ldpsql.sql.relational import DIALECTS, Source, query
 
@@ -119,3 +119,19 @@ def test_the_command_writes_a_view(tmp_path: Path) -> None:
         assert con.execute("SELECT count(*) FROM shares").fetchall() == [(4,)]
     refused = CliRunner().invoke(app, ["export-sql", "-m", CITIES, "--column", "city"])
     assert refused.exit_code != 0
+
+
+def test_a_query_never_overwrites_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "people.duckdb"
+    with duckdb.connect(path) as con:
+        con.execute("CREATE TABLE people AS SELECT 1 AS id")
+    outcome = CliRunner().invoke(app, ["export-sql", "-m", CITIES, "--dialect", "postgres", "-o", str(path)])
+    assert isinstance(outcome.exception, DestinationRefused)
+    with duckdb.connect(path) as con:
+        assert con.sql("FROM people").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("option", ["--table", "--column", "--counts", "--by"])
+def test_options_of_a_query_are_refused_for_macros(option: str) -> None:
+    outcome = CliRunner().invoke(app, ["export-sql", "-m", CITIES, option, "city"])
+    assert isinstance(outcome.exception, InvalidParameter)

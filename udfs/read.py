@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
@@ -18,6 +17,7 @@ from ldpsql.functions import (
     names_withheld,
     plain,
     read_foreign,
+    with_nulls,
 )
 from ldpsql.mechanisms import InvalidParameter
 
@@ -43,15 +43,7 @@ def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.Da
     valid = reports.is_valid()
     with names_withheld():
         certified, drawn = read_foreign(MECHANISMS.thing(handle), reports.filter(valid), form)
-    return _with_nulls(plain(to_column(certified, drawn)), valid)
-
-
-def _with_nulls(column: pa.Array, valid: pa.Array) -> pa.Array:
-    """Return a column with NULL in the rows that are not valid, which it leaves out."""
-    if len(column) == len(valid):
-        return column
-    held = valid.to_numpy(zero_copy_only=False)
-    return column.take(pa.array(np.cumsum(held) - 1, mask=~held))
+    return with_nulls(plain(to_column(certified, drawn)), valid.to_numpy(zero_copy_only=False))
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.

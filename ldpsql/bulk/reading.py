@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from ldpsql.domains.arrays import column_of, is_pandas_series, like_series
-from ldpsql.domains.columns import plain
+from ldpsql.domains.columns import plain, with_nulls
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.foreign import Format, read_foreign
@@ -36,8 +34,7 @@ def read(reports: Any, mechanism: Mechanism | str, format: Format = "bits") -> A
     """
     column = column_of(reports)
     certified, drawn = read_foreign(registry().mechanism(mechanism), column.drop_null(), format)
-    held = column.is_valid().to_numpy(zero_copy_only=False)
-    out = plain(certified.shown(drawn)).take(pa.array(np.cumsum(held) - 1, mask=~held))
+    out = with_nulls(plain(certified.shown(drawn)), column.is_valid().to_numpy(zero_copy_only=False))
     if isinstance(reports, pl.Series):
         return pl.Series(reports.name, out)
     return like_series(out, reports) if is_pandas_series(reports) else out

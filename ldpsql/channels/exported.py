@@ -35,7 +35,12 @@ def exported(channel: ChannelOf[Any]) -> dict[str, Any]:
         NotPrivate: unless the channel and its parts have structures of the core.
 
     """
-    return {"structure": _WORD.sub("_", structure(channel).__name__).lower(), **_parts(channel)}
+    return {"structure": name_of(structure(channel)), **_parts(channel)}
+
+
+def name_of(kind: type) -> str:
+    """Return the name of a structure or form in JSON: ``KeepOrSpread`` is keep_or_spread."""
+    return _WORD.sub("_", kind.__name__).lower()
 
 
 def _parts(channel: ChannelOf[Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ldpsql.cli.source import Reading
+from ldpsql.cli.source import Reading, in_order
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
@@ -17,7 +17,7 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.engine.sql_struct import domain_type
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import column_place, values_of
-from ldpsql.quoting import quoted, text_literal
+from ldpsql.quoting import text_literal
 from ldpsql.sql.named import sql_call
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)", re.ASCII)
@@ -70,7 +70,7 @@ class Question:
         arguments = ", ".join([m, *self._arguments(Conditions(values_of(one.mechanism), column)), estimator])
         if not self.apart:
             name = "difference" if self.versus else {"table": "margin"}.get(self.kind, self.kind)
-            return _by_group(f"ldp.{name}({one.reports}, {arguments})", one.table, keys)
+            return in_order(f"ldp.{name}({one.reports}, {arguments})", one.table, keys)
         if keys:
             raise InvalidParameter("--against compares all reports of two sources", "leave out --by")
         parts = (f"(SELECT ldp.counts({each.reports}) AS c FROM query_table({each.table}))" for each in read)
@@ -147,11 +147,3 @@ def _end(own: Domain, text: str) -> str:
     if not fits:
         raise InvalidParameter("the end of a range is not a number, date or time", "age=18..65 or day=2013-01-01..2013-01-31")
     return _value(own, text)
-
-
-def _by_group(call: str, table: str, keys: Sequence[str]) -> str:
-    groups = ", ".join(map(quoted, keys))
-    listed = f"unnest({call}, recursive := true)"
-    if not keys:
-        return f"SELECT {listed} FROM query_table({table})"
-    return f"SELECT {groups}, {listed} FROM query_table({table}) GROUP BY {groups} ORDER BY {groups}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ldpsql.cli.options import MechanismOption, in_a_folder
+from ldpsql.cli.output import write_text
 
 
 def describe(
@@ -27,9 +27,4 @@ def describe(
     from ldpsql.cli.source import mechanism_from
     from ldpsql.registry.documents import document_text
 
-    text = document_text(mechanism_from(mechanism))
-    if output is None:
-        sys.stdout.write(text)
-        return
-    output.write_text(text, encoding="utf-8")
-    typer.echo(f"Wrote {output}", err=True)
+    write_text(document_text(mechanism_from(mechanism)), output, f"Wrote {output}")

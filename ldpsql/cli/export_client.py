@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ldpsql.cli.options import MechanismOption, in_a_folder
+from ldpsql.cli.output import write_text
 
 
 def export_client(
@@ -28,8 +28,4 @@ def export_client(
     from ldpsql.clients.module import module
 
     text = module(mechanism_from(mechanism))
-    if output is None:
-        sys.stdout.write(text)
-        return
-    output.write_text(text, encoding="utf-8")
-    typer.echo(f"Wrote {output}, {len(text.encode()):,} bytes", err=True)
+    write_text(text, output, f"Wrote {output}, {len(text.encode()):,} bytes")

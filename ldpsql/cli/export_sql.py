@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ldpsql.cli.options import ByOption, MechanismOption, in_a_folder
+from ldpsql.cli.output import write_text
 
 if TYPE_CHECKING:
     from ldpsql.mechanisms.base import Mechanism
@@ -17,16 +18,20 @@ if TYPE_CHECKING:
 
 def export_sql(
     mechanism: MechanismOption,
-    name: Annotated[str, typer.Option(help="What the macros are called by: NAME_ibu, NAME_inv.")] = "",
+    name: Annotated[str, typer.Option(help="The name of the macros, NAME_ibu and NAME_inv; with --dialect, of a view.")] = "",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A .sql file, or a DuckDB database; by default stdout.", callback=in_a_folder),
+        typer.Option(
+            "--output", "-o", help="A .sql file, or for macros a DuckDB file; by default stdout.", callback=in_a_folder
+        ),
     ] = None,
     dialect: Annotated[
         str, typer.Option(help="Instead of macros, one query for duckdb, postgres, spark, snowflake or bigquery; for k-RR.")
     ] = "",
-    table: Annotated[str, typer.Option(help="With --dialect: the table of the reports.")] = "reports",
-    column: Annotated[str, typer.Option("--column", "-c", help="With --dialect: the column of the reports.")] = "",
+    table: Annotated[str, typer.Option(help="With --dialect: the table of reports; by default reports.")] = "",
+    column: Annotated[
+        str, typer.Option("--column", "-c", help="With --dialect: the column of reports; by default report.")
+    ] = "",
     counts: Annotated[
         str, typer.Option(help="With --dialect: the column of the number of each report, if the table has counts.")
     ] = "",
@@ -49,10 +54,12 @@ def export_sql(
 
     made = mechanism_from(mechanism)
     if dialect:
-        _write_query(made, dialect, Source(table, column or "report", counts, tuple(by or ())), name, output)
+        _write_query(made, dialect, Source(table or "reports", column or "report", counts, tuple(by or ())), name, output)
         return
-    if column or counts or by:
-        raise InvalidParameter("--column, --counts and --by are for --dialect", "macros take the reports as an argument")
+    if table or column or counts or by:
+        raise InvalidParameter(
+            "--table, --column, --counts and --by are for --dialect", "macros take the reports as an argument"
+        )
     called = name or (mechanism if mechanism in registry().named else made.name)
     if output is None:
         sys.stdout.write(export.macros(made, called))
@@ -62,12 +69,10 @@ def export_sql(
 
 
 def _write_query(mechanism: Mechanism, dialect: str, source: Source, view: str, output: Path | None) -> None:
-    """Write a query in a dialect of SQL into a file, or to stdout."""
+    """Write a query in a dialect of SQL into a file of SQL, or to stdout."""
+    from ldpsql.errors import DestinationRefused
     from ldpsql.sql.relational import query
 
-    text = query(mechanism, source, dialect, view)
-    if output is None:
-        sys.stdout.write(text)
-        return
-    output.write_text(text, encoding="utf-8")
-    typer.echo(f"Wrote a query for {dialect} to {output}", err=True)
+    if output is not None and output.suffix != ".sql":  # a database would be overwritten
+        raise DestinationRefused("a query is written into a .sql file", "leave out --dialect to put macros into a database")
+    write_text(query(mechanism, source, dialect, view), output, f"Wrote a query for {dialect} to {output}")

@@ -1,4 +1,4 @@
-"""Writes rows to stdout in the format of ``--format``."""
+"""Writes rows to stdout in the format of ``--format``, and text to a file or stdout."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -66,6 +67,15 @@ def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
         for line in cells:
             padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
             out.write("  ".join(padded).rstrip() + "\n")
+
+
+def write_text(text: str, output: Path | None, note: str) -> None:
+    """Write text into a file, with a note on stderr; to stdout if no file is named."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    output.write_text(text, encoding="utf-8")
+    typer.echo(note, err=True)
 
 
 def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:

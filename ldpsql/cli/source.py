@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -200,11 +200,18 @@ def estimating_keys(
     from ldpsql.sql.named import sql_call
 
     call = f"ldp.key_value({quoted(column)}, {sql_call(mechanism, con)}, estimator := {text_literal(str(estimator))})"
+    return in_order(call, table, keys)
+
+
+def in_order(call: str, table: str, keys: Sequence[str]) -> str:
+    """Return the query for the rows of an aggregate, in each group of the keys and in their order if there are any."""
+    from ldpsql.quoting import quoted
+
     order = ", ".join(map(quoted, keys))
     return _by_group(call, table, keys) + (f"\nORDER BY {order}" if keys else "")
 
 
-def _by_group(call: str, table: str, keys: list[str]) -> str:
+def _by_group(call: str, table: str, keys: Sequence[str]) -> str:
     """Return the query for the rows of an aggregate, in each group of the keys if there are any."""
     from ldpsql.quoting import quoted
 

@@ -57,6 +57,11 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return whole if kind == whole.type else whole.cast(kind)  # a cast of an empty map to its own type crashes the process
 
 
+def with_nulls(column: pa.Array, valid: NDArray[np.bool_]) -> pa.Array:
+    """Return a column with NULL in the rows that are not valid, which it leaves out."""
+    return column if valid.all() else column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+
 def _plainer(kind: pa.DataType) -> pa.DataType:
     """Return the type for the same values in which Arrow can look them up."""
     if pa.types.is_large_list(kind):  # as Polars has them

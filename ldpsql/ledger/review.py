@@ -126,15 +126,16 @@ def _of_mechanism(place: str, name: str, made: Mechanism, without: Level) -> Ite
 def _of_ledger(section: Mapping[str, Any] | None, folder: Path) -> Iterator[Term]:
     if not section:
         return
-    place, given = "[ledger]", dict(section)
+    place, limits = "[ledger]", dict(section)
     for key in ("path", "key"):
-        if key in given:
-            file = Path(given.pop(key))
-            shown = file.relative_to(folder) if file.is_relative_to(folder) else file
-            yield Term(place, key, str(shown), None, inf)
-    if not given:
-        return
-    policy = Policy(**given)
+        if key in limits:
+            file = Path(limits.pop(key))
+            yield Term(place, key, str(file.relative_to(folder) if file.is_relative_to(folder) else file), None, inf)
+    if limits:
+        yield from _of_policy(place, Policy(**limits))
+
+
+def _of_policy(place: str, policy: Policy) -> Iterator[Term]:
     yield Term(place, "epsilon_budget", decimal_text(policy.epsilon_budget), policy.epsilon_budget, inf)
     yield Term(place, "privacy_unit", policy.privacy_unit, None, inf)
     if policy.window is not None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 from typing import Any, cast
 
+from ldpsql.channels.exported import name_of
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.exported import exported as exported_domain
 from ldpsql.domains.exported import exported_list
 from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import Whole
 from ldpsql.reports import Alphabet
-
-_WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def exported(reports: Alphabet) -> dict[str, Any]:
@@ -26,9 +24,8 @@ def exported(reports: Alphabet) -> dict[str, Any]:
     if isinstance(reports, Domain):
         own = exported_domain if isinstance(reports, Product | Whole) else exported_list
         return {"form": "value", "values": own(reports)}
-    name = type(reports).__name__.removesuffix("Reports")
     parts = {part.name: _part(getattr(reports, part.name)) for part in fields(cast("Any", reports))}
-    return {"form": _WORD.sub("_", name).lower(), **parts}
+    return {"form": name_of(type(reports)).removesuffix("_reports"), **parts}
 
 
 def _part(part: Any) -> Any:

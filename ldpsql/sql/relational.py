@@ -18,7 +18,7 @@ from ldpsql.channels import TOTAL, KeepOrSpread
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.inference.score_intervals import deviations
-from ldpsql.mechanisms.base import Mechanism, certify_values
+from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.quoting import quoted
 
 Dialect: TypeAlias = Literal["duckdb", "postgres", "spark", "snowflake", "bigquery"]
@@ -132,40 +132,56 @@ def query(mechanism: Mechanism, source: Source, dialect: str, view: str = "") ->
     """
     if dialect not in DIALECTS:
         raise InvalidParameter("there is no such dialect", f"one of {', '.join(DIALECTS)}")
-    certified = certify_values(mechanism)
-    channel, values = certified.channel, certified.values
-    if not isinstance(channel, KeepOrSpread) or channel.keep <= channel.spread or certified.reports != values:
-        raise InvalidParameter(
-            f"the reports of {mechanism.name} have no relational SQL", "k-RR has; leave out --dialect for DuckDB"
-        )
-    if len(values) > _MOST_VALUES:
-        raise InvalidParameter(f"a query of more than {_MOST_VALUES:,} values is too large", "use ldpsql itself")
     taken = [key for key in source.keys if key.lower() in _NAMES]
     if taken:
         raise InvalidParameter(
             f"the query has a column {taken[0]} of its own", "give the column of the groups another name in a view"
         )
-    names = [quoted(key) for key in source.keys]
-    keys = "".join(f"{name}, " for name in names)
+    certified = certify_values(mechanism)
+    channel = _channel(certified)
     text = (_CELLS + _KEEP_OR_SPREAD).format(
-        values=_rows(values),
-        keys=keys,
-        column=quoted(source.column),
-        count=f"SUM({quoted(source.counts)})" if source.counts else "COUNT(*)",
-        table=".".join(quoted(part) for part in source.table.split(".")),
-        groups=f"({_DISTINCT} {keys[:-2]} FROM counts) AS all_groups CROSS JOIN " if names else "",
-        partition=f"PARTITION BY {keys[:-2]}" if names else "",
+        **_read_by(source),
+        values=_rows(certified.values),
         spread=_number(channel.spread / TOTAL),
         lift=_number((channel.keep - channel.spread) / TOTAL),
         z=_number(deviations(0.95)),
     )
-    written = f"CREATE VIEW {quoted(view)} AS {text}" if view else text
-    head = (
-        f"-- {mechanism.name}, {certified.certificate.claim}; by ldpsql {__version__}, for {dialect}. Nothing here perturbs.\n"
-    )
-    # Places are never NULL where rows are ordered, so it does not matter where a dialect puts NULLs.
-    (translated,) = sqlglot.transpile(written, read="duckdb", write=dialect, pretty=True, unsupported_level=ErrorLevel.IGNORE)
-    return f"{head}{translated};\n"
+    head = f"-- {mechanism.name}, {certified.certificate.claim}; by ldpsql {__version__}, for {dialect}. Nothing here perturbs."
+    return f"{head}\n{_translated(f'CREATE VIEW {quoted(view)} AS {text}' if view else text, dialect)};\n"
+
+
+def _channel(certified: CertifiedValues) -> KeepOrSpread:
+    """Return the channel of a k-RR mechanism whose values fit into a query."""
+    channel, values = certified.channel, certified.values
+    if not isinstance(channel, KeepOrSpread) or channel.keep <= channel.spread or certified.reports != values:
+        raise InvalidParameter(
+            f"the reports of {certified.name} have no relational SQL", "k-RR has; leave out --dialect for DuckDB"
+        )
+    if len(values) > _MOST_VALUES:
+        raise InvalidParameter(f"a query of more than {_MOST_VALUES:,} values is too large", "use ldpsql itself")
+    return channel
+
+
+def _read_by(source: Source) -> dict[str, str]:
+    """Return the parts of the text of a query that depend on what it reads."""
+    keys = "".join(f"{quoted(key)}, " for key in source.keys)
+    return {
+        "keys": keys,
+        "column": quoted(source.column),
+        "count": f"SUM({quoted(source.counts)})" if source.counts else "COUNT(*)",
+        "table": ".".join(quoted(part) for part in source.table.split(".")),
+        "groups": f"({_DISTINCT} {keys[:-2]} FROM counts) AS all_groups CROSS JOIN " if keys else "",
+        "partition": f"PARTITION BY {keys[:-2]}" if keys else "",
+    }
+
+
+def _translated(text: str, dialect: str) -> str:
+    """Return a query of DuckDB in another dialect.
+
+    Places are never NULL where rows are ordered, so it does not matter where a dialect puts NULLs.
+    """
+    (translated,) = sqlglot.transpile(text, read="duckdb", write=dialect, pretty=True, unsupported_level=ErrorLevel.IGNORE)
+    return translated
 
 
 def _number(value: float) -> str:
