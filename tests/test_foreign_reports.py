@@ -136,3 +136,22 @@ def test_the_command_line_reads_reports_of_others(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     estimates = [row["estimate"] for row in json.loads(done.stdout)]
     np.testing.assert_allclose(estimates, ldpsql.estimate(ldpsql.read(reports["report"], OUE), OUE, "inv").estimate)
+
+
+def test_words_that_json_writes_as_text_are_reports() -> None:
+    oue, hashed = "oue(1, ['a', 'b', 'c'])", "loloha(2, 1, ['a', 'b', 'c'])"
+    for mechanism, words, text in (
+        (oue, [[1], [2], [6]], [["1"], ["2"], ["6"]]),
+        (hashed, [{"seed": 2**63 + 1, "y": 1}] * 3, [{"seed": str(2**63 + 1), "y": 1}] * 3),
+    ):
+        kind = pa.list_(pa.uint64()) if mechanism == oue else pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
+        expected = ldpsql.estimate(pa.array(words, kind), mechanism, "inv").to_arrow()
+        assert ldpsql.estimate(pa.array(text), mechanism, "inv").to_arrow().equals(expected)
+    for wrong in (["a"], [None]):
+        with pytest.raises(ImpossibleReport):
+            ldpsql.estimate(pa.array([wrong], pa.list_(pa.string())), oue)
+
+
+def test_a_format_that_does_not_fit_names_the_others() -> None:
+    with pytest.raises(InvalidParameter, match="position"):
+        ldpsql.read([1], "krr(1, ['a', 'b'])")

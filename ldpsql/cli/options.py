@@ -23,11 +23,19 @@ def in_a_folder(path: Path | None) -> Path | None:
 
 MechanismOption: TypeAlias = Annotated[
     str,
-    typer.Option("--mechanism", "-m", help="The mechanism: krr(epsilon=1, domain=['a', 'b']), or its name in ldpsql.toml."),
+    typer.Option(
+        "--mechanism",
+        "-m",
+        help="The mechanism: krr(epsilon=1, domain=['a', 'b']), its name in ldpsql.toml, or a document, city.json.",
+    ),
 ]
 RecordedOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--mechanism", "-m", help="The mechanism, or its name in ldpsql.toml; by default what the reports record."),
+    typer.Option(
+        "--mechanism",
+        "-m",
+        help="The mechanism, its name in ldpsql.toml, or a document, city.json; by default what the reports record.",
+    ),
 ]
 EstimatorOption: TypeAlias = Annotated[
     str,

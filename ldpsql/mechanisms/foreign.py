@@ -57,12 +57,16 @@ def read_foreign(mechanism: Mechanism, column: pa.Array, form: str) -> tuple[Cer
 
 def _refused(form: str) -> ImpossibleReport:
     return ImpossibleReport(
-        f"some reports do not have the format '{form}', or cannot occur under this mechanism", f"each must be {_SHAPES[form]}"
+        f"some reports do not have the format '{form}', or cannot occur under this mechanism",
+        f"each must be {_SHAPES[form]}; other formats are {', '.join(other for other in FORMATS if other != form)}",
     )
 
 
 def _unfit(certified: CertifiedValues, form: str, fitting: str) -> InvalidParameter:
-    return InvalidParameter(f"reports of {certified.name} are not read from the format '{form}'", f"it is for {fitting}")
+    others = ", ".join(other for other in FORMATS if other != form)
+    return InvalidParameter(
+        f"reports of {certified.name} are not read from the format '{form}'", f"it is for {fitting}; other formats are {others}"
+    )
 
 
 def _size(certified: CertifiedValues, form: str) -> int:

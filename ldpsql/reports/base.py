@@ -109,15 +109,22 @@ class NumberedReports(FormedReports):
         return counts
 
 
+def is_word(kind: pa.DataType) -> bool:
+    """Return whether a type can hold words: whole numbers, or text as in JSON, whose readers round numbers above 2^53."""
+    return (
+        pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
 def unsigned(column: pa.Array) -> Weights:
-    """Return a column of whole numbers as words.
+    """Return a column of whole numbers, or of such numbers as text, as words; NULL is 0.
 
     Raises:
         ImpossibleReport: if they are not unsigned 64-bit whole numbers.
 
     """
     try:
-        return column.cast(pa.uint64()).to_numpy(zero_copy_only=False)
+        return column.cast(pa.uint64()).fill_null(0).to_numpy(zero_copy_only=False)
     except pa.ArrowException:
         raise impossible() from None
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
-from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible, unsigned
+from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible, is_word, unsigned
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class HashReports(WordReports):
         """Return which symbols are in range."""
         if not pa.types.is_struct(column.type) or {field.name for field in column.type} != {"seed", "y"}:
             raise impossible()
-        if not all(pa.types.is_integer(column.field(name).type) for name in ("seed", "y")):
+        if not all(is_word(column.field(name).type) for name in ("seed", "y")):
             raise impossible()
         valid = [part.is_valid().to_numpy(zero_copy_only=False) for part in (column, column.field("seed"), column.field("y"))]
         fits: NDArray[np.bool_] = np.logical_and.reduce([*valid, self._words(column)[:, 1] < np.uint64(self.symbols)])
         return fits
 
     def _words(self, column: pa.Array) -> Weights:
-        return np.stack([unsigned(column.field(name).fill_null(0)) for name in ("seed", "y")], axis=1)
+        return np.stack([unsigned(column.field(name)) for name in ("seed", "y")], axis=1)
 
     def text(self, report: int) -> str:
         """Return the report seed * symbols + y as SQL writes it."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
 from ldpsql.names import OCTETS
-from ldpsql.reports.base import WordReports, impossible, unsigned
+from ldpsql.reports.base import WordReports, impossible, is_word, unsigned
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,13 @@ class SetReports(WordReports):
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
         """Return which lists have the right length and no bit set beyond the last value."""
         lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
-        if not lists or not pa.types.is_integer(column.type.value_type):
+        if not lists or not is_word(column.type.value_type):
             raise impossible()
         fits = pc.equal(column.value_lengths(), self.words).fill_null(False).to_numpy(zero_copy_only=False).copy()
         flat = (column if fits.all() else column.filter(pa.array(fits))).flatten()
         whole = np.ones(int(fits.sum()), dtype=np.bool_)
         if flat.null_count:
             whole = flat.is_valid().to_numpy(zero_copy_only=False).reshape(-1, self.words).all(axis=1)
-            flat = flat.fill_null(0)
         last = unsigned(flat).reshape(-1, self.words)[:, -1]
         unused = np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(self.size % 64) if self.size % 64 else np.uint64(0)
         fits[fits] = whole & ((last & unused) == 0)
