@@ -37,17 +37,8 @@ _NEEDS = {
 _ORDER = (
     *("core", "number", "domain_listed", "domain_whole", "domain_bins", "domain_steps", "domain_moments", "domain_rows"),
     *("form_value", "form_set", "form_hash", "form_listed_hash", "form_node", "splitmix", "alias", "keep_or_spread"),
-    *(
-        "independent_bits",
-        "subsets",
-        "hadamard",
-        "private_hash",
-        "repeated_hash",
-        "orthogonal_hash",
-        "dense_channel",
-        "convolution",
-    ),
-    *("planar_noise", "levels", "row", "end"),
+    *("independent_bits", "subsets", "hadamard", "private_hash", "repeated_hash", "orthogonal_hash"),
+    *("dense_channel", "convolution", "planar_noise", "levels", "row", "end"),
 )
 _SHORT = 2000  # characters of a mechanism that are not compressed
 
