@@ -48,7 +48,7 @@ def test_nothing_differs_from_itself_also_in_another_folder(tmp_path: Path) -> N
 TABLE, NAMED = "[tables.people]", "[mechanisms]"
 ONE_CHANGE = {
     "an epsilon": ('columns = { city = "krr(epsilon=1', 'columns = { city = "krr(epsilon=0.5', TABLE, "city, epsilon"),
-    "a name": ('[mechanisms]\ncity = "krr(epsilon=1', '[mechanisms]\ncity = "krr(epsilon=0.5', NAMED, "city, epsilon"),
+    "a named mechanism": ('ms]\ncity = "krr(epsilon=1', 'ms]\ncity = "krr(epsilon=0.5', NAMED, "city, epsilon"),
     "a kept column": ('keep = ["region"]', "keep = []", "[tables.people]", "column region, kept"),
     "the total of a row": ("epsilon = 2\n", "epsilon = 2.5\n", "[tables.people]", "epsilon of a row"),
     "the budget": ('epsilon_budget = "3"', 'epsilon_budget = "4"', "[ledger]", "epsilon_budget"),
@@ -58,7 +58,7 @@ ONE_CHANGE = {
     "a delta": ("[ledger]\n", '[ledger]\ndelta_budget = "0.000001"\n', "[ledger]", "delta_budget"),
     "a column": (', age = "square_wave(epsilon=1, low=0, high=100)"', "", "[tables.people]", "age, epsilon"),
 }  # fmt: skip
-FIRST_IS_WEAKER = {"an epsilon", "a name", "a kept column", "no window", "a column"}
+FIRST_IS_WEAKER = {"an epsilon", "a named mechanism", "a kept column", "no window", "a column"}
 
 
 @pytest.mark.parametrize("name", ONE_CHANGE)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
-from ldpsql.channels import Hadamard, PlanarNoise
+from ldpsql.channels import PlanarNoise
 from ldpsql.channels.exported import table
 from ldpsql.errors import NotApplicable
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify
@@ -72,12 +72,10 @@ def module(mechanism: Mechanism) -> str:
     """Return the source of a module that draws reports of a mechanism.
 
     Raises:
-        NotApplicable: if its values are sets of pairs or strings that are not listed, or it is Hadamard response.
+        NotApplicable: if its values are sets of pairs, or strings that are not listed.
 
     """
     certified = exported(mechanism)
-    if isinstance(certified.channel, Hadamard):
-        raise NotApplicable("Hadamard response has no client module", "olh with symbols := 2 has reports of the same error")
     described = _described(certified)
     parts = set(_parts(described))
     core, *others = (_source(name) for name in _ORDER if name in parts)
