@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -136,3 +137,8 @@ def test_the_command_line_reads_reports_of_others(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     estimates = [row["estimate"] for row in json.loads(done.stdout)]
     np.testing.assert_allclose(estimates, ldpsql.estimate(ldpsql.read(reports["report"], OUE), OUE, "inv").estimate)
+
+
+def test_a_format_that_is_null_is_refused_with_the_names_of_the_formats(con: DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP201.*array, bits, position, positions, xxhash"):
+        con.sql(f"SELECT ldp.read('0100', ldp.{OUE}, format := NULL)").fetchall()
