@@ -96,6 +96,18 @@ def test_a_changed_document_is_refused(part: str, changed: object) -> None:
         registry().mechanism(ldpsql.document(registry().mechanism(KRR)) | {part: changed})
 
 
+@pytest.mark.parametrize("extra", ['{"claim": "0.1-LDP",', '{"parameters": {"epsilon": "0.1", "domain": ["Lima", "Oslo"]},'])
+def test_a_document_that_says_something_twice_is_refused(extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = document_text(registry().mechanism(KRR)).replace("{", extra, 1)
+    with pytest.raises(InvalidSpec, match="each name occurs once"):
+        registry().mechanism(text)
+    (tmp_path / "city.json").write_text(text, encoding="utf-8")
+    (tmp_path / "ldpsql.toml").write_text('[mechanisms]\ncity = {document = "city.json"}', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSettings, match="is not a document"):
+        settings.load()
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [

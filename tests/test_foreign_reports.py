@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -155,3 +156,8 @@ def test_words_that_json_writes_as_text_are_reports() -> None:
 def test_a_format_that_does_not_fit_names_the_others() -> None:
     with pytest.raises(InvalidParameter, match="position"):
         ldpsql.read([1], "krr(1, ['a', 'b'])")
+
+
+def test_a_format_that_is_null_is_refused_with_the_names_of_the_formats(con: DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP201.*array, bits, position, positions, xxhash"):
+        con.sql(f"SELECT ldp.read('0100', ldp.{OUE}, format := NULL)").fetchall()

@@ -81,6 +81,43 @@ def test_a_change_without_an_order_is_weaker_both_ways(tmp_path: Path, first: st
         assert WEAKER in {verdict for verdict, _, name in verdicts(tmp_path, old, new) if name == term}
 
 
+LOLOHA = "loloha(permanent={}, once=0.5, domain=['Lima', 'Oslo'])"
+TABLE_OF_DISTANCES = "exponential(1, ['Lima', 'Oslo'], distances=[[0, {0}], [{0}, 0]])"
+GRID = "planar_laplace(1, columns=4, rows=4, side={})"
+
+
+def named(mechanism: str) -> str:
+    return f'[mechanisms]\ncity = "{mechanism}"\n'
+
+
+def test_more_epsilon_for_all_permanent_reports_is_weaker_though_one_report_costs_the_same(tmp_path: Path) -> None:
+    weaker = (WEAKER, NAMED, "city, epsilon of permanent reports")
+    assert weaker in verdicts(tmp_path, named(LOLOHA.format(1)), named(LOLOHA.format(8)))
+    assert WEAKER not in {verdict for verdict, *_ in verdicts(tmp_path, named(LOLOHA.format(8)), named(LOLOHA.format(1)))}
+
+
+@pytest.mark.parametrize("mechanism", [TABLE_OF_DISTANCES, GRID])
+def test_another_unit_of_distance_is_weaker_though_epsilon_is_the_same(tmp_path: Path, mechanism: str) -> None:
+    for old, new in ((1, 9), (9, 1)):
+        differing = verdicts(tmp_path, named(mechanism.format(old)), named(mechanism.format(new)))
+        assert (WEAKER, NAMED, "city, distances") in differing
+
+
+def test_more_values_at_the_same_unit_of_distance_are_not_weaker(tmp_path: Path) -> None:
+    differing = verdicts(tmp_path, named("geometric(1, low=0, high=10)"), named("geometric(1, low=0, high=20)"))
+    assert differing == {(CHANGED, NAMED, "city, mechanism")}
+
+
+def test_epsilons_that_differ_in_the_last_of_twelve_decimals_are_in_order(tmp_path: Path) -> None:
+    old, new = (named(f"krr(1.00000000000{last}, ['Lima', 'Oslo'])") for last in (1, 2))
+    assert (WEAKER, NAMED, "city, epsilon") in verdicts(tmp_path, old, new)
+
+
+def test_a_budget_in_place_of_the_policy_that_a_ledger_holds_is_weaker(tmp_path: Path) -> None:
+    ledger = '[ledger]\npath = "budget.ledger"\n'
+    assert (WEAKER, "[ledger]", "epsilon_budget") in verdicts(tmp_path, ledger, ledger + "epsilon_budget = 100\n")
+
+
 def test_another_domain_at_the_same_epsilon_is_a_change_that_is_not_weaker(tmp_path: Path) -> None:
     differing = verdicts(tmp_path, OLD, OLD.replace("['Lima', 'Oslo'])\"\n", "['Lima', 'Oslo', 'Rome'])\"\n"))
     assert differing == {(CHANGED, "[mechanisms]", "city, mechanism")}

@@ -161,7 +161,18 @@ def _cost(policy: Policy, column: str, certified: CertifiedMechanism) -> ColumnC
     (cost,) = column_costs(policy, {column: certified.mechanism})
     if not isinstance(certified.channel, RepeatedHash):
         return cost
-    claim = PureLdp(own_epsilon(getattr(certified.mechanism, "permanent", None)))
-    if certified.channel.response.widest().ratio > claim.epsilon.exp_below():
-        raise NotPrivate("the permanent response does not keep its epsilon", "use a mechanism that check_mechanism accepts")
+    claim = permanent_claim(certified)
     return replace(cost, claim=f"{claim} for all reports of a symbol", cost=Cost.of(claim))
+
+
+def permanent_claim(certified: CertifiedMechanism) -> PureLdp:
+    """Return the claim of all reports of LOLOHA that share the response that is kept.
+
+    Raises:
+        NotPrivate: if that response does not keep it.
+
+    """
+    claim = PureLdp(own_epsilon(getattr(certified.mechanism, "permanent", None)))
+    if not isinstance(certified.channel, RepeatedHash) or certified.channel.response.widest().ratio > claim.limit:
+        raise NotPrivate("the permanent response does not keep its epsilon", "use a mechanism that check_mechanism accepts")
+    return claim

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from ldpsql.channels import RepeatedHash
+from ldpsql.domains.exported import exported
 from ldpsql.errors import SourceRefused
-from ldpsql.ledger.policy import Cost, Policy, delta_text, epsilon_text
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.ledger.lasting import permanent_claim
+from ldpsql.ledger.policy import PERMANENT, Cost, Policy, delta_text
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.spec import decimal_text
+from ldpsql.privacy.claims import MetricLdp
+from ldpsql.privacy.metric import Grid, Line, Metric
 from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import PER_DISTANCE, check_total, planned, total_of
 from ldpsql.settings import sections
@@ -115,12 +122,28 @@ def _of_mechanism(place: str, name: str, made: Mechanism, without: Level) -> Ite
 
     A mechanism that is only named costs nothing until somebody uses it, but a new one permits more.
     """
-    cost = Cost.of(certify(made).certificate.claim)
-    unit = cost.currency.replace("_", " ")
-    yield Term(place, f"{name}, {unit}", epsilon_text(cost.epsilon), Fraction(cost.epsilon), without)
+    certified = certify(made)
+    claim = certified.certificate.claim
+    cost = Cost.of(claim)
+    yield Term(place, f"{name}, {cost.currency}", str(claim.epsilon), claim.epsilon.value, without)
     if cost.delta:
         yield Term(place, f"{name}, delta", delta_text(cost.delta), Fraction(cost.delta), 0)
+    if isinstance(claim, MetricLdp):
+        yield Term(place, f"{name}, distances", _distances(certified, claim.metric), None, without)
+    if isinstance(certified.channel, RepeatedHash):
+        kept = permanent_claim(certified).epsilon
+        yield Term(place, f"{name}, epsilon of {PERMANENT}", str(kept), kept.value, without)
     yield Term(place, f"{name}, mechanism", str(made), 0, 0)
+
+
+def _distances(certified: CertifiedMechanism, metric: Metric) -> str:
+    """Return what a unit of distance is, as a text that differs for different distances; a table's belong to its values."""
+    if isinstance(metric, Line):
+        return "neighbours are 1 apart"
+    if isinstance(metric, Grid):
+        return f"cells have sides of {metric.side}"
+    table = json.dumps([exported(certified.values), repr(metric)])
+    return f"a table, SHA-256 {sha256(table.encode()).hexdigest()[:16]}"
 
 
 def _of_ledger(section: Mapping[str, Any] | None, folder: Path) -> Iterator[Term]:
@@ -133,6 +156,8 @@ def _of_ledger(section: Mapping[str, Any] | None, folder: Path) -> Iterator[Term
             yield Term(place, key, str(file.relative_to(folder) if file.is_relative_to(folder) else file), None, inf)
     if limits:
         yield from _of_policy(place, Policy(**limits))
+    else:  # the policy that the ledger holds: nobody can say here whether another one permits more
+        yield Term(place, "epsilon_budget", "that of the ledger", None, inf)
 
 
 def _of_policy(place: str, policy: Policy) -> Iterator[Term]:

@@ -30,7 +30,7 @@ _SHAPES = {
 }
 
 
-def read_foreign(mechanism: Mechanism, column: pa.Array, form: str) -> tuple[CertifiedValues, Drawn]:
+def read_foreign(mechanism: Mechanism, column: pa.Array, form: str | None) -> tuple[CertifiedValues, Drawn]:
     """Return a certified mechanism, and the reports of a column without NULLs in its terms: positions, or words.
 
     Args:
@@ -44,8 +44,8 @@ def read_foreign(mechanism: Mechanism, column: pa.Array, form: str) -> tuple[Cer
         ImpossibleReport: if some reports do not have the format, or cannot occur.
 
     """
-    if form not in _READERS:
-        raise UnknownName("format of reports", form, FORMATS)
+    if form is None or form not in _READERS:
+        raise UnknownName("format of reports", form or "", FORMATS)  # NULL in SQL
     certified = certify_values(mechanism)
     if pa.types.is_null(column.type):  # no reports at all, which have any format
         return certified, certified.channel.draw(np.empty(0, dtype=np.int32))

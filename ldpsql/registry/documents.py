@@ -17,6 +17,7 @@ from ldpsql.errors import InvalidSpec, OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
 from ldpsql.registry.fingerprint import digits, fingerprint
 from ldpsql.reports.exported import exported as exported_reports
+from ldpsql.settings.json_text import read_json
 
 FORMAT, VERSION = "ldpsql.mechanism", 1
 _EXAMPLE = "write one with: ldpsql describe -m city -o city.json"
@@ -66,9 +67,10 @@ def parsed(spec: object) -> Mapping[str, Any] | None:
     """
     if isinstance(spec, str) and spec.lstrip().startswith("{"):
         try:
-            spec = json.loads(spec)
+            spec = read_json(spec)
         except (ValueError, RecursionError):
-            raise InvalidSpec("this text begins like a document of a mechanism, and is not JSON", _EXAMPLE) from None
+            problem = "this text begins like a document of a mechanism, and is not JSON in which each name occurs once"
+            raise InvalidSpec(problem, _EXAMPLE) from None
     return spec if isinstance(spec, Mapping) else None
 
 

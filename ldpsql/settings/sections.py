@@ -6,7 +6,6 @@ This module is imported only when there is a file to read: pydantic takes longer
 from __future__ import annotations
 
 import difflib
-import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -14,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
 from ldpsql.errors import BadSettings
+from ldpsql.settings.json_text import read_json
 
 
 def _beside_the_file(path: str, info: ValidationInfo) -> str:
@@ -38,7 +38,7 @@ def _files_beside_the_file(mechanism: str | dict[str, Any], info: ValidationInfo
 def _document(path: Path) -> dict[str, Any]:
     """Return the document of a mechanism; the registry reads it."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or "format" not in document:
