@@ -127,6 +127,7 @@ def test_no_row_and_one_row(con: DuckDBPyConnection) -> None:
         ("ldp.perturb_rows(holes, {city: town()})", "LDP303"),
         ("ldp.perturb_rows(people, {nobody: town()})", r"LDP201\] there is no column named 'nobody'"),
         ("ldp.perturb_rows(people, {city: town(), Regoin: town()})", r"'regoin'\. Hint: did you mean 'region'"),
+        ("ldp.perturb_rows(people, town())", r"LDP103\] this is a mechanism, not a struct"),
         ("ldp.perturb_rows(people, {city: NULL})", "LDP104"),
         ("ldp.perturb_rows(people, {city: town()}, keep := NULL)", "LDP103"),
     ],

@@ -97,7 +97,13 @@ def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
 def there(tables: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
     """Return a pattern that matches anything, if the columns to be perturbed are in the table, both as types in SQL."""
     for table, perturbed in zip(plain(tables).to_pylist(), plain(columns).to_pylist(), strict=True):
-        check_columns(map(str.lower, fields_of(perturbed)), [name.lower() for name in fields_of(table)])
+        names, declared = [name.lower() for name in fields_of(table)], [name.lower() for name in fields_of(perturbed)]
+        if "mechanism" in declared and "mechanism" not in names:
+            raise InvalidParameter(
+                "this is a mechanism, not a struct from columns to mechanisms",
+                "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})",
+            )
+        check_columns(declared, names)
     return pa.array([".*"] * len(tables), pa.string())
 
 
