@@ -6,7 +6,7 @@ CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {PADDING_
 CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(
     list_filter(names::VARCHAR[], lambda name: NOT starts_with(lower(name), '_ldpsql_')), lambda name: lower(name)
 );
--- The table, once it has all these columns: COLUMNS says of a missing one only that it finds none. typeof() and the pattern of
+-- The table, once it has all these columns: for a missing one, COLUMNS only says that it finds nothing. typeof() and the pattern of
 -- regexp_extract are computed when a statement is bound, so no row is read, and the condition is a constant.
 CREATE OR REPLACE MACRO ldp._with_columns(t, columns) AS TABLE
     FROM query_table(t) AS "_ldpsql_row" WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns))) = '';

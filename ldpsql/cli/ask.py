@@ -8,6 +8,7 @@ import typer
 
 from ldpsql.cli.options import (
     ByOption,
+    ColumnsOption,
     DatabaseOption,
     EstimatorOption,
     NamedArgument,
@@ -48,10 +49,7 @@ def ask(
         str | None,
         typer.Option(help="With --share or --mean: the difference between REPORTS and these of other people."),
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option("--column", "-c", help="The column that holds the reports; of a row(...), each of its columns."),
-    ] = None,
+    column: ColumnsOption = None,
     mechanism: RecordedOption = None,
     estimator: EstimatorOption = "",
     by: ByOption = None,

@@ -9,6 +9,7 @@ import typer
 from ldpsql.cli.options import (
     BoundsOption,
     ByOption,
+    ColumnsOption,
     DatabaseOption,
     EstimatorOption,
     NamedArgument,
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
 def estimate(
     source: SourceArgument,
     named: NamedArgument = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option("--column", "-c", help="The column that holds the reports; of a row(...), each of its columns."),
-    ] = None,
+    column: ColumnsOption = None,
     mechanism: RecordedOption = None,
     estimator: EstimatorOption = "",
     by: ByOption = None,

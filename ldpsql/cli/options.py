@@ -55,6 +55,10 @@ NamedArgument: TypeAlias = Annotated[
     str | None, typer.Argument(help="The column that holds the reports; instead of --column.", metavar="COLUMN")
 ]
 NamedOption: TypeAlias = Annotated[str | None, typer.Option("--column", "-c", help="The column that holds the reports.")]
+ColumnsOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--column", "-c", help="The column that holds the reports; of a row(...), each of its columns."),
+]
 ByOption: TypeAlias = Annotated[list[str] | None, typer.Option("--by", help="Estimate each group of this column; repeat it.")]
 DatabaseOption: TypeAlias = Annotated[str, typer.Option("--database", "-d", help="A DuckDB file that holds the reports.")]
 BoundsOption: TypeAlias = Annotated[

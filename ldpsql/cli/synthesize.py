@@ -8,6 +8,7 @@ import typer
 
 from ldpsql.cli.options import (
     ByOption,
+    ColumnsOption,
     DatabaseOption,
     EstimatorOption,
     NamedArgument,
@@ -22,10 +23,7 @@ def synthesize(
     source: SourceArgument,
     named: NamedArgument = None,
     rows: Annotated[int, typer.Option("--rows", "-n", help="How many rows.")] = 1000,
-    column: Annotated[
-        list[str] | None,
-        typer.Option("--column", "-c", help="The column that holds the reports; of a row(...), each of its columns."),
-    ] = None,
+    column: ColumnsOption = None,
     mechanism: RecordedOption = None,
     estimator: EstimatorOption = "",
     by: ByOption = None,

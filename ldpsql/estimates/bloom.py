@@ -124,7 +124,7 @@ def bloom_shares(parameters: BloomParameters, sizes: Floats, ones: Floats, membe
 
 @dataclass(frozen=True)
 class _Fitted:
-    """One collection, and what its estimate needs; the last column stands for strings that are no candidates."""
+    """One collection, and what its estimate needs; the last column stands for all other strings."""
 
     parameters: BloomParameters
     sizes: Floats

@@ -96,6 +96,6 @@ class SomeColumns:
         reports = columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, names)
         some = Counts(reports, counts.numbers, counts.group, counts.groups).select(np.flatnonzero(reported))
         if any(column.null_count for column in columns):
-            return some  # rows that report different columns are told apart later
+            return some  # rows that report different columns are recognised later
         first, sums = some.merge()
         return Counts(some.reports.take(pa.array(first)), sums, some.group[first], some.groups)
