@@ -76,6 +76,11 @@ class _Table(_Section):
     reports: str = ""
     delta: str | int | float = 0
     epsilon_per_distance: str | int | float = 0
+    collector: str = ""  # this and the next lines are for the people who review a policy
+    purpose: str = ""
+    people: str = ""
+    recipient: str = ""
+    frequency: str | None = None  # `frequency_of` in the room of the ledger checks it
 
 
 class _File(_Section):
