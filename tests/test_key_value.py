@@ -40,7 +40,8 @@ from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.operators import Floats, observed, packed
-from ldpsql.mechanisms.audit import empirical, listed, mutual_information
+from ldpsql.mechanisms.audit import empirical, listed
+from ldpsql.mechanisms.information import mutual_information
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.shown import shown
