@@ -91,6 +91,7 @@ def terms(path: Path) -> list[Term]:
         *(term for name, table in read.get("tables", {}).items() for term in _of_table(name, table, named)),
         *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(spec), 0)),
         *_of_ledger(read.get("ledger"), path.parent),
+        *_of_lineage(read.get("lineage", {}), path.parent),
     ]
 
 
@@ -167,12 +168,24 @@ def _of_ledger(section: Mapping[str, Any] | None, folder: Path) -> Iterator[Term
     place, limits = "[ledger]", dict(section)
     for key in ("path", "key"):
         if key in limits:
-            file = Path(limits.pop(key))
-            yield Term(place, key, str(file.relative_to(folder) if file.is_relative_to(folder) else file), None, inf)
+            yield Term(place, key, _file(limits.pop(key), folder), None, inf)
     if limits:
         yield from _of_policy(place, Policy(**limits))
     else:  # the policy that the ledger holds: nobody can say here whether another one permits more
         yield Term(place, "epsilon_budget", "that of the ledger", None, inf)
+
+
+def _of_lineage(section: Mapping[str, str], folder: Path) -> Iterator[Term]:
+    """Yield where names of data and columns go."""
+    for key in ("url", "file"):
+        if section.get(key):
+            yield Term("[lineage]", key, section[key] if key == "url" else _file(section[key], folder), None)
+
+
+def _file(path: str, folder: Path) -> str:
+    """Return a path, relative to the folder of the settings if it is in it."""
+    file = Path(path)
+    return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
 
 def _of_policy(place: str, policy: Policy) -> Iterator[Term]:

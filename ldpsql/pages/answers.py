@@ -31,8 +31,8 @@ def possible(certified: CertifiedMechanism) -> str:
     if not isinstance(values, Domain):
         return "any text"
     low, high = getattr(mechanism, "low", None), getattr(mechanism, "high", None)
-    if isinstance(values, Numbers) and None not in (low, high):
-        return f"a number from {low} to {high}"
+    if isinstance(values, Numbers) and low is not None and high is not None:
+        return f"a number from {float(low):g} to {float(high):g}"
     if len(certified.layout) == 2:
         return f"one of {len(values):,} squares of a map, {certified.layout[1]:,} wide and {certified.layout[0]:,} high"
     texts = [text[:_SAID] for text in values.written[:_LISTED].to_pylist()]

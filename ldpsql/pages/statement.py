@@ -238,4 +238,5 @@ def _html(part: Section) -> Markup:
 
 def _table(rows: Sequence[Sequence[str]]) -> Markup:
     head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in rows[0])))
-    return tag("table", head, tag("tbody", *(tag("tr", *(tag("td", text) for text in row)) for row in rows[1:])))
+    body = tag("tbody", *(tag("tr", *(tag("td", text) for text in row)) for row in rows[1:]))
+    return tag("table", head, body, class_="words")
