@@ -99,6 +99,12 @@ def channel_of(mechanism: CertifiedMechanism) -> list[str]:
     return [own, str(mechanism.certificate.ratio)]  # another ratio if a new version of a plugin draws otherwise
 
 
+def all_among(charged: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> bool:
+    """Return whether fingerprints are among those that were charged, which are in ascending order."""
+    places = np.minimum(np.searchsorted(charged, asked), len(charged) - 1)
+    return bool((charged[places] == asked).all())
+
+
 def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> NDArray[np.uint64]:
     """Return the words of each row, shape (rows, 8). A number has eight bytes at the end, so no two rows share a message."""
     size = 8 * _WORDS
@@ -117,7 +123,7 @@ def _matrix(digests: Iterable[bytes]) -> NDArray[np.uint64]:
 
 
 def _abreast(channel: Channel, codes: Codes, people: pa.Array, purpose: bytes) -> Drawn:
-    """Return the report of each row, of which each has a stream of words; so many rows at a time as the channel draws at once."""
+    """Return the report of each row, drawn from a stream of words of its own."""
     needed, step = _needed(channel), max(1, min(_BLOCK, _CELLS // channel.inputs))
 
     def drawn(at: int) -> Drawn:
@@ -174,7 +180,7 @@ class _Steps:
         return np.ascontiguousarray(self._words[:, self._next - 1])
 
 
-class _Uneven(Exception):  # noqa: N818  # a way back, which no caller sees
+class _Uneven(Exception):  # caught in this file
     """A channel asked for words of some rows only, or for more than a report takes."""
 
 
