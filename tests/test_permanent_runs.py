@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -72,7 +73,13 @@ def test_a_run_that_stops_is_resumed_and_pays_once(con: DuckDBPyConnection, key:
     (tmp_path / "in").mkdir()
     for part in (0, 1):
         con.execute(f"COPY (FROM people WHERE id % 2 = {part}) TO '{tmp_path}/in/{part}.parquet'")
-    options = {"keep": ["id"], "charge": Charge(ledger, "people"), "permanent": True, "key": key, "order": "keep"}
+    options: dict[str, Any] = {
+        "keep": ["id"],
+        "charge": Charge(ledger, "people"),
+        "permanent": True,
+        "key": key,
+        "order": "keep",
+    }
 
     def stop(done: int, _: int | None) -> None:
         if done > PEOPLE // 2:
@@ -116,15 +123,15 @@ def test_what_has_no_permanent_reports_is_refused(con: DuckDBPyConnection, key: 
         ({"permanent": True, "key": key, "user": "id", "keep": ["id"]}, WrongType, "cast the column of user ids"),
     ):
         with pytest.raises(error, match=message):
-            ldpsql.perturb_table(con, "ids", "reports", city, **options)  # type: ignore[arg-type]
+            ldpsql.perturb_table(con, "ids", "reports", city, **options)
     ldpsql.perturb_table(con, "ids", "reports", city, permanent=True, key=key, user="id")
 
 
 def test_the_command_line_gives_permanent_reports(con: DuckDBPyConnection, key: Key, tmp_path: Path) -> None:
     con.execute(f"COPY people TO '{tmp_path}/people.parquet'")
     city, reports = COLUMNS["city"], f"{tmp_path}/reports.parquet"
-    options = {"permanent": True, "key": tmp_path / "key", "user": "id", "keep": ["id"]}
-    perturb(f"{tmp_path}/people.parquet", reports, ["city"], [city], **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"permanent": True, "key": tmp_path / "key", "user": "id", "keep": ["id"]}
+    perturb(f"{tmp_path}/people.parquet", reports, ["city"], [city], **options)
     frame = con.table("people").to_arrow_table()
     expected = ldpsql.perturb_once(frame, {"city": city}, key=key, user="id", keep=["id"])
     assert con.sql(f"FROM '{reports}' ORDER BY id").to_arrow_table().to_pylist() == expected.to_pylist()
