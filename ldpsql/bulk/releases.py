@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 
 import duckdb
 import numpy as np
@@ -21,7 +20,7 @@ from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Release
 from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.guard import GIVE_LEDGER, Guard, Permanent, guard_of, occupied
-from ldpsql.ledger.lasting import charge_once
+from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.witness import others
@@ -129,14 +128,13 @@ def _charge_once(
         raise KeyUnusable("this connection has no key for permanent reports", hint)
     if not table.num_rows or not mechanisms:
         raise InvalidParameter("a release of permanent reports needs a column and a row", "the dataset has none")
-    users, key = table.column(table.num_columns - 1), guard.key
-    charge, people = partial(charge_once, guard.ledger, data, destination=destination, key=key, users=users), id_bytes(users)
-    releases, allowed = [], {}
+    people, key = id_bytes(table.column(table.num_columns - 1)), guard.key
+    reported = {}
     for (column, mechanism), held in zip(mechanisms.items(), table.columns[:-1], strict=True):
-        values = plain(held)
-        releases.append(charge(column, mechanism, values=values))
-        allowed[mechanism, column] = np.unique(key.fingerprints(certify(mechanism), values, people, column))
-    return releases, allowed
+        certified = certify(mechanism)
+        reported[column] = Reported(certified, key.fingerprints(certified, plain(held), people, column), people)
+    releases = charge_columns_once(guard.ledger, data, reported, destination)
+    return releases, {(mechanisms[name], name): np.unique(one.fingerprints) for name, one in reported.items()}
 
 
 @contextmanager
