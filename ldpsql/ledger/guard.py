@@ -89,10 +89,17 @@ class Guard:
             self.process = os.getpid()
             self.left.update(draws)
 
+    def grant_permanent(self, charged: Permanent) -> None:
+        """Allow these permanent reports, too, until `withdraw`."""
+        with self.counting:
+            self.process = os.getpid()
+            both = {key: np.union1d(self.permanent[key], new) for key, new in charged.items() if key in self.permanent}
+            self.permanent = self.permanent | charged | both
+
     def withdraw(self) -> None:
         """Allow no more draws."""
         with self.counting:
-            self.left = Counter()
+            self.left, self.permanent = Counter(), {}
 
     def take(self, mechanism: Mechanism, rows: int) -> None:
         """Subtract draws from those that are left.
