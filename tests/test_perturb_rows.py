@@ -50,7 +50,8 @@ def test_reports_stay_in_their_rows_and_the_rows_come_in_another_order(con: Duck
 
 @pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")
 def test_every_order_of_rows_is_as_likely_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffling, "BUCKET_ROWS", 2)  # so that four rows need several buckets
+    monkeypatch.setattr(shuffling, "BUCKET_ROWS", 2)  # so that four rows need several buckets,
+    monkeypatch.setattr(shuffling, "BLOCK_ROWS", 3)  # and several blocks
     draws = 1_000
     seen = Counter(tuple(random_order(4).tolist()) for _ in range(draws))
     counts = np.array(list(seen.values()))
@@ -58,7 +59,8 @@ def test_every_order_of_rows_is_as_likely_as_any_other(monkeypatch: pytest.Monke
     assert plausible(counts, draws, np.full(24, 1 / 24), 1e-6)
 
 
-def test_many_rows_are_ordered_without_loss() -> None:
+def test_many_rows_are_ordered_without_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shuffling, "BLOCK_ROWS", shuffling.BUCKET_ROWS)
     order = random_order(3 * shuffling.BUCKET_ROWS + 5)
     assert (np.sort(order) == np.arange(len(order))).all()
     assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 5 / np.sqrt(len(order))

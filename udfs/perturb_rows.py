@@ -7,10 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ldpsql.functions import (
-    Drawn,
     Macros,
     Scalar,
     ToColumn,
@@ -27,51 +25,35 @@ from ldpsql.functions import (
 from ldpsql.mechanisms import InvalidParameter, certify
 
 _PART = 1 << 18  # values that a thread draws at a time
-_BYTES = 256
 _COLUMNS = 6  # that can be perturbed: the macro has a place for each
 _PLACES = {
     "PADDING_EACH": "'_ldpsql_{n}': [{{'nothing': 1}}]",
     "EMPTY_EACH": 'NULL::INTEGER[] AS "_ldpsql_{n}"',
     "DRAWN_EACH": """ldp._drawn_rows(
-        COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[{n}])), "_ldpsql_places",
+        COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[{n}])),
         struct_extract_at(ldp._padded(columns), {n})
     )""",
 }
 
 
 def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
-    """Return a function that draws a list of reports for each list of values, in the order that is given with it."""
+    """Return a function that draws a list of reports for each list of values."""
 
     @guarded
-    def perturb_rows(values: pa.ChunkedArray, orders: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-        lists = zip(_lists(values), _lists(orders), plain(handles).to_pylist(), strict=True)
-        drawn = [None if some is None else _drawn(some, order, handle, to_column) for some, order, handle in lists]
-        return _as_lists(drawn, kind)
+    def perturb_rows(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+        lists = zip(_lists(values), plain(handles).to_pylist(), strict=True)
+        return _as_lists([None if some is None else _drawn(some, handle, to_column) for some, handle in lists], kind)
 
     return perturb_rows
 
 
-def _drawn(values: pa.Array, order: pa.Array, handle: int, to_column: ToColumn) -> pa.Array:
-    """Draw a report for each value of a list, and put the reports in an order, counted from 1."""
+def _drawn(values: pa.Array, handle: int, to_column: ToColumn) -> pa.Array:
+    """Draw a report for each value of a list."""
     mechanism = certify(drawing(handle, len(values)))
-    if not len(values):
+    if len(values) <= _PART:
         return to_column(mechanism, mechanism.draw(values))
     parts = [values.slice(start, _PART) for start in range(0, len(values), _PART)]
-    drawn = np.concatenate(at_once(mechanism.draw, parts))
-    return to_column(mechanism, _placed(drawn, np.asarray(order)))
-
-
-def _placed(drawn: Drawn, places: NDArray[np.int32]) -> Drawn:
-    """Return draws in an order, counted from 1; positions below 256 are read as bytes, more of which fit into the cache."""
-    few = drawn.ndim == 1 and drawn.max() < _BYTES
-    source, out = drawn.astype(np.uint8) if few else drawn, np.empty_like(drawn)
-
-    def place(start: int) -> None:
-        part = slice(start, start + _PART)
-        out[part] = source.take(places[part] - np.int64(1), axis=0)
-
-    at_once(place, range(0, len(out), _PART))
-    return out
+    return to_column(mechanism, np.concatenate(at_once(mechanism.draw, parts)))
 
 
 def _lists(column: pa.ChunkedArray) -> list[pa.Array | None]:
@@ -129,7 +111,7 @@ def order_of(counts: pa.ChunkedArray, kept: pa.ChunkedArray, wanted: pa.ChunkedA
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "handle"), drawing_rows, rows=True)
+_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "handle"), drawing_rows, rows=True)
 
 
 def _macros() -> Macros:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -63,15 +63,23 @@ def random_order(count: int, words: Words = random_words) -> NDArray[np.int32]:
     if buckets == 1:
         return np.asarray(permutation(count, words)).astype(np.int32)
     chosen = words(-(-count // 8)).view(np.uint8)[:count] & np.uint8(buckets - 1)
-    members = np.asarray(pc.array_sort_indices(pa.array(chosen)))
-    order = np.empty(count, dtype=np.int32)
+    blocks = at_once(lambda start: _by_bucket(chosen, start), range(0, count, BLOCK_ROWS))
+    order, starts = np.empty(count, dtype=np.int32), np.sum([ends for _, ends in blocks], axis=0).tolist()
 
-    def shuffle(bucket: tuple[int, int]) -> None:
-        begin, end = bucket
-        order[begin:end] = members[begin:end].take(np.asarray(permutation(end - begin, words)).view(np.int64))
+    def shuffle(bucket: int) -> None:
+        members = np.concatenate([rows[ends[bucket] : ends[bucket + 1]] for rows, ends in blocks])
+        order[starts[bucket] : starts[bucket + 1]] = _take(pa.array(members), permutation(len(members), words))
 
-    at_once(shuffle, list(pairwise([0, *sizes(chosen)[:buckets].cumsum().tolist()])))
+    at_once(shuffle, range(buckets))
     return order
+
+
+def _by_bucket(chosen: NDArray[np.uint8], start: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return the rows of a block in the order of their buckets, and where each bucket begins; a block stays in the cache."""
+    block = chosen[start : start + BLOCK_ROWS]
+    rows = np.asarray(pc.array_sort_indices(pa.array(block))).astype(np.int32)
+    rows += np.int32(start)
+    return rows, np.concatenate([[0], sizes(block).cumsum()])
 
 
 def _take(values: Any, by: pa.Array) -> Any:
