@@ -67,6 +67,18 @@ class Permanent:
         return self.key.draw(certified, plain(values), people, name)
 
 
+def is_permanent(*, permanent: bool, key: object, user: object) -> bool:
+    """Return whether the arguments of a run ask for permanent reports.
+
+    Raises:
+        InvalidParameter: if there is a key or a column of user ids without them.
+
+    """
+    if not permanent and not (key is None and user is None):
+        raise InvalidParameter("a key and a column of user ids are for permanent reports", "permanent=True")
+    return permanent
+
+
 def permanent_of(
     key: Key | str | Path | None,
     user: str | None,

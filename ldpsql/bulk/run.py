@@ -22,6 +22,7 @@ from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.orders import Drawing, Order, check_order
 from ldpsql.bulk.parts import Source
+from ldpsql.bulk.permanent import is_permanent
 from ldpsql.bulk.policies import chosen_columns
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
@@ -108,7 +109,7 @@ def perturb_copy(
     target = Path(destination).absolute()
     chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
-    once = chosen.permanent(charge, con, key, user) if _is_permanent(permanent, key, user) else None
+    once = chosen.permanent(charge, con, key, user) if is_permanent(permanent=permanent, key=key, user=user) else None
     projection, form = Projection.of(chosen.mechanisms, chosen.keep, once), Form.of(target, tuple(partition_by))
     _check_partition(form, projection)
     opened = _opened(con, source, projection, charge, split=form.folder)
@@ -187,7 +188,7 @@ def perturb_table(
     check_order(order)
     chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
-    once = chosen.permanent(charge, con, key, user) if _is_permanent(permanent, key, user) else None
+    once = chosen.permanent(charge, con, key, user) if is_permanent(permanent=permanent, key=key, user=user) else None
     projection, name = Projection.of(chosen.mechanisms, chosen.keep, once), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
@@ -230,12 +231,6 @@ def _opened(
     if projection.permanent is not None:  # each report is compared with those that were charged
         return readable_twice(opened) if charge else opened
     return witnessed(opened, charge.user if charge else None, projection.keep)
-
-
-def _is_permanent(permanent: bool, key: object, user: object) -> bool:
-    if not permanent and not (key is None and user is None):
-        raise InvalidParameter("a key and a column of user ids are for permanent reports", "permanent=True")
-    return permanent
 
 
 def _check_partition(form: Form, projection: Projection) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from ldpsql.reports import ListedHashReports, PrefixReports, type_of
 from ldpsql.spark.charging import charged
 from ldpsql.spark.destination import Destination
 from ldpsql.spark.groups import estimate_groups as estimate_groups
+from ldpsql.spark.permanent import KeyFile, key_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +56,9 @@ def perturb(
     replace: bool = False,
     order: Order = "random",
     charge: Charged = None,
+    permanent: bool = False,
+    key: str | Path | None = None,
+    user: str | None = None,
 ) -> DataFrame:
     """Perturb columns of a frame into Parquet files, once, and return the frame of what was written.
 
@@ -69,6 +74,9 @@ def perturb(
             ``"keep"`` leaves rows in the order and the partitions of the frame; one file may hold the reports of one value.
         charge: the ledger that is charged before the first draw, or the name of the people, for the ledger of ``ldpsql.toml``.
             The ledger is a file of the driver, and if it charges by user, the user ids travel there.
+        permanent: draw the reports of `ldpsql.perturb_once`; the ledger charges each person once for each value of a column.
+        key: the file of the key of permanent reports, which every worker reads at this path.
+        user: the column of user ids of permanent reports; by default that of the charge.
 
     Raises:
         SparkRefused: if speculation could draw a report twice, the reports have no type in Spark, or the frame reads ``into``.
@@ -85,19 +93,20 @@ def perturb(
         raise InvalidParameter("the folder to write is missing", "into='reports.parquet'")
     chosen = chosen_columns(columns, keep, policy)
     charge = chosen.charge(charge)
-    projection = Projection.of(chosen.mechanisms, chosen.keep)
-    selected = frame.select(*projection.among(frame.columns))
-    key = None if order == "keep" else _unlike(selected.columns)
-    drawn, destination = _drawn(selected, projection, key), Destination(session, into)
+    file = key_file(charge, permanent=permanent, key=key, user=user)
+    projection = Projection.of(chosen.mechanisms, chosen.keep, file.permanent() if file else None)
+    selected = frame.select(*projection.read(frame.columns))
+    sorting = None if order == "keep" else _unlike(selected.columns)
+    drawn, destination = _drawn(selected, projection, sorting, file), Destination(session, into)
     destination.check(frame, replace=replace)
     mode = "overwrite" if replace else "errorifexists"
-    with charged(frame, charge, projection, destination.name):
-        if key is None:
+    with charged(frame, charge, projection, destination.name, file):
+        if sorting is None:
             drawn.write.mode(mode).parquet(into)
         else:
             with destination.temporary() as folder:
                 drawn.write.parquet(folder)
-                session.read.parquet(folder).orderBy(key).drop(key).write.mode(mode).parquet(into)
+                session.read.parquet(folder).orderBy(sorting).drop(sorting).write.mode(mode).parquet(into)
     return session.read.parquet(into)
 
 
@@ -106,15 +115,16 @@ def _unlike(names: Iterable[str]) -> str:
     return max((name.lower() for name in names), key=len) + "_key"
 
 
-def _drawn(selected: DataFrame, projection: Projection, key: str | None = None) -> DataFrame:
+def _drawn(selected: DataFrame, projection: Projection, key: str | None = None, file: KeyFile | None = None) -> DataFrame:
     """Return the lazy frame that draws, if a key is named with a column of random bits."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
 
     types = {name: _type(certified) for name, certified in projection.mechanisms.items()}
-    fields = [pa.field(f.name, types.get(f.name, f.type)) for f in to_arrow_schema(selected.schema)]
+    written = set(projection.columns)
+    fields = [pa.field(f.name, types.get(f.name, f.type)) for f in to_arrow_schema(selected.schema) if f.name in written]
     schema = pa.schema([*fields, pa.field(key, pa.binary())] if key else fields)
     mechanisms = {name: certified.mechanism for name, certified in projection.mechanisms.items()}
-    drawn = selected.mapInArrow(lambda batches: _perturbed(batches, mechanisms, schema, key), from_arrow_schema(schema))
+    drawn = selected.mapInArrow(lambda batches: _perturbed(batches, mechanisms, schema, key, file), from_arrow_schema(schema))
     for name, mechanism in mechanisms.items():
         drawn = drawn.withMetadata(name, {_KEY: fingerprint(mechanism)})
     return drawn
@@ -122,9 +132,14 @@ def _drawn(selected: DataFrame, projection: Projection, key: str | None = None) 
 
 @withheld_stream
 def _perturbed(
-    batches: Iterable[pa.RecordBatch], mechanisms: Mapping[str, Mechanism], schema: pa.Schema, key: str | None
+    batches: Iterable[pa.RecordBatch],
+    mechanisms: Mapping[str, Mechanism],
+    schema: pa.Schema,
+    key: str | None,
+    file: KeyFile | None,
 ) -> Iterator[pa.RecordBatch]:
-    projection = Projection.of(mechanisms, [name for name in schema.names if name not in mechanisms and name != key])
+    keep = [name for name in schema.names if name not in mechanisms and name != key]
+    projection = Projection.of(mechanisms, keep, file.permanent() if file else None)
     for batch in batches:
         reports = projection.perturb(batch, projection.schema(batch.schema))
         columns = [*reports.columns, *([_random_bits(batch.num_rows)] if key else [])]

@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from ldpsql.bulk.batches import Projection, check_columns
 from ldpsql.bulk.charging import Charge
 from ldpsql.errors import NotReleased
+from ldpsql.ledger.lasting import charge_columns_once
 from ldpsql.ledger.witness import others
+from ldpsql.spark.permanent import KeyFile, reported
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 @contextmanager
-def charged(frame: DataFrame, charge: Charge | None, projection: Projection, destination: str) -> Iterator[None]:
-    """Charge for a frame, run the block, which draws and writes it, and publish.
+def charged(
+    frame: DataFrame, charge: Charge | None, projection: Projection, destination: str, file: KeyFile | None = None
+) -> Iterator[None]:
+    """Charge for a frame, run the block, which draws and writes it, and publish; with a key, for permanent reports.
 
     Raises:
         BudgetExceeded: if somebody's budget would be exceeded.
@@ -29,6 +34,10 @@ def charged(frame: DataFrame, charge: Charge | None, projection: Projection, des
     if charge is None:
         yield
         return
+    if file is not None:
+        with _charged_once(frame, charge, projection, destination, file):
+            yield
+        return
     users = _users(frame, charge.user)
     rows = None if users is not None else frame.count()
     options: dict[str, Any] = {"users": users, "rows": rows, "part": charge.part, "again": True}
@@ -36,11 +45,30 @@ def charged(frame: DataFrame, charge: Charge | None, projection: Projection, des
     charge.ledger.drawn(release.token)
     yield
     if users is not None and (new := others(users, _users(frame, charge.user))):
-        raise NotReleased(
-            f"the frame has rows of {new} users now that were not charged for, and they may have been drawn",
-            "delete the folder, write the rows into a table or a file first, and perturb the frame that reads it",
-        )
+        raise _changed(f"rows of {new} users")
     charge.ledger.publish(release)
+
+
+@contextmanager
+def _charged_once(frame: DataFrame, charge: Charge, projection: Projection, destination: str, file: KeyFile) -> Iterator[None]:
+    """Charge for permanent reports, run the block, and publish if the frame still has the same reports."""
+    before = reported(frame, projection, file)
+    releases = charge_columns_once(charge.ledger, charge.dataset, before, destination) if before else []
+    for release in releases:
+        charge.ledger.drawn(release.token)
+    yield
+    after = reported(frame, projection, file)
+    if any(name not in before or not np.isin(one.fingerprints, before[name].fingerprints).all() for name, one in after.items()):
+        raise _changed("values of users")
+    for release in releases:
+        charge.ledger.publish(release)
+
+
+def _changed(what: str) -> NotReleased:
+    return NotReleased(
+        f"the frame has {what} now that were not charged for, and they may have been drawn",
+        "delete the folder, write the rows into a table or a file first, and perturb the frame that reads it",
+    )
 
 
 def _users(frame: DataFrame, user: str | None) -> pa.ChunkedArray | None:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,7 @@ from duckdb import DuckDBPyConnection
 from scipy.stats import chi2_contingency
 
 import ldpsql
+from ldpsql import Key
 from ldpsql import spark as ldp_spark
 from ldpsql.bulk.charging import Charge
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
@@ -275,3 +276,22 @@ def test_groups_without_reports_are_left_out_and_wrong_arguments_refused(spark: 
     with pytest.raises(Exception, match="LDP401") as caught:
         ldp_spark.estimate_groups(frame, "city", ["day"], "krr(1, ['Turin', 'Rome'])").collect()
     assert "Lima" not in str(caught.value)
+
+
+def test_permanent_reports_are_those_of_python_and_charged_once(spark: SparkSession, people: str, tmp_path: Path) -> None:
+    key, ledger = Key.create(tmp_path / "key"), Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=5, privacy_unit="id"))
+    frame, city, outs = (
+        spark.read.parquet(people).limit(500),
+        {"city": MECHANISMS["krr"]},
+        [str(tmp_path / one) for one in "ab"],
+    )
+    frame.write.parquet(str(tmp_path / "people"))
+    frame = spark.read.parquet(str(tmp_path / "people"))
+    options: dict[str, Any] = {"charge": Charge(ledger, "people"), "permanent": True, "key": tmp_path / "key", "keep": ["id"]}
+    drawn = [ldp_spark.perturb(frame, city, out, **options).toArrow().sort_by("id").to_pylist() for out in outs]
+    expected = ldpsql.perturb_once(frame.toArrow(), city, key=key, user="id", keep=["id"]).sort_by("id").to_pylist()
+    assert drawn == [expected, expected]
+    assert [(balance.people, balance.spent) for balance in ledger.balances()] == [(500, "1")]
+    assert [(entry["reports"], entry["state"]) for entry in ledger.history()] == [(500, "published"), (0, "published")]
+    with pytest.raises(InvalidParameter, match="from its file"):
+        ldp_spark.perturb(frame, city, str(tmp_path / "c"), permanent=True, user="id")
