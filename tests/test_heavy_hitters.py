@@ -38,6 +38,7 @@ from ldpsql.mechanisms.base import CertifiedStrings, certify
 from ldpsql.registry.registry import registry
 from ldpsql.strings.hitters import strings_of
 from ldpsql.strings.supports import by_level, supporters
+from ldpsql.strings.transform import Transform
 from ldpsql.testing import check_mechanism
 from tests.commands import run
 from tests.seeds import generator
@@ -490,3 +491,15 @@ def test_the_command_line_finds_strings_by_group(tmp_path: Path) -> None:
     refused = run("heavy-hitters", str(reports), "word", "--mechanism", "krr(1, ['a', 'b'])")
     assert refused.returncode == 2
     assert "LDP103" in refused.stderr
+
+
+@pytest.mark.parametrize(("p", "m", "first"), [(2, 1, 2), (7, 1, 5), (2, 3, 7), (5, 2, 8), (3, 4, 40), (7, 3, 343)])
+def test_the_transform_counts_the_reports_that_support_each_of_the_first_vectors(p: int, m: int, first: int) -> None:
+    transform = Transform.of(p, m, first)
+    vectors = np.arange(p**m)[:, None] // p ** np.arange(m - 1, -1, -1) % p
+    reports = RNG.integers(0, p, (200, m + 1))  # a vector and a symbol each
+    place = reports[:, :m] @ p ** np.arange(m - 1, -1, -1)
+    cells = transform.lines[place] * p + reports[:, m] * transform.scale[place] % p
+    counted = np.bincount(cells, minlength=transform.cells).astype(np.float64)
+    supported = (vectors[:first] @ reports[:, :m].T - reports[:, m]) % p == 0
+    assert transform.supporters(counted) == pytest.approx(supported.sum(axis=1), abs=1e-9)

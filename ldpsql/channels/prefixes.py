@@ -124,23 +124,27 @@ class Prefixes(ChannelOf[Letters]):
 
     def hashes(self, values: Letters, levels: NDArray[np.int64], seeds: Weights) -> Codes:
         """Return the hash of the prefix of each string, at its level and under its seed."""
-        sums = np.zeros(len(values), dtype=np.int64)
+        sums, functions = np.zeros(len(values), dtype=np.int64), self.functions(seeds)
         for step in range(self.levels):
             rows = np.flatnonzero(levels >= step)
             if not len(rows):
                 break
-            sums[rows] += np.einsum("ij,ij->i", self.vectors(values[rows], step), self.coefficients(seeds[rows], step))
+            sums[rows] += np.einsum("ij,ij->i", self.vectors(values[rows], step), self.coefficients(functions[rows], step))
         return (sums % self.response.size).astype(np.int32)
 
-    def coefficients(self, seeds: Weights, step: int) -> NDArray[np.int32]:
-        """Return the vectors with which seeds multiply the letters of a step, shape (seeds, dimension).
+    def functions(self, seeds: Weights) -> Weights:
+        """Return the hash of each seed, from which its coefficients come: it must never change, as reports depend on it."""
+        return splitmix(seeds)
+
+    def coefficients(self, functions: Weights, step: int) -> NDArray[np.int32]:
+        """Return the vectors that multiply the letters of a step, shape (seeds, dimension), from the `functions` of seeds.
 
         It must never change: reports depend on it.
         """
         words = -(-self.dimension // 2)
         places = np.arange(step * words, (step + 1) * words, dtype=np.uint64)
-        halves = splitmix(splitmix(seeds)[:, None] ^ places).astype("<u8", copy=False).view("<u4")[:, : self.dimension]
-        return (halves.astype(np.uint64) * np.uint64(self.response.size) >> _HALF).astype(np.int32)
+        halves = splitmix(functions[:, None] ^ places).astype("<u8", copy=False).view("<u4")[:, : self.dimension]
+        return (np.multiply(halves, self.response.size, dtype=np.uint64) >> _HALF).astype(np.int32)
 
     def vectors(self, values: Letters, step: int) -> NDArray[np.int32]:
         """Return the letters of a step as vectors, shape (strings, dimension)."""

@@ -56,7 +56,7 @@ def supporters(channel: Prefixes, prefixes: Letters, step: int, levels: Sequence
         levels: the reports of levels that have the step.
 
     """
-    transform = Transform.of(channel.response.size, channel.dimension)
+    transform = Transform.of(channel.response.size, channel.dimension, (channel.letters + 1) ** channel.step)
     size = max(1, _CELLS // transform.cells)
     for start in range(0, len(prefixes), size):
         for counts in _counts(channel, transform, prefixes[start : start + size], step, levels):
@@ -94,8 +94,9 @@ def _scaled(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return symbols and the vectors of earlier steps, scaled as those of this step are; and the first cells of their lines."""
     places = channel.response.size ** np.arange(channel.dimension - 1, -1, -1, dtype=np.int32)
-    vectors = channel.coefficients(block.seeds, step) @ places
+    functions = channel.functions(block.seeds)
+    vectors = channel.coefficients(functions, step) @ places
     scale = transform.scale[vectors, None]
-    parts = [block.symbols[:, None], *(channel.coefficients(block.seeds, earlier) for earlier in range(step))]
+    parts = [block.symbols[:, None], *(channel.coefficients(functions, earlier) for earlier in range(step))]
     scaled = np.concatenate([part * scale % channel.response.size for part in parts], axis=1)
     return scaled, transform.lines[vectors] * channel.response.size

@@ -11,7 +11,7 @@ nothing, so reports are counted for vectors whose first coordinate other than 0 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ class Transform:
         m: number of coordinates.
         lines: for each vector the number of the line through it and 0; for 0 itself the number of lines.
         scale: for each vector the element that scales it to the vector that stands for its line; 1 for 0.
+        first: how many first vectors are asked for.
         place: where the coefficient of each vector stands among the transforms along the symbols of all lines.
         mirrored: which of these coefficients are the conjugate of what stands there.
 
@@ -37,6 +38,7 @@ class Transform:
 
     p: int
     m: int
+    first: int
     lines: Ints
     scale: NDArray[np.int32]
     place: Ints
@@ -44,20 +46,20 @@ class Transform:
 
     @staticmethod
     @lru_cache(maxsize=4)
-    def of(p: int, m: int) -> Transform:
-        """Return the transform of a size."""
+    def of(p: int, m: int, first: int) -> Transform:
+        """Return the transform of a size, for the first vectors, at most ``p ** m``."""
         numbers = np.arange(p**m)
         places = p ** np.arange(m - 1, -1, -1)
         vectors = numbers[:, None] // places % p
-        first = vectors[numbers, (vectors != 0).argmax(axis=1)]
+        leading = vectors[numbers, (vectors != 0).argmax(axis=1)]
         inverse = np.array([1, *(pow(element, -1, p) for element in range(1, p))])
-        scale = inverse[first].astype(np.int32)
+        scale = inverse[leading].astype(np.int32)
         lines = np.unique((vectors * scale[:, None] % p) @ places, return_inverse=True)[1].ravel() - 1
         lines[0] = lines.max() + 1
         kept = vectors[:, -1] <= p // 2  # the transform of real numbers: the other half is conjugate
-        multiple = first[kept]
+        multiple = leading[kept]
         place = np.minimum(lines[kept], lines[0] - 1) * (p // 2 + 1) + np.minimum(multiple, p - multiple)
-        return Transform(p, m, lines, scale, place, multiple > p // 2)
+        return Transform(p, m, first, lines, scale, place, multiple > p // 2)
 
     @property
     def cells(self) -> int:
@@ -65,18 +67,44 @@ class Transform:
         return (int(self.lines[0]) + 1) * self.p
 
     def supporters(self, counts: Floats) -> Floats:
-        """Return how many reports support each vector.
+        """Return how many reports support each of the first vectors.
 
         Args:
             counts: how many reports have each line and symbol, both scaled, shape (cells,).
 
         """
-        from scipy.fft import irfftn, rfft  # noqa: PLC0415  # slow to import
-
         own, nowhere = counts[: -self.p], counts[-self.p]
-        along = rfft(own.reshape(-1, self.p)).ravel()[self.place]
+        if self.m == 1:  # a report supports one value
+            return np.asarray(own[: self.first] + np.float64(nowhere))
+        along = (own.reshape(-1, self.p).astype(np.float64) @ self._forward).view(np.complex128).ravel()[self.place]
         np.conjugate(along, out=along, where=self.mirrored)
         along[0] = 0
-        spectrum = along.reshape((self.p,) * (self.m - 1) + (-1,))
-        around = irfftn(spectrum, s=(self.p,) * self.m).ravel() * self.p ** (self.m - 1)
-        return np.asarray(around + (own.sum(dtype=np.float64) / self.p + nowhere))
+        return self._around(along)[: self.first] + (own.sum(dtype=np.float64) / self.p + nowhere)
+
+    def _around(self, spectrum: NDArray[np.complex128]) -> Floats:
+        """Return the sums over all vectors other than 0, coordinate by coordinate: of the first for the values asked for."""
+        values = -(-self.first // self.p ** (self.m - 1))
+        rows = self._waves[:values] @ spectrum.reshape(self.p, -1)
+        for _ in range(self.m - 2):
+            rows = self._waves @ rows.reshape(values, self.p, -1)
+            values *= self.p
+        return np.asarray(rows.reshape(values, -1).view(np.float64) @ self._backward).ravel()
+
+    @cached_property
+    def _waves(self) -> NDArray[np.complex128]:
+        """The characters: products with such tables take a fifth of the time of fast transforms, whose length is a prime."""
+        numbers = np.arange(self.p)
+        return np.exp(2j * np.pi / self.p * (numbers[:, None] * numbers % self.p))
+
+    @cached_property
+    def _forward(self) -> Floats:
+        """The transform of real numbers along the symbols: real and imaginary parts next to each other."""
+        return np.ascontiguousarray(self._waves[:, : self.p // 2 + 1].conj()).view(np.float64)
+
+    @cached_property
+    def _backward(self) -> Floats:
+        """The transform back to real numbers, divided by ``p``: half of the coefficients stand for two each."""
+        half = np.arange(self.p // 2 + 1)
+        twice = np.where(half * 2 % self.p == 0, 1.0, 2.0) / self.p
+        parts = self._waves[: len(half)] * twice[:, None]
+        return np.stack([parts.real, -parts.imag], axis=1).reshape(-1, self.p)
