@@ -37,6 +37,15 @@ from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, No
 from ldpsql.estimates import distances
 from ldpsql.estimates.asked import Asked
 from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
+from ldpsql.estimates.bootstrap import (
+    OF_PLACES,
+    MetricName,
+    SimulatedError,
+    Simulation,
+    compare_simulated,
+    metric_named,
+    simulated_errors,
+)
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -61,7 +70,7 @@ from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
 from ldpsql.ledger.people import id_bytes
-from ldpsql.mechanisms import audit
+from ldpsql.mechanisms import audit, information
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.foreign import read_foreign
@@ -86,6 +95,7 @@ from ldpsql.registry.handles import (
     PAIRS,
     PLANS,
     SEARCHES,
+    SIMULATIONS,
     TOPS,
     numbers,
     read_estimator,
@@ -113,10 +123,12 @@ __all__ = [
     "MECHANISMS",
     "MIXTURES",
     "NUMBERS",
+    "OF_PLACES",
     "PAIRS",
     "PLANS",
     "ROW",
     "SEARCHES",
+    "SIMULATIONS",
     "STATEMENTS",
     "TOPS",
     "Aggregate",
@@ -147,6 +159,7 @@ __all__ = [
     "Margin",
     "Mean",
     "MeanOf",
+    "MetricName",
     "Mixed",
     "NotReleased",
     "Object",
@@ -168,6 +181,8 @@ __all__ = [
     "SetDiagnosis",
     "Share",
     "Shuffled",
+    "SimulatedError",
+    "Simulation",
     "Spec",
     "Step",
     "Summary",
@@ -198,6 +213,7 @@ __all__ = [
     "columns_named",
     "columns_of",
     "compare_comments",
+    "compare_simulated",
     "condition",
     "counted_by_form",
     "counts_of",
@@ -225,12 +241,14 @@ __all__ = [
     "hookimpl",
     "id_bytes",
     "independence",
+    "information",
     "learnt_from",
     "likelihoods",
     "lint_objects",
     "listed",
     "measured",
     "mechanism_at",
+    "metric_named",
     "named_place",
     "names_withheld",
     "narrowed",
@@ -257,6 +275,7 @@ __all__ = [
     "scale_of",
     "shown_by_form",
     "shuffled",
+    "simulated_errors",
     "sql_cells",
     "sql_literal",
     "step",
