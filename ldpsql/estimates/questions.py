@@ -98,7 +98,7 @@ def _over_steps(cls: type[Mechanism], epsilon: str, asked: Asked) -> Mechanism |
     parameters = {parameter.name: parameter for parameter in cls.parameters()}
     needed = {name for name, parameter in parameters.items() if parameter.required}
     if asked.width is not None and needed == {"epsilon", "columns", "rows"}:
-        return cls(**{"epsilon": epsilon, "columns": asked.width, "rows": steps // asked.width})
+        return cls(**{"epsilon": epsilon} | {"columns": asked.width, "rows": steps // asked.width})
     if asked.width is None and needed == {"epsilon", "low", "high"} and "step" in parameters:
         coarse = steps > _COARSE and issubclass(cls, IntervalMechanism)
         return cls(**{"epsilon": epsilon, "low": 0, "high": steps - 1} | ({"bins": _COARSE} if coarse else {"step": 1}))
