@@ -35,6 +35,7 @@ from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
+from ldpsql.estimates.asked import Asked
 from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
 from ldpsql.estimates.bootstrap import (
     OF_PLACES,
@@ -54,7 +55,7 @@ from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, 
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.narrowing import narrowed
-from ldpsql.estimates.questions import Asked, recommend
+from ldpsql.estimates.questions import recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights

@@ -17,13 +17,19 @@ import ldpsql
 from ldpsql import certify
 from ldpsql.channels import KeepOrSpread, OrthogonalHash, SetChannel
 from ldpsql.channels.galois import hash_symbols, prime_power, quicker_symbols, space
+from ldpsql.cli import plan as command
+from ldpsql.cli.output import Format
 from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
 from ldpsql.estimates import planning
+from ldpsql.estimates.asked import Asked, Question, on_a_line
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean
 from ldpsql.estimates.planning import compare, expected_error, mean_error, over_declared_values
-from ldpsql.estimates.questions import Answer, Asked, Question, _functionals, recommend
+from ldpsql.estimates.questions import Answer, recommend
 from ldpsql.inference.counting import operator_of
+from ldpsql.mechanisms.squares import best_squares, counts_of_squares, rectangle_error
+from ldpsql.mechanisms.trees import scatter
+from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.registry import registry
 from tests.commands import run
 
@@ -136,14 +142,15 @@ def test_an_error_of_a_share_above_one_is_not_shown() -> None:
     assert expected.mean_error is not None
 
 
-SMOOTHING = registry().estimator("ems")
+SMOOTHING, EMS_ONCE = registry().estimator("ems"), registry().estimator("ems(stop=1)")
+ON_A_LINE = [question for question in Question if question != Question.RECTANGLES]
 
 
 def plan(question: str, steps: int = 60, epsilons: tuple[str, ...] = ("1",), reports: int = 20_000) -> list[Answer]:
     return recommend(Asked(question, reports, steps), epsilons, registry().mechanisms, SMOOTHING)
 
 
-@pytest.mark.parametrize("question", list(Question))
+@pytest.mark.parametrize("question", ON_A_LINE)
 def test_the_mechanism_with_the_smallest_error_is_recommended_at_each_epsilon(question: str) -> None:
     answers = plan(question, epsilons=("4", "0.5"))
     for epsilon in (4.0, 0.5):
@@ -156,7 +163,7 @@ def test_the_mechanism_with_the_smallest_error_is_recommended_at_each_epsilon(qu
 
 
 def test_means_are_recommended_from_mechanisms_for_numbers_and_ranges_from_others() -> None:
-    best = {question: next(answer for answer in plan(question) if answer.recommended).mechanism for question in Question}
+    best = {question: next(answer for answer in plan(question) if answer.recommended).mechanism for question in ON_A_LINE}
     assert best[Question.MEAN] in ("square_wave", "piecewise", "hybrid", "stochastic_rounding")
     assert best[Question.RANGES] not in ("square_wave", "piecewise", "hybrid", "stochastic_rounding", "laplace", "krr")
 
@@ -177,7 +184,7 @@ def test_the_error_of_ranges_under_a_mechanism_that_lists_values_is_that_of_its_
     chance = (hit + (steps - 1) * miss) / steps
     both = ((steps - 2) * miss**2 + 2 * hit * miss) / steps - chance**2
     covariance = (np.full((steps, steps), both) + np.eye(steps) * (chance * (1 - chance) - both)) / (hit - miss) ** 2 / n
-    c = _functionals(Question.RANGES, np.linspace(0, 1, steps))
+    c = on_a_line(Question.RANGES, np.linspace(0, 1, steps))
     c = c - c.mean(axis=0)  # all shares sum to one
     exact = np.sqrt(np.einsum("xm,xy,ym->m", c, covariance, c).mean())
     (answer,) = [a for a in plan("ranges", steps, reports=n) if a.mechanism == "oue"]
@@ -185,12 +192,34 @@ def test_the_error_of_ranges_under_a_mechanism_that_lists_values_is_that_of_its_
 
 
 def test_errors_fall_with_reports_and_epsilon_and_grow_with_the_range() -> None:
-    quick = registry().estimator("ems(stop=1)")  # its errors, which are mostly the bias of smoothing, are left out
-    for question in Question:
-        plans = (recommend(Asked(question, n, 60), ("1",), registry().mechanisms, quick) for n in (5_000, 80_000))
+    for question in Question:  # the errors of `ems`, which are mostly the bias of smoothing, are left out
+        asked = [Asked(question, n, 60, 6 if question == Question.RECTANGLES else None) for n in (5_000, 80_000)]
+        plans = (recommend(each, ("1",), registry().mechanisms, EMS_ONCE) for each in asked)
         few, many = ({a.mechanism: a.error for a in answers if a.estimator != "ems"} for answers in plans)
         assert all(many[name] == pytest.approx(error / 4, rel=0.02) for name, error in few.items())
     assert plan("quantiles", 1 << 20)[0].error > plan("quantiles", 1000)[0].error
+
+
+def test_the_error_of_rectangles_under_a_hierarchy_is_that_of_its_theory_and_other_mechanisms_list_cells() -> None:
+    asked = Asked("rectangles", 1, 40 * 30, width=40)
+    answers = {answer.mechanism: answer for answer in recommend(asked, ("1",), registry().mechanisms, EMS_ONCE)}
+    fanout, levels = best_squares(Epsilon.parse("1"), (30, 40))
+    variances = [levels * scatter(Epsilon.parse("1"), count) for count in counts_of_squares((30, 40), fanout, levels)]
+    exact = np.sqrt(rectangle_error(variances, (30, 40), fanout))
+    assert answers["grid_hierarchy"].error == pytest.approx(exact, rel=0.25)  # few rectangles, spread evenly, for all of them
+    assert {"grid_hierarchy", "olh"} <= answers.keys()
+    assert not {"square_wave", "hierarchy", "planar_geometric"} & answers.keys()
+
+
+def test_sql_and_the_command_line_plan_rectangles_alike(
+    con: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "FROM ldp.recommend(20000, 6 * 4, width := 6, epsilons := [2], question := 'rectangles') SELECT mechanism, error"
+    command.plan(20000, 24, ["2"], question="rectangles", width=6, form=Format.JSON)
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["mechanism"], row["error"]) for row in rows] == con.execute(query).fetchall()
+    with pytest.raises(InvalidParameter, match="only a plan for rectangles takes a width"):
+        command.plan(20000, 24, width=6)
 
 
 def test_sql_and_the_command_line_give_the_same_plan(con: duckdb.DuckDBPyConnection) -> None:
@@ -207,7 +236,12 @@ def test_sql_and_the_command_line_give_the_same_plan(con: duckdb.DuckDBPyConnect
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("ldp.recommend(100, 60, question := 'median')", "LDP103.*mean, distribution, ranges, quantiles"),
+        ("ldp.recommend(100, 60, question := 'median')", "LDP103.*mean, distribution, ranges, quantiles, rectangles"),
+        ("ldp.recommend(100, 60, question := 'rectangles')", "LDP103.*needs the width"),
+        ("ldp.recommend(100, 60, question := 'ranges', width := 6)", "LDP103.*and no other"),
+        ("ldp.recommend(100, 60, question := 'rectangles', width := 7)", "LDP103.*needs the width"),
+        ("ldp.recommend(100, 60, question := 'rectangles', width := 60)", "LDP103.*needs the width"),
+        ("ldp.recommend(100, 60, question := 'rectangles', width := -6)", "LDP103.*needs the width"),
         ("ldp.recommend(100, 1)", "LDP103.*from 2 to 1,048,576"),
         ("ldp.recommend(0, 60)", "LDP103.*a report"),
         ("ldp.recommend(NULL, 60)", "LDP103.*none may be NULL"),

@@ -1,4 +1,4 @@
-"""Which mechanism answers a question about numbers best, before anything is collected."""
+"""Which mechanism answers a question about numbers or places best, before anything is collected."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ _ANSWERS = "STRUCT(question VARCHAR, mechanism VARCHAR, estimator VARCHAR, epsil
 
 @guarded
 def recommended(
-    questions: pa.ChunkedArray, reports: pa.ChunkedArray, steps: pa.ChunkedArray, epsilons: pa.ChunkedArray
+    questions: pa.ChunkedArray,
+    reports: pa.ChunkedArray,
+    steps: pa.ChunkedArray,
+    epsilons: pa.ChunkedArray,
+    widths: pa.ChunkedArray,
 ) -> pa.Array:
     """Return the answers of all mechanisms to each question."""
-    columns = [plain(column).to_pylist() for column in (questions, reports, steps, epsilons)]
+    columns = [plain(column).to_pylist() for column in (questions, reports, steps, epsilons, widths)]
     return pa.array([_answers(*row) for row in zip(*columns, strict=True)])
 
 
-def _answers(question: str, reports: int, steps: int, epsilons: list[str]) -> list[dict[str, object]]:
+def _answers(question: str, reports: int, steps: int, epsilons: list[str], width: int | None) -> list[dict[str, object]]:
     if None in (question, reports, steps, epsilons) or None in epsilons:
         raise InvalidParameter("a plan needs a question, numbers of reports and of values, and epsilons", "none may be NULL")
-    answers = recommend(Asked(question, reports, steps), epsilons, registry().mechanisms, read_estimator("ems"))
+    answers = recommend(Asked(question, reports, steps, width), epsilons, registry().mechanisms, read_estimator("ems"))
     return [asdict(answer) for answer in answers]
 
 

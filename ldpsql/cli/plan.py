@@ -12,6 +12,7 @@ from ldpsql.cli.options import in_a_folder
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
+    from ldpsql.estimates.asked import Asked
     from ldpsql.estimates.planning import Expected
     from ldpsql.mechanisms.base import Mechanism
 
@@ -21,6 +22,7 @@ ERRORS = {
     "distribution": "error: expected Wasserstein distance to the true distribution, in steps from one value to the next",
     "ranges": "error: of the share of a random range",
     "quantiles": "error: of the quartiles, in steps from one value to the next",
+    "rectangles": "error: of the share of a random rectangle",
 }
 UNDETERMINED = "empty: such reports do not determine the shares of single values; use fewer bins or a larger epsilon"
 
@@ -35,8 +37,9 @@ def plan(
     ] = None,
     question: Annotated[
         str | None,
-        typer.Option("--question", "-q", help="Recommend for numbers by question: mean, distribution, ranges or quantiles."),
+        typer.Option("--question", "-q", help="Recommend by question: mean, distribution, ranges, quantiles or rectangles."),
     ] = None,
+    width: Annotated[int | None, typer.Option(help="For rectangles of a grid: how many of the values are in a row.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.", callback=in_a_folder)
     ] = None,
@@ -61,13 +64,16 @@ def plan(
     days of a year. Mechanisms are compared by the error of that answer on two model distributions, one smooth and one in which
     a third of all people have one value; the best one at each epsilon is recommended.
 
+    For rectangles the values are the cells of a grid, --width of them in a row.
+
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     Example: ldpsql plan --reports 100000 --values 101 --question ranges
+    Example: ldpsql plan --reports 100000 --values 384 --width 24 --question rectangles
     """
     from ldpsql.errors import InvalidParameter
 
     if column or table:
-        if question or mechanism or page or output or values is not None:
+        if question or mechanism or page or output or values is not None or width is not None:
             raise InvalidParameter(
                 "a plan of several columns takes --column, --table and --epsilon only",
                 "leave out the other options, and write each column with its number of values: --column education=16",
@@ -84,8 +90,10 @@ def plan(
     if question:
         if page or output:
             raise InvalidParameter("pages and pictures show the error of shares", "leave out --question, --page or --output")
-        answer(question, reports, values, epsilons, texts, form)
+        answer(_asked(question, reports, values, width), epsilons, texts, form)
         return
+    if width is not None:
+        raise InvalidParameter("only a plan for rectangles takes a width", "add --question rectangles")
     expected = compare(reports, mechanisms_of(texts, values), epsilons, form)
     for path in (output, page):
         if path:
@@ -149,27 +157,40 @@ def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: l
     write_rows([asdict(row) for row in rows], form)
 
 
-def answer(question: str, reports: int, values: int | None, epsilons: list[str], names: list[str], form: Format) -> None:
-    """Write how well mechanisms answer a question about numbers, the best first.
+def _asked(question: str, reports: int, values: int | None, width: int | None) -> Asked:
+    """Return what is asked.
 
     Raises:
-        InvalidParameter: if there is no number of values, or a mechanism has parameters.
+        InvalidParameter: if there is no number of values.
 
     """
     from ldpsql.errors import InvalidParameter
-    from ldpsql.estimates.questions import Asked, recommend
-    from ldpsql.names import EMS
-    from ldpsql.registry.registry import registry
+    from ldpsql.estimates.asked import Asked
 
     if values is None:
         raise InvalidParameter("a plan needs the size of the domain", "for example --values 101 for the numbers 0 to 100")
+    return Asked(question, reports, values, width)
+
+
+def answer(asked: Asked, epsilons: list[str], names: list[str], form: Format) -> None:
+    """Write how well mechanisms answer a question about numbers or places, the best first.
+
+    Raises:
+        InvalidParameter: if a mechanism has parameters.
+
+    """
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.estimates.questions import recommend
+    from ldpsql.names import EMS
+    from ldpsql.registry.registry import registry
+
     registered = registry().mechanisms
     if unknown := [name for name in names if name not in registered]:
         raise InvalidParameter(f"{len(unknown)} of --mechanism are not names of mechanisms", "with --question: -m square_wave")
     classes = {name: registered[name] for name in names or registered}
-    rows = recommend(Asked(question, reports, values), epsilons, classes, registry().estimator(EMS))
+    rows = recommend(asked, epsilons, classes, registry().estimator(EMS))
     write_rows([asdict(row) for row in rows], form)
-    typer.echo(ERRORS[question], err=True)
+    typer.echo(ERRORS[asked.question], err=True)
 
 
 def draw(path: Path, expected: list[Expected], reports: int) -> None:
