@@ -47,7 +47,8 @@ class ShortWords:
         """Draw numbers; a word has several short ones."""
         kind, decided = np.dtype(f"u{self.width // 8}").type, self.decided
         short: Short = words(-(-count * self.width // 64)).view(kind)[:count]
-        drawn = np.minimum(short // kind(self.each >> self._further), kind(self.last))
+        drawn: Short = short // kind(self.each >> self._further)
+        np.minimum(drawn, np.full(count, self.last, kind), out=drawn)  # a fourth of the time of a comparison with one number
         if decided < 1 << self.width and len(rows := np.flatnonzero(short >= kind(decided))):
             drawn[rows] = self._decide(short[rows] - kind(decided), words)
         return drawn

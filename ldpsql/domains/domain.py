@@ -213,7 +213,9 @@ class Domain:
         first = self._first_in.get(column.type)
         if first is None or column.null_count:
             return None
-        offset = (column.to_numpy() - first).view(f"u{first.itemsize}")  # what lies below the first becomes very large
+        offset = column.to_numpy().view(f"u{first.itemsize}")
+        if first:
+            offset = offset - first.view(offset.dtype)  # what lies below the first becomes very large
         return offset.astype(np.int32) if len(offset) and offset.max() < len(self) else None
 
     @withheld
