@@ -8,12 +8,12 @@ origin of the US military.
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import log
 
 import numpy as np
 import polars as pl
 from duckdb import DuckDBPyConnection
-from reproduction import Finding, Reproduction, frame, lines, names, run, shared
+from reproduction import Finding, Reproduction, away, frame, lines, names, run, shared
 
 SQL = """\
 SET VARIABLE m = MAP {
@@ -112,8 +112,7 @@ def paired(rows: pl.DataFrame, measure: str) -> tuple[float, float]:
     """Return Proposal's mean over EM's, and by how many standard errors of the difference in a run Proposal is worse."""
     both = rows.pivot(on="method", index="run", values=measure).sort("run")
     a, b = both["Proposal"].to_numpy(), both["EM"].to_numpy()
-    spread = (a - b).std(ddof=1) / sqrt(len(a))
-    return float(a.mean() / b.mean()), float((a - b).mean() / spread) if spread else 0.0
+    return float(a.mean() / b.mean()), away(a - b)
 
 
 def sweep(con: DuckDBPyConnection, paper: Reproduction, source: str, figure: str, axis: str,
