@@ -66,7 +66,7 @@ def test_parts_whose_data_are_missing_say_so_and_are_left_out(
     }
     for name, files in missing.items():
         paper = script(name).reproduce(full=False)
-        assert paper.findings == []
+        assert {finding.figure for finding in paper.findings} <= {"proposition 1"}  # it needs none
         assert set(capsys.readouterr().out.splitlines()) == {f"  {file} is missing: this part is skipped" for file in files}
         assert paper.write(tmp_path).stat().st_size > 1000
 
