@@ -326,6 +326,7 @@ def finished_reports(state: Path) -> dict[int, list[int]]:
     return dict(rows)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_loses_no_cycle_and_draws_none_again(tmp_path: Path) -> None:
     state = tmp_path / "run.duckdb"
     before: dict[int, list[int]] = {}
