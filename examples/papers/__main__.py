@@ -1,4 +1,4 @@
-"""Reproduce the tables and figures of the four papers: ``python examples/papers [--full] [--out FOLDER] [PAPER ...]``.
+"""Reproduce the tables and figures of the four papers: ``python examples/papers [--full] [--out FOLDER] [--data FOLDER] [PAPER ...]``.
 
 The quick version takes minutes; ``--full`` repeats as often as the papers did. It writes one page for each paper, with pictures
 and a table that states for each figure whether it agrees and, if not, why.
@@ -12,6 +12,8 @@ from pathlib import Path
 from time import perf_counter
 from warnings import simplefilter
 
+import reproduction
+
 from ldpsql.errors import PrivacyLeakWarning
 
 PAPERS = ("iterative_bayesian_update", "small_samples", "privic", "mixture_reduction")
@@ -23,18 +25,20 @@ def main() -> None:
     parser.add_argument("papers", nargs="*", metavar="PAPER", help=", ".join(PAPERS))
     parser.add_argument("--full", action="store_true", help="repeat as often as the papers did")
     parser.add_argument("--out", type=Path, default=Path("papers"), help="folder of the pages")
+    parser.add_argument("--data", type=Path, default=reproduction.SHARED, help="folder of the data that may not be shipped")
     asked = parser.parse_args()
     if unknown := set(asked.papers) - set(PAPERS):
         parser.error(f"no paper named {', '.join(sorted(unknown))}; known: {', '.join(PAPERS)}")
+    reproduction.SHARED = asked.data
     simplefilter("ignore", PrivacyLeakWarning)  # the papers go up to an epsilon that protects very little
     asked.out.mkdir(parents=True, exist_ok=True)
     for name in asked.papers or PAPERS:
         print(name)
         start = perf_counter()
-        reproduction = import_module(name).reproduce(asked.full)
-        for finding in reproduction.findings:
+        paper = import_module(name).reproduce(asked.full)
+        for finding in paper.findings:
             print(f"  {finding.verdict:<19} {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
-        print(f"  {reproduction.write(asked.out)} ({perf_counter() - start:.0f} s)")
+        print(f"  {paper.write(asked.out)} ({perf_counter() - start:.0f} s)")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,129 @@
+"""Each verdict on the page of small samples follows from measurements: a changed one turns it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+PAPERS = Path(__file__).parents[1] / "examples" / "papers"
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import the script as ``python examples/papers`` does."""
+    monkeypatch.syspath_prepend(str(PAPERS))
+    return import_module("small_samples")
+
+
+PARTS = {"EM": (0.004, 0.020), "Proposal": (0.009, 0.010), "ObfDat": (0.02, 0.0009), "Uniform": (0.03, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "agrees"),
+        ({"Proposal": (0.003, 0.010)}, "differs"),  # less bias
+        ({"Proposal": (0.009, 0.021)}, "differs"),  # more variance
+        ({"ObfDat": (0.02, 0.01)}, "differs"),
+        ({"Uniform": (0.03, 0.001)}, "differs"),
+    ],
+)
+def test_figures_13_to_15_want_bias_for_variance_at_every_setting(
+    small: Any, changed: dict[str, tuple[float, float]], verdict: str
+) -> None:
+    settings = [(0.0, PARTS), (20.0, PARTS | changed)]
+    rows = [{"N4": at, "method": name, "bias": b, "variance": v} for at, part in settings for name, (b, v) in part.items()]
+    assert small.decomposed("fig. 13", "census", pl.DataFrame(rows), "N4").verdict == verdict
+
+
+def test_bias_and_variance_part_the_mean_squared_error(small: Any) -> None:
+    """Three runs of two values: with the noise of the mean put back, both add up to the mean squared error."""
+    p, q = np.array([0.7, 0.3]), np.array([[0.5, 0.5], [0.9, 0.1], [0.6, 0.4]])
+    with import_module("reproduction").connect() as con:
+        con.register("drawn", pl.DataFrame({"run": range(3), "method": ["EM"] * 3, "q": q.tolist()}))
+        con.execute("CREATE TABLE estimates AS SELECT * FROM drawn")
+        con.execute("CREATE TABLE truth AS SELECT ?::DOUBLE[] AS p", [p.tolist()])
+        ((_, bias, variance),) = small.bias_and_variance(con).rows()
+    assert variance == pytest.approx(q.var(axis=0, ddof=1).sum())
+    assert bias == pytest.approx(((q.mean(axis=0) - p) ** 2).sum() - variance / 3)
+
+
+def test_equation_13_weighs_mechanisms_and_not_reports(small: Any) -> None:
+    """Level 4 reports as it is and level 3 inverts; two reports and one weigh the same."""
+    with import_module("reproduction").connect() as con:
+        con.execute("CREATE TABLE reports AS SELECT 0 AS run, unnest([3, 4, 4]) AS level, "
+                    "unnest(['v0000', 'v0000', 'v0001']) AS report")  # fmt: skip
+        con.execute("CREATE TABLE truth AS SELECT [0.5, 0.3, 0.2] AS p")
+        rows = small.printed_inverses(con, 3, 1)
+        estimates = dict(con.execute("SELECT method, q FROM estimates").fetchall())
+    lie = 1 / 5  # epsilon ln 3, three values: keep 3/5
+    inverse = (np.array([1, 0, 0]) - lie) / (3 / 5 - lie) / 2 + np.array([0.5, 0.5, 0]) / 2
+    clipped = np.maximum(inverse, 0)
+    assert estimates["(13) norm"] == pytest.approx((clipped / clipped.sum()).tolist())
+    assert estimates["(13) proj"] == pytest.approx([1.0, 0.0, 0.0])
+    assert set(rows["method"]) == set(small.PRINTED)
+
+
+def regions(changed: dict[str, float]) -> pl.DataFrame:
+    both = {"EM": {"variance": 2.0, "most": 0.3, "zero": 0.2}, "Proposal": {"variance": 1.0, "most": 0.2, "zero": 0.0}}
+    rows = [{"i": i, "share": 0.1, "method": name, **values} for name, values in both.items() for i in range(15)]
+    return pl.DataFrame([rows[0] | changed, *rows[1:]] if "variance" in changed else [row | changed for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [({}, "agrees"), ({"variance": 0.9}, "differs"), ({"most": 0.12}, "differs"), ({"zero": 0.0}, "differs")],
+)
+def test_figure_12_wants_less_variance_in_every_region(small: Any, changed: dict[str, float], verdict: str) -> None:
+    assert small.in_regions("census", regions(changed)).verdict == verdict
+
+
+CELLS = [(0, 30, "Uniform"), (1000, 0, "Uniform"), (1000, 30, "Proposal"), (1000, 60, "Proposal"), (1000, 500, "EM")]
+
+
+@pytest.mark.parametrize(
+    ("changed", "turned"),
+    [
+        ({}, set()),
+        ({(1000, 60): {"p": 0.2}}, {"fig. 8, census"}),
+        ({(1000, 30): {"Proposal": 1.2}}, {"fig. 8, census"}),
+        ({at: {"r": 0.5} for at in ((1000, 0), (1000, 30), (1000, 60))}, {"fig. 9, census"}),
+        ({(1000, 0): {"best": "EM"}}, {"fig. 10, census, N3 = 0"}),
+        ({(1000, 60): {"best": "EM"}}, {"fig. 10, census, N3 = 30 and 60"}),
+        ({(1000, 500): {"Proposal": 1.2}}, {"fig. 10, census, N3 = 500"}),
+    ],
+)
+def test_figures_8_to_10_are_each_turned_by_their_own_measurement(
+    small: Any, changed: dict[tuple[int, int], dict[str, object]], turned: set[str]
+) -> None:
+    rows = [
+        {"N2": n2, "N3": n3, "best": best, "EM": 1.0, "Proposal": 0.8 if n3 < 500 else 1.0, "r": 0.98, "p": 1e-6}
+        | changed.get((n2, n3), {})
+        for n2, n3, best in CELLS
+    ]
+    verdicts = {finding.figure: finding.verdict for finding in small.over_em("census", pl.DataFrame(rows))}
+    assert verdicts == {figure: "differs" if figure in turned else "agrees" for figure in verdicts}
+    assert turned <= set(verdicts)
+
+
+def test_proposition_1_holds_and_a_wrong_first_order_turns_it(small: Any) -> None:
+    errors = {n: (*small.squared_errors(n), small.first_order(n)) for n in (20, 40, 80)}
+    assert small.second_order(errors).verdict == "agrees"
+    wrong = {n: (em, proposal, 0.9 * b) for n, (em, proposal, b) in errors.items()}
+    assert small.second_order(wrong).verdict == "differs"
+
+
+def test_the_errors_of_proposition_1_are_near_the_first_order_and_not_at_it(small: Any) -> None:
+    em, proposal = small.squared_errors(20)
+    assert 0 < em - small.first_order(20) < 0.2 * em
+    assert 0 < proposal - em < 0.3 * em
+
+
+def test_every_figure_and_table_of_the_paper_is_listed(small: Any) -> None:
+    assert set(small.CONTENTS) == {f"fig. {i}" for i in range(1, 16)} | {"table 1", "table 2"}
+    assert all(small.CONTENTS[label] for label in ("fig. 11", "table 1", "table 2"))
