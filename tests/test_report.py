@@ -52,6 +52,7 @@ def test_the_trace_falls_to_the_maximum() -> None:
     assert steps["gap"][-1] < steps["gap"][0] / 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "values"),
     [
