@@ -10,12 +10,14 @@ import pytest
 
 from ldpsql.estimators import Floats, Likelihood
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import DenseOperator
 from ldpsql.mechanisms.base import certify
 from ldpsql.registry.registry import registry
 
 PLACES = np.arange(60)
 BELL = np.exp(-(((PLACES - 21) / 7.0) ** 2))
 COMB = np.where(PLACES % 15 == 5, 1.0, 0.01)
+SPIKES = np.where(PLACES == 6, 6.0, 0.0) + np.where(PLACES == 30, 3.0, 0.0) + np.where(PLACES == 57, 1.0, 0.0)
 WAVE = "square_wave(epsilon=2, low=0, high=60, bins=60)"
 
 
@@ -61,3 +63,15 @@ def test_groups_keep_what_is_rough_in_the_shares_of_all_of_them() -> None:
     comb = expected(COMB, 5_000, WAVE)
     alike = comb.with_counts(np.tile(comb.counts, (10, 1)))
     assert error("shared", alike, COMB) < 0.7 * error("best", comb, COMB)
+
+
+def test_spikes_lose_less_than_by_smoothing_or_an_early_stop() -> None:
+    seen = expected(SPIKES, 20_000, "truncated_geometric(epsilon=0.5, low=0, high=59)")
+    some = seen.with_counts(np.random.default_rng(7).multinomial(20_000, seen.shares[0], 4).astype(np.float64))
+    others = [error(name, some, SPIKES) for name in ("ems", "ibu(stop='held_out', max_iterations=1000)")]
+    assert error("best", some, SPIKES) < 0.6 * min(others)
+
+
+def test_a_smaller_weight_of_neighbours_smooths_less() -> None:
+    exact = Likelihood(DenseOperator(np.eye(3)), np.array([[0.0, 10.0, 0.0]]), layout=(3,))
+    assert registry().estimator("ems(stop=1, weight=0.125)").fit(exact).theta.tolist() == [[0.125, 0.75, 0.125]]

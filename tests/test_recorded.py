@@ -61,6 +61,19 @@ def test_the_record_of_a_column_is_not_that_of_an_expression(
     assert reports.execute(f"FROM ldp.{function}(reports, (CITY))").fetchall()
 
 
+@pytest.mark.parametrize("keys", ["region", "(REGION)", "{'where': region}"])
+def test_groups_are_estimated_with_the_recorded_mechanism(reports: DuckDBPyConnection, keys: str) -> None:
+    without, passed = (f"FROM ldp.estimate_by(reports, city, {keys}{m}) ORDER BY ALL" for m in ("", ", drew()"))
+    assert reports.execute(without).fetchall() == reports.execute(passed).fetchall()
+    assert reports.execute(without).description == reports.execute(passed).description
+
+
+@pytest.mark.parametrize("columns", ["city, upper(region)", "city, [region]", "city, 1", "upper(city), region"])
+def test_the_record_names_no_groups_that_are_expressions(reports: DuckDBPyConnection, columns: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP103.*that of a column"):
+        reports.execute(f"FROM ldp.estimate_by(reports, {columns})")
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec["mechanism"]))
 def test_every_mechanism_is_read_back_from_its_fingerprint(spec: dict[str, object]) -> None:
     mechanism = registry().mechanism(spec)

@@ -74,7 +74,7 @@ CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := NULL) AS T
         (FROM ldp._estimate(reports, report, m, estimator)),
     (reports, report) AS TABLE
         (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
-CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
+CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
             SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report"
@@ -89,6 +89,10 @@ CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := N
                ldp._learner(estimator, m), (SELECT prior FROM "ldp learned")))), recursive := true),
            list_sum(map_values("ldp counts"))::BIGINT AS n
     FROM "ldp counted";
+CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
+        (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
+    (reports, report, keys) AS TABLE
+        (FROM query(__ldp_call('ldp._estimate_by', reports, report, 'ldp.mechanism', alias(report), keys, alias(keys))));
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';

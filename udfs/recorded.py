@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import pyarrow as pa
 
 from ldpsql.functions import Macros, Scalar, as_struct, guarded, hookimpl, mechanism_at, parts, plain, quoted, text_literal
 from ldpsql.mechanisms import InvalidParameter
 
+Columns: TypeAlias = str | dict[str, str]  # the name of one, or those of a struct
 # `mechanism_at` does not see temporary tables.
 _UNLESS_HIDDEN = """WHERE CASE WHEN EXISTS (
     FROM duckdb_columns() WHERE database_name = 'temp' AND lower(table_name) = {}
@@ -40,16 +43,28 @@ def call(*arguments: pa.ChunkedArray) -> pa.Array:
     return pa.array([_call(*row) for row in zip(*(plain(a).to_pylist() for a in arguments), strict=True)], pa.string())
 
 
-def _call(macro: str, reports: str, report: str | dict[str, str], mechanism: str, written: str) -> str:
-    if written != _as_written(report):
-        raise InvalidParameter("the record is that of a column", "name the column, or pass the mechanism that drew the reports")
+def _call(macro: str, reports: str, report: Columns, mechanism: str, written: str, *keys: Columns) -> str:
+    """Return the call; ``keys`` are those of groups, if any, and how they are written."""
     place = text_literal(reports)
     hidden = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
+    columns = ", ".join(_columns(*pair) for pair in [(report, written), *([keys] if keys else [])])
     if isinstance(report, str):
-        return f"FROM {macro}({place}, {quoted(report)}, {mechanism}({place}, {text_literal(report)}), NULL) {hidden}"
-    row = ", ".join(f"{quoted(field)}: {quoted(column)}" for field, column in report.items())
-    drew = ", ".join(f"{quoted(field)}: {mechanism}({place}, {text_literal(column)})" for field, column in report.items())
-    return f"FROM {macro}({place}, {{{row}}}, ldp.row({{{drew}}}), NULL) {hidden}"
+        drew = f"{mechanism}({place}, {text_literal(report)})"
+    else:
+        of_each = ", ".join(
+            f"{quoted(field)}: {mechanism}({place}, {text_literal(column)})" for field, column in report.items()
+        )
+        drew = f"ldp.row({{{of_each}}})"
+    return f"FROM {macro}({place}, {columns}, {drew}, NULL) {hidden}"
+
+
+def _columns(named: Columns, written: Columns) -> str:
+    """Return a column, or a struct of columns, as SQL."""
+    if written != _as_written(named):
+        raise InvalidParameter("the record is that of a column", "name the column, or pass the mechanism that drew the reports")
+    if isinstance(named, str):
+        return quoted(named)
+    return f"{{{', '.join(f'{quoted(field)}: {quoted(column)}' for field, column in named.items())}}}"
 
 
 def _as_written(report: object) -> str:

@@ -21,6 +21,9 @@ def gained(parts: Split, before: Floats, after: Floats) -> tuple[Floats, Floats]
     return total, np.sqrt(np.maximum(parts.totals((counts * rise**2).sum(axis=1)) - total**2 / n, 0.0))
 
 
-def clear(gain: Floats, error: Floats) -> Floats:
-    """Return how clear a gain in log-likelihood is: 0 up to one standard error or `ALIKE`, 1 from three times that on."""
-    return np.asarray(np.clip((gain / np.maximum(ALIKE, error) - 1.0) / 2.0, 0.0, 1.0))
+def clear(gain: Floats, error: Floats, least: float, most: float) -> Floats:
+    """Return how clear a gain in log-likelihood is: 0 up to ``least`` standard errors, 1 from ``most`` of them on.
+
+    A standard error below `ALIKE` counts as that.
+    """
+    return np.asarray(np.clip((gain / np.maximum(ALIKE, error) - least) / (most - least), 0.0, 1.0))

@@ -38,8 +38,12 @@ NAMED = ((0.5, (*SHRUNK, "ibu", "inv_p")), (0.25, ("empirical_bayes", "inv_p")),
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")
 # The paper's stop is late for channels that blur neighbours; a smoothed estimate hardly moves after a thousand steps.
 SMOOTHED = "ibu(stop='held_out', max_iterations={})", "ems(stop='held_out', max_iterations={})"
-# For values on a line: a rough estimate has to predict better than a smooth one, because most channels hide what is rough.
-SMOOTH, ROUGH = ("ems(max_iterations={})", SMOOTHED[1]), (SMOOTHED[0], STOPPED[0])
+# For values on a line, the rougher the later: what is rougher has to predict better, because most channels hide it.
+SMOOTH = ("ems(max_iterations={})", SMOOTHED[1])
+LATE = "ibu(stop='paper', tolerance=0.001, max_iterations={})"
+FINER = ("ems(max_iterations={}, weight=0.0625)",), ("ems(max_iterations={}, weight=0.015625)", SMOOTHED[0], LATE)
+ROUGH = ("pool(neighbours='ignore')", *SHRUNK, "ibu")
+FINER_COUNTS, LAST_COUNTS = (0.5, 2.0), (1.0, 2.0)  # standard errors of a gain, from which it counts, and counts fully
 STEPS, FEWEST_STEPS = 1000, 20
 SET_CELLS = 4 * 10**9  # of sets that are read, values x reports x steps: a quarter of a minute
 TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
@@ -59,9 +63,11 @@ class Best(Estimator):
     as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the noise of the mechanism
     alone.
 
-    For numbers in order there are two kinds: smoothing, and ibu that stops early or late. Reports hardly show whether
-    neighbouring numbers differ, so ibu counts only as far as it predicts clearly better: from one to three standard errors. In
-    the same way smoothing counts next to empirical Bayes only as far as it predicts clearly better.
+    For numbers in order there are four kinds, from smooth to rough: smoothing; smoothing less; ibu, stopped early or late, and
+    smoothing very little; and what is right for spikes: pooling, empirical Bayes, and ibu that does not stop. Reports hardly
+    show whether neighbouring numbers differ, so each kind counts only as far as it predicts better than those before it: from
+    half a standard error to two, or from one to two for the last kind. In the same way smoothing counts next to empirical
+    Bayes.
 
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
     once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
@@ -218,7 +224,7 @@ def lift(part: Likelihood) -> float:
 
 
 def candidates(part: Likelihood) -> tuple[tuple[str, ...], ...]:
-    """Return the estimators that may predict best: one kind, or two of which the second has to predict clearly better."""
+    """Return the estimators that may predict best, in kinds of which each has to predict clearly better than those before."""
     columns, work = len(part.variables), part.operator.inputs * part.operator.outputs
     if columns > 1 and (part.operator.complete or work <= TABLE_WORK):
         first, *second = of_values(part) if part.operator.votes else (STOPPED[1:],)
@@ -238,7 +244,7 @@ def of_values(part: Likelihood) -> tuple[tuple[str, ...], ...]:
     if not part.operator.complete:
         return (("ibu", "uniform", *POOLED),)
     if line:
-        return in_steps(part, SMOOTH), in_steps(part, ROUGH)
+        return tuple(in_steps(part, kind) for kind in (SMOOTH, *FINER, ROUGH))
     return (in_steps(part, SMOOTHED),) if part.layout else (STOPPED + POOLED,)
 
 
@@ -252,14 +258,16 @@ def in_steps(part: Likelihood, texts: tuple[str, ...]) -> tuple[str, ...]:
 def weighed(parts: Split, kinds: list[list[Trial]], margin: float) -> Floats:
     """Return how much each trial counts in each group, (trials, groups).
 
-    Those of one kind that are alike count the same. The second kind counts as far as its gain is clear. Its trials are as wrong
-    as they are rough, so fewer of them count as alike.
+    Those of one kind that are alike count the same. Each kind after the first counts as far as it clearly gains on all kinds
+    before it. Its trials are as wrong as they are rough, so fewer of them count as alike.
     """
-    weights = [alike(parts, trials, margin / (1 + kind)) for kind, trials in enumerate(kinds)]
-    if len(kinds) == 1:
-        return weights[0]
-    second = clear(*gained(parts, *(leading(parts, trials)[1] for trials in kinds)))
-    return np.concatenate([(1.0 - second) * weights[0], second * weights[1]])
+    weights, before = alike(parts, kinds[0], margin), list(kinds[0])
+    for trials in kinds[1:]:
+        gain = gained(parts, leading(parts, before)[1], leading(parts, trials)[1])
+        part = clear(*gain, *(LAST_COUNTS if trials is kinds[-1] else FINER_COUNTS))
+        weights = np.concatenate([(1.0 - part) * weights, part * alike(parts, trials, margin / 2.0)])
+        before += trials
+    return weights
 
 
 def alike(parts: Split, trials: list[Trial], margin: float) -> Floats:

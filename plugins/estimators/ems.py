@@ -26,8 +26,9 @@ from ldpsql.estimators import (
 class Ems(IterativeEstimator):
     """EM with smoothing: each step of IBU is followed by averaging neighbours with weights 1/4, 1/2, 1/4.
 
-    For numbers in order, and in both directions for the cells of a grid. Right for smooth distributions, wrong for spiky ones:
-    ``best`` chooses. By default steps are taken until the log-likelihood changes by less than ``tolerance``.
+    A smaller ``weight`` of each neighbour smooths less. For numbers in order, and in both directions for the cells of a grid.
+    Right for smooth distributions, wrong for spiky ones: ``best`` chooses. By default steps are taken until the log-likelihood
+    changes by less than ``tolerance``.
 
     >>> import numpy as np
     >>> from ldpsql.inference.operators import DenseOperator
@@ -39,6 +40,7 @@ class Ems(IterativeEstimator):
     name = "ems"
     stop: StopField = Field("paper", description="'paper', 'held_out' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-3, description="largest change of the log-likelihood")
+    weight: Annotated[float, Field(gt=0, le=0.25)] = Field(0.25, description="of each neighbour in the average")
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Repeat expectation, maximisation and smoothing.
@@ -56,7 +58,7 @@ class Ems(IterativeEstimator):
 
     def after(self, likelihood: Likelihood, theta: Floats) -> Floats:
         """Return the shares with each value averaged with its neighbours."""
-        return smoothed(theta, likelihood.layout)
+        return smoothed(theta, likelihood.layout, self.weight)
 
 
 @hookimpl
