@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from math import sqrt
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +19,8 @@ import polars as pl
 import ldpsql
 from ldpsql.pages import figures
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that may not be shipped
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that may not be shipped; --data names another folder
+ABSENT = "its data are not here"
 
 
 WITHIN = 3.0  # standard deviations of one run
@@ -76,11 +80,15 @@ class Finding:
 
 @dataclass
 class Reproduction:
-    """One paper: what was run, its pictures and its findings."""
+    """One paper: what was run, its pictures and its findings.
+
+    ``contents`` lists every figure and table of the paper, with the reason if it is not reproduced.
+    """
 
     title: str
     source: str
     sql: str = ""
+    contents: dict[str, str] = field(default_factory=dict)
     sections: list[figures.Section] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -92,8 +100,20 @@ class Reproduction:
         """Add a table."""
         self.sections.append(figures.Section(title, text, html_table(rows.columns, rows.rows())))
 
+    def every(self) -> list[tuple[str, str, str]]:
+        """Return each figure and table of the paper, its verdicts, and the reason if it has none."""
+        rows = []
+        for label, reason in self.contents.items():
+            own = re.compile(rf"{re.escape(label)}(?!\d)")
+            verdicts = Counter(f.verdict for f in self.findings if own.search(f.figure) and f.verdict != "beyond the paper")
+            text = ", ".join(f"{verdict} ({n})" for verdict, n in verdicts.items())
+            rows.append((label, text or "not reproduced", "" if text else reason or ABSENT))
+        return rows
+
     def write(self, folder: Path) -> Path:
-        """Write the page, the table of agreement first."""
+        """Write the page, the tables of agreement first."""
+        every = html_table(("figure or table", "verdicts of its claims", "why not"), self.every())
+        self.sections.insert(0, figures.Section("All figures and tables", "Each claim has a verdict of its own below.", every))
         table = figures.Section("Figure by figure", "What the paper reports and what was found here.", agreement(self.findings))
         page = folder / f"{self.title.lower().replace(' ', '_')}.html"
         page.write_text(figures.page(self.title, self.source, self.sql, [table, *self.sections]), "utf-8")
@@ -177,6 +197,12 @@ def certificate(con: duckdb.DuckDBPyConnection, paper: Reproduction, figure: str
         Finding(figure, "none", f"{prefix}at most {best:.1e} of log-likelihood missing, unique: {gaps[0]['unique']}; after 100 steps "
                 f"at most {early:.1e}", "beyond the paper", "n times the gap bounds what any distribution could still gain")
     )  # fmt: skip
+
+
+def away(differences: np.ndarray) -> float:
+    """Return by how many standard errors the mean of paired differences is above zero; 0 if they are all alike."""
+    spread = differences.std(ddof=1) / sqrt(len(differences))
+    return float(differences.mean() / spread) if spread else 0.0
 
 
 def refusal(con: duckdb.DuckDBPyConnection, sql: str) -> str:
