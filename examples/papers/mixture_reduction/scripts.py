@@ -41,7 +41,7 @@ def compensation(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> No
 
 def hashed_compensation(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """The same through OLH: the script says epsilon 1, and keeps a hash of three values with 1/2, which is epsilon ln 2."""
-    mechanism = f"ldp.olh({log(2):.12f}, {names(len(COMPENSATION))}, symbols := 3, seeds := 'private')"
+    mechanism = f"ldp.olh({log(2):.12f}, {names(len(COMPENSATION))}, symbols := 3)"
     squared = squared_errors(con, mechanism, {"unbiased": BASELINES["unbiased"], "NormSub": BASELINES["NormSub"]}
                              | stopped(STOPPED, log(2)), 30 if full else 10)  # fmt: skip
     figure = "fig. 4, authors' script, olh, epsilon 1 by name and ln 2 in fact"
