@@ -69,7 +69,7 @@ from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
 from ldpsql.ledger.people import id_bytes
-from ldpsql.mechanisms import audit
+from ldpsql.mechanisms import audit, information
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.foreign import read_foreign
@@ -240,6 +240,7 @@ __all__ = [
     "hookimpl",
     "id_bytes",
     "independence",
+    "information",
     "learnt_from",
     "likelihoods",
     "lint_objects",
