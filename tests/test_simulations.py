@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
@@ -29,10 +30,16 @@ def test_simulated_counts_are_of_as_many_reports_and_as_likely_as_the_estimate_s
     theta = np.array([[0.7, 0.1, 0.2, 0.0]])
     truth, simulated = simulations(Likelihood(COIN, COUNTS), theta, 400)
     chance = COIN.forward(theta)[0]
-    assert truth.tolist() == theta[0].tolist()
+    assert truth == pytest.approx(theta[0])
     assert (simulated.n == 1000).all()
     deviation = np.sqrt(chance * (1 - chance) * 1000 / 400)
     assert (abs(simulated.counts.mean(axis=0) - 1000 * chance) < 5 * deviation).all()
+
+
+def test_shares_below_zero_are_projected_before_reports_are_simulated() -> None:
+    truth, simulated = simulations(Likelihood(COIN, COUNTS), np.array([[1.2, 0.0, 0.0, -0.2]]), 2)
+    assert truth.tolist() == [1, 0, 0, 0]
+    assert (simulated.n == 1000).all()
 
 
 def test_the_same_reports_are_compared_with_the_same_result(estimate: ldpsql.Estimate) -> None:
@@ -106,10 +113,13 @@ def test_sql_compares_in_each_group_and_over_counts(con: DuckDBPyConnection) -> 
     assert nothing is None
 
 
-@pytest.mark.parametrize("names", ["NULL", "[NULL]", "[]", "['bogus']", "['shared']"])
-def test_sql_refuses_what_it_cannot_compare(con: DuckDBPyConnection, names: str) -> None:
-    with pytest.raises(Exception, match=r"\[LDP\d+\]"):
-        con.execute(f"SELECT ldp.compare_estimators('a', ldp.krr(1, {VALUES}), {names}::VARCHAR[])").fetchall()
+@pytest.mark.parametrize(
+    "arguments",
+    ["NULL", "[NULL]", "[]", "['bogus']", "['shared']", "'ibu'", "[1]", "['ibu'], metric := NULL", "['ibu'], metric := 1"],
+)
+def test_sql_refuses_what_it_cannot_compare(con: DuckDBPyConnection, arguments: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"\[LDP[1-4]\d+\]"):
+        con.execute(f"SELECT ldp.compare_estimators('a', ldp.krr(1, {VALUES}), {arguments})").fetchall()
 
 
 def test_best_by_bootstrap_is_the_estimate_of_the_candidate_that_it_names() -> None:

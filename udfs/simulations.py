@@ -38,10 +38,12 @@ def simulation_handle(
     return pa.array([SIMULATIONS.number((PLANS.thing(plan), _simulation(*of))) for plan, *of in rows], pa.int64())
 
 
-def _simulation(names: list[str | None] | None, metric: str | None, runs: int | None) -> Simulation:
-    if names is None or metric is None or runs is None or None in names:
-        raise InvalidParameter("estimators, metric and runs may not be NULL", "estimators := ['ibu', 'em_mr', 'best']")
-    return Simulation(tuple(read_estimator(name or "") for name in names), metric, runs)
+def _simulation(names: object, metric: object, runs: int | None) -> Simulation:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidParameter("the estimators must be a list of their names", "estimators := ['ibu', 'em_mr', 'best']")
+    if not isinstance(metric, str) or runs is None:
+        raise InvalidParameter("metric and runs may not be NULL", "metric := 'mae', runs := 20")
+    return Simulation(tuple(map(read_estimator, names)), metric, runs)
 
 
 @guarded

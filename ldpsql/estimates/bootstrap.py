@@ -22,6 +22,7 @@ from ldpsql.estimators.resampling import generator, redrawn
 from ldpsql.inference.deadline import check
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.solver.mle import maximum_likelihood
 from ldpsql.mechanisms.base import Mechanism
 
@@ -105,7 +106,7 @@ def simulations(one: Likelihood, theta: Floats, runs: int) -> tuple[Floats, Like
 
     If the likelihood holds only the reports that were observed, these are drawn again, and the truth is their maximum.
     """
-    truth = theta if one.operator.complete else maximum_likelihood(one).theta
+    truth = simplex_projection(theta) if one.operator.complete else maximum_likelihood(one).theta
     draw = generator(one.counts)
     counts = [redrawn(one, truth, draw).counts for _ in range(runs)]
     return truth[0], one.with_counts(np.concatenate(counts))

@@ -1,0 +1,46 @@
+"""Verdicts on ratios of errors: a claim is compared with the ratio and its standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+from reproduction import Finding
+
+SURE = 2.0  # standard errors
+
+
+def at_most(figure: str, claim: str, ratios: Sequence[float], most: float, why: str = "", text: str = "") -> Finding:
+    """Return whether ratios of errors, one for each run, are on average at most ``most``."""
+    runs = np.asarray(ratios, dtype=np.float64)
+    return bounded(figure, claim, (float(runs.mean()), float(runs.std(ddof=1)) / sqrt(len(runs))), most, why, text)
+
+
+def ratio_of_means(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
+    """Return the ratio of the means of two errors over their runs, and its standard error."""
+    ratio = float(above.mean() / below.mean())
+    relative = sum((runs.std(ddof=1) / runs.mean()) ** 2 / len(runs) for runs in (above, below))
+    return ratio, ratio * sqrt(relative)
+
+
+def bounded(figure: str, claim: str, ratio: tuple[float, float], most: float, why: str = "", text: str = "") -> Finding:
+    """Return whether a ratio with its standard error is at most ``most``.
+
+    The claim is one of a gain, so a ratio that two standard errors cannot tell from 1 decides nothing.
+    """
+    mean, error = ratio[0], SURE * ratio[1]
+    shown = f"{text}{'; ' if text else ''}on average {mean:.2f} +- {error:.2f}"
+    if mean - error > most or mean - error > 1:
+        return Finding(figure, claim, shown, "differs", why)
+    if mean + error >= 1:
+        return Finding(figure, claim, shown, "cannot decide", "two standard errors reach 1")
+    return Finding(figure, claim, shown, "agrees")
+
+
+def near(figure: str, published: float, runs: np.ndarray, published_runs: int, within: float, why: str = "") -> Finding:
+    """Return whether a published mean is within so many standard errors of the mean of our runs."""
+    mean, error = float(runs.mean()), float(runs.std(ddof=1)) * sqrt(1 / len(runs) + 1 / published_runs)
+    away = (published - mean) / error
+    text = f"{mean:.2e} in {len(runs)} runs: {away:+.1f} standard errors"
+    return Finding.checked(figure, f"{published:.2e} in {published_runs} runs", text, abs(away) <= within, why)

@@ -1,0 +1,50 @@
+"""The methods of the paper and later ones, as calls over counts, and their errors."""
+
+from __future__ import annotations
+
+from math import exp
+
+import numpy as np
+import polars as pl
+from duckdb import DuckDBPyConnection
+from reproduction import frame
+
+FULL, QUICK = 1024, 128  # bins of numbers: the paper's number, and a smaller one for a quick run
+BASELINES = {"unbiased": "ldp.inv_counts(counts, m())", "NormSub": "ldp.inv_p_counts(counts, m())",
+             "BaseCut": "ldp.base_cut_counts(counts, m(), rule := 'total')",
+             "IIW": "ldp.iiw_counts(counts, m(), iterations := 100)"}  # fmt: skip
+# EM and every fit of MR stop by one rule: when the log-likelihood moves by less than 0.001 e^epsilon.
+STOPPED = {"EM": "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := {tolerance})",
+           "MR": "ldp.em_mr_counts(counts, m(), tolerance := {tolerance})"}  # fmt: skip
+# In the authors' scripts only MR stops so early; EM for k-RR runs on to 0.000001 or 1,400 steps, for OLH to 0.0001 e^epsilon.
+LATER = {"krr": "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := 1e-6, max_iterations := 1400)",
+         "olh": "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := {tenth})"}  # fmt: skip
+RUNS = {"krr": 100, "olh": 10}  # of a full run; the paper has 100, its authors' scripts 10
+BEYOND = {"certified maximum": "ldp.ibu_counts(counts, m())", "held out": "ldp.ibu_counts(counts, m(), stop := 'held_out')",
+          "empirical Bayes": "ldp.empirical_bayes_counts(counts, m())", "best": "ldp.best_counts(counts, m())",
+          "BaseCut, two deviations": "ldp.base_cut_counts(counts, m())", "IIW, limit": "ldp.iiw_counts(counts, m())"}  # fmt: skip
+
+
+def stopped(calls: dict[str, str], epsilon: float) -> dict[str, str]:
+    """Fill in the paper's tolerance for an epsilon."""
+    tolerance = min(0.5, 1e-3 * exp(epsilon))
+    return {name: call.format(tolerance=tolerance, tenth=tolerance / 10) for name, call in calls.items()}
+
+
+def estimated(con: DuckDBPyConnection, call: str) -> np.ndarray:
+    """Return the estimates, one row for each run."""
+    rows = frame(con, f"SELECT list_transform({call}, lambda e: e.estimate) AS q FROM counted ORDER BY run")
+    return np.array(rows["q"].to_list())
+
+
+def errors(con: DuckDBPyConnection, calls: dict[str, str], p: np.ndarray) -> pl.DataFrame:
+    """Return method, run, mean absolute error of all shares and of the largest tenth, and the mean error of these and the rest."""
+    top = np.argsort(-p)[: max(1, len(p) // 10)]
+    rest = np.setdiff1d(np.arange(len(p)), top)
+    rows = [
+        {"method": name, "run": run, "mae": np.abs(q - p).mean(), "top": np.abs(q - p)[top].mean(),
+         "bias of the top": (q - p)[top].mean(), "bias of the rest": (q - p)[rest].mean()}
+        for name, call in calls.items()
+        for run, q in enumerate(estimated(con, call))
+    ]  # fmt: skip
+    return pl.DataFrame(rows)

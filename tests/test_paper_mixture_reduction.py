@@ -1,0 +1,297 @@
+"""The page of the mixture reduction paper: each verdict follows from numbers, and other numbers turn it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from math import exp
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+PAPERS = Path(__file__).parents[1] / "examples" / "papers"
+WAVE = np.array([1.0, -1.1, 0.9, -1.0, 1.1, -0.9, 1.0, -1.0])  # what runs differ by
+
+
+@pytest.fixture
+def part(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import modules of the paper as ``python examples/papers`` does."""
+    monkeypatch.syspath_prepend(str(PAPERS))
+    return lambda name: import_module(f"mixture_reduction.{name}" if name != "reproduction" else name)
+
+
+def verdicts(paper: Any) -> dict[str, str]:
+    """Return the verdicts of the claims of the paper."""
+    return {f.figure: f.verdict for f in paper.findings if f.verdict != "beyond the paper"}
+
+
+def runs_around(mean: float, spread: float = 0.02) -> np.ndarray:
+    """Return eight runs with this mean, and a spread relative to it."""
+    return np.asarray(mean * (1 + spread * (WAVE - WAVE.mean())))
+
+
+# --- mixture reduction, figures 4, 7 and 8 ---
+
+
+def test_every_method_of_figure_4_runs_on_a_handful_of_people(part: Any) -> None:
+    mixture, shared = part("frequencies"), part("reproduction")
+    for mechanism in ("krr", "olh"):
+        with shared.connect() as con:
+            rows = mixture.frequency(con, [900, 500, 300, 200, 100], mechanism, 1.0, full=False)
+        assert set(rows["method"]) == {*mixture.BASELINES, *mixture.STOPPED, *mixture.BEYOND, "EM, later"}
+        assert rows["mae"].is_between(0, 1).all()
+        paper = shared.Reproduction("x", "y")
+        mixture.judged(paper, "fig. 4", rows)
+        assert [finding.verdict for finding in paper.findings].count("beyond the paper") == len(mixture.BEYOND)
+
+
+def test_mixture_reduction_merges_names_and_not_numbers_in_order(part: Any) -> None:
+    """As numbers, airports are neighbours, of which algorithm 3 merges windows. As names they are categories.
+
+    Three runs: the frequent tenth is less too low by MR than by EM, by 4.6 standard deviations of one run (ten runs), so the
+    mean has another sign once in 10^14 tests.
+    """
+    mixture, shared = part("frequencies"), part("reproduction")
+    with shared.connect() as con:
+        counts = mixture.destinations(con)
+        shared.people(con, counts, named=True)
+        shared.perturbed(con, f"ldp.krr(1, {shared.names(len(counts))})", 3)
+        rows = mixture.errors(con, mixture.stopped(mixture.STOPPED, 1), np.array(counts) / sum(counts))
+    mean = {method: some["bias of the top"].mean() for (method,), some in rows.group_by("method")}
+    assert mean["MR"] > mean["EM"]
+
+
+def table(
+    errors: dict[str, float], column: str, epsilons: tuple[float, ...] = (0.5, 1.0, 2.0), spread: float = 0.02
+) -> pl.DataFrame:
+    """Return rows of eight runs for each method and epsilon, with this mean error."""
+    return pl.DataFrame([
+        {"method": name, "epsilon": epsilon, "run": run, column: value}
+        for name, mean in errors.items() for epsilon in epsilons for run, value in enumerate(runs_around(mean, spread).tolist())
+    ])  # fmt: skip
+
+
+LATER = {
+    "held out": 1.0,
+    "certified maximum": 1.0,
+    "empirical Bayes": 1.0,
+    "best": 1.0,
+    "BaseCut, two deviations": 1.0,
+    "IIW, limit": 1.0,
+}
+FIGURE_4 = {"unbiased": 2.0, "NormSub": 1.2, "BaseCut": 1.5, "IIW": 1.4, "EM": 1.1, "EM, later": 1.1, "MR": 0.9, **LATER}
+
+
+@pytest.mark.parametrize(
+    ("changed", "differ"),
+    [
+        ({}, set()),
+        ({"MR": 1.1}, {"MR / EM", "MR / EM, later"}),
+        ({"EM": 0.95}, {"MR / EM"}),
+        ({"EM, later": 0.95}, {"MR / EM, later"}),
+        ({"unbiased": 1.2}, {"MR / unbiased"}),
+    ],
+)
+def test_figure_4_agrees_if_errors_fall_as_far_as_claimed(part: Any, changed: dict[str, float], differ: set[str]) -> None:
+    paper = part("reproduction").Reproduction("x", "y")
+    part("frequencies").judged(paper, "f", table(FIGURE_4 | changed, "mae"))
+    claims = {"MR / EM", "MR / EM, later", "MR / unbiased"}
+    assert verdicts(paper) == {f"f: {name}": "differs" if name in differ else "agrees" for name in claims}
+
+
+def test_a_gain_within_its_noise_decides_nothing(part: Any) -> None:
+    bounded = part("claims").bounded
+    for ratio, verdict in (
+        ((0.8, 0.02), "agrees"),
+        ((0.8, 0.15), "cannot decide"),
+        ((1.0, 0.02), "differs"),
+        ((0.95, 0.03), "cannot decide"),
+    ):
+        assert bounded("f", "c", ratio, 0.9).verdict == verdict
+
+
+@pytest.mark.parametrize(("em", "mr", "expected"), [
+    (-2.0, -1.0, ["agrees", "agrees"]), (-1.0, -2.0, ["agrees", "differs"]), (2.0, 1.0, ["differs", "differs"]),
+    (-1.0, -1.0, ["agrees", "differs"]),
+])  # fmt: skip
+def test_figure_8_wants_a_bias_beyond_its_noise(part: Any, em: float, mr: float, expected: list[str]) -> None:
+    paper = part("reproduction").Reproduction("x", "y")
+    part("frequencies").biased(paper, "fig. 8", table({"EM": em, "MR": mr}, "bias of the top", (1.0,)))
+    assert [finding.verdict for finding in paper.findings] == expected
+
+
+def test_figure_4_of_frequent_values_names_the_best_method(part: Any) -> None:
+    frequent, best = part("frequencies"), {0.5: "MR", 1.0: "MR", 2.0: "unbiased"}
+    for turned, expected in ((False, "agrees"), (True, "differs")):
+        rows = pl.concat([
+            table({name: 0.5 if (name == top) != turned else 1.0 for name in FIGURE_4}, "top", (epsilon,))
+            for epsilon, top in best.items()
+        ]).with_columns(pl.lit(-1.0).alias("bias of the top"))  # fmt: skip
+        paper = part("reproduction").Reproduction("x", "y")
+        frequent.frequent(paper, "fig. 4", rows)
+        assert verdicts(paper)["fig. 4, frequent values"] == expected
+
+
+# Errors of the mean in eight runs, by method: signs differ, or not if a method is biased.
+FIGURE_2 = {"SR": 4.0, "PM": 3.5, "PM-EM": 2.0, "SW-EMS": 3.0, "PM-MR": 0.9, "PM, held out": 1.0, "PM, best": 1.0}
+SPREAD = {"SR": 4.0, "PM": 3.5, "PM-EM": 0.2, "SW-EMS": 0.2, "PM-MR": 0.9, "PM, held out": 1.0, "PM, best": 1.0}
+BIAS = {"PM-EM": 2.0, "SW-EMS": 3.0}
+SMALLEST, FALLS = "fig. 2, S-MN: MAE of the mean", "fig. 2, S-MN: MAE of the mean, PM-MR against PM"
+
+
+@pytest.mark.parametrize(
+    ("bias", "spread", "differ"),
+    [
+        ({}, {}, set()),
+        ({}, {"PM-MR": 2.1}, {SMALLEST, FALLS}),  # a tie is not smallest
+        ({}, {"PM": 1.5}, {FALLS}),
+        ({}, {"SR": 0.5}, {SMALLEST}),
+        ({"PM": 9.0}, {}, {"unbiased"}),
+        ({"PM-EM": 0.0}, {"PM-EM": 2.0}, {"unbiased", "less biased"}),
+        ({"PM-MR": 4.0}, {}, {SMALLEST, FALLS, "less biased"}),
+    ],
+)
+def test_figures_2_and_3_want_the_least_error_the_headline_and_less_bias(
+    part: Any, bias: dict[str, float], spread: dict[str, float], differ: set[str]
+) -> None:
+    shift, width = BIAS | bias, SPREAD | spread
+    rows = [
+        {"run": run, "method": name, "epsilon": 1.5, "error": shift.get(name, 0.0) + width[name] * (wave + run * at % 3 / 100)}
+        for at, name in enumerate(FIGURE_2) for run, wave in enumerate((WAVE - WAVE.mean()).tolist())
+    ]  # fmt: skip
+    paper = part("reproduction").Reproduction("x", "y")
+    part("means").by_mean(paper, "S-MN", pl.DataFrame(rows))
+    figure_3 = dict(
+        zip(("unbiased", "less biased"), [f.verdict for f in paper.findings if f.figure.startswith("fig. 3")], strict=True)
+    )
+    found = {name: verdict for name, verdict in verdicts(paper).items() if name in (SMALLEST, FALLS)} | figure_3
+    assert {name for name, verdict in found.items() if verdict == "differs"} == differ
+
+
+def test_figure_1_wants_half_the_distance(part: Any) -> None:
+    for fitted, expected in ((0.2, "agrees"), (0.7, "differs"), (1.0, "differs")):
+        paper = part("reproduction").Reproduction("x", "y")
+        part("means").by_mixture(paper, runs_around(1.0), runs_around(fitted) + 0.01 * WAVE**2)
+        assert list(verdicts(paper).values()) == [expected]
+
+
+def test_published_output_agrees_within_its_noise_only(part: Any) -> None:
+    """Our errors are the published ones, then twice as large, then those of another method."""
+    scripts, shared = part("scripts"), part("reproduction")
+    for output in (scripts.OUTPUT, scripts.HASHED_OUTPUT):
+        others = dict(zip(output, reversed(list(output.values())), strict=True))
+        for errors, expected in ((output, "agrees"), ({k: 2 * v for k, v in output.items()}, "differs"), (others, "differs")):
+            paper = shared.Reproduction("x", "y")
+            scripts.by_output(paper, "f", output, {name: runs_around(value) for name, value in errors.items()}, {})
+            assert set(verdicts(paper).values()) == {expected}
+
+
+def test_a_published_ratio_agrees_if_its_noise_does_not_reach_1(part: Any) -> None:
+    scripts = part("scripts")
+    for ratio, spread, expected in ((0.77, 0.01, "agrees"), (0.77, 0.2, "cannot decide"), (1.07, 0.02, "differs")):
+        paper = part("reproduction").Reproduction("x", "y")
+        squared = {"MR": runs_around(ratio, spread), "EM, later": runs_around(1.0, spread)}
+        scripts.by_ratio(paper, "f", scripts.OUTPUT, squared, "EM, later", "")
+        assert list(verdicts(paper).values()) == [expected]
+
+
+def test_pairs_agree_with_the_published_error_at_their_own_epsilon_only(part: Any) -> None:
+    """PCKV-UE, exact law: the error of the inversion by the delta method, next to that of 4,000 runs at two epsilons."""
+    scripts, pckv, claims = part("scripts"), part("pckv"), part("claims")
+    values = np.full(20_000, 0.55)
+    for epsilon, expected in ((1.3, "agrees"), (0.6, "differs"), (2.0, "differs")):
+        errors = pckv.sign_errors(values, 100_000, epsilon, 4000)
+        assert claims.near("f", scripts.PAIR_OUTPUT[0.2], errors, scripts.PAIR_RUNS, 4.0).verdict == expected
+
+
+def test_pckv_pm_as_described_is_private(part: Any) -> None:
+    """The two positions in which sets with one pair can differ: together at most e^epsilon, and reached."""
+    for epsilon in (0.5, 1.3, 3.0):
+        law = part("pckv").joint(epsilon)
+        kept, without = law[:, :-1], law[:, -1:]
+        most = (kept / without).max() * (without / kept).max()
+        assert most <= exp(epsilon) * (1 + 1e-9)
+        assert most == pytest.approx(exp(epsilon), rel=0.05)
+        assert (kept.max(axis=1) / kept.min(axis=1)).max() <= exp(epsilon) * (1 + 1e-9)
+        assert law.sum(axis=0) == pytest.approx(1)
+
+
+FIGURE_10 = {
+    "pckv_ue, unbiased": 2.0,
+    "pckv_grr, unbiased": 2.2,
+    "pckv_pm, em_mr": 0.9,
+    "pckv_pm, ibu": 1.1,
+    "pckv_ue, empirical_bayes": 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "differ"),
+    [
+        ({}, 0),
+        ({"pckv_pm, ibu": 0.8}, 1),
+        ({"pckv_grr, unbiased": 1.1}, 1),
+        ({"pckv_ue, unbiased": 0.8}, 2),
+        ({"pckv_pm, em_mr": 2.5}, 3),
+    ],
+)
+def test_figure_10_wants_half_the_error_at_small_epsilons(part: Any, changed: dict[str, float], differ: int) -> None:
+    paper, module = part("reproduction").Reproduction("x", "y"), part("key_value")
+    module.by_key(paper, "fig. 10", table(FIGURE_10 | changed, "squared error", module.EPSILONS))
+    assert sorted(verdicts(paper).values()) == ["agrees"] * (3 - differ) + ["differs"] * differ
+
+
+def test_figure_5_wants_each_of_four_errors_to_fall(part: Any) -> None:
+    densities = part("densities")
+    for mr, expected in ((0.85, "agrees"), (1.0, "differs")):
+        rows = pl.DataFrame([
+            {"data": "a", "method": name, "run": run, **dict.fromkeys(("Wasserstein", "variance", "range", "quantile"), value)}
+            for name in densities.DENSITIES for run, value in enumerate(runs_around(mr if name == "MR" else 1.0).tolist())
+        ])  # fmt: skip
+        paper = part("reproduction").Reproduction("x", "y")
+        densities.by_density(paper, "laplace", rows, ["a"])
+        assert list(verdicts(paper).values()) == [expected] * 4
+
+
+def test_figure_6_and_table_2_turn_with_steps_and_times(part: Any) -> None:
+    module, shared = part("convergence"), part("reproduction")
+    level = {0: 1.0, 300: 2.0, 1000: 1.01, 3000: 1.0}
+    for mae, expected in ((level, "agrees"), (level | {300: 1.01}, "agrees"), (level | {300: 2.0, 1000: 2.0}, "differs")):
+        paper = shared.Reproduction("x", "y")
+        module.by_level(paper, "fig. 6", 1000, mae)
+        assert list(verdicts(paper).values()) == [expected]
+    for ratio, expected in ((0.4, "agrees"), (0.9, "differs")):
+        paper = shared.Reproduction("x", "y")
+        module.by_steps(paper, "fig. 6", runs_around(ratio).tolist())
+        module.by_time(paper, "table II", 100, 50, {"EM": 1.0, "MR": ratio})
+        assert list(verdicts(paper).values()) == [expected, expected]
+
+
+def test_every_figure_and_table_of_the_paper_is_listed(part: Any) -> None:
+    contents = import_module("mixture_reduction").CONTENTS if part("claims") else {}
+    assert set(contents) == {*(f"fig. {n}" for n in range(1, 11)), "table I", "table II"}
+    assert [name for name, reason in contents.items() if reason] == ["table I"]
+
+
+def test_the_variance_of_krr_is_that_of_its_two_chances(part: Any) -> None:
+    """For two values: p (1 - p) / (2 p - 1)^2, whatever their shares."""
+    p = np.exp(1.5) / (np.exp(1.5) + 1)
+    assert part("scripts").krr_variance(1.5, 2) == pytest.approx(p * (1 - p) / (2 * p - 1) ** 2)
+
+
+def test_a_level_line_is_looked_for_next_to_the_steps_of_the_paper(part: Any) -> None:
+    nearest = part("convergence").nearest
+    assert nearest(1000, [100, 300, 1000, 3000]) == [300, 1000]
+    assert nearest(8000, [1000, 3000, 10_000, 20_000]) == [3000, 10_000]
+
+
+def test_the_four_errors_of_figure_5_are_those_of_two_points(part: Any) -> None:
+    """All mass moved from bin 0 to bin 9 of ten on [-1, 1]: bins are .2 wide."""
+    four_errors = part("densities").four_errors
+    p, q = np.eye(10)[0], np.eye(10)[9]
+    errors = four_errors(p, q)
+    assert errors["Wasserstein"] == pytest.approx(1.8)
+    assert errors["variance"] == pytest.approx(0)
+    assert four_errors(p, p) == dict.fromkeys(errors, 0)
