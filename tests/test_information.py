@@ -77,6 +77,14 @@ def test_reports_that_are_not_a_count_are_refused(con: DuckDBPyConnection, repor
     assert "canary" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "asked", ["repeated_error(ldp.krr(1, range(100000)), 3)", "entropies(ldp.krr(1, range(100000)), range(100000))"]
+)
+def test_tables_that_would_fill_the_memory_are_refused(con: DuckDBPyConnection, asked: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP406.*100,000 x 100,000"):
+        con.sql(f"SELECT ldp.{asked}").fetchall()
+
+
 def test_mechanisms_without_a_table_are_refused() -> None:
     sets = registry().mechanism("oue(1, ['a', 'b'])")
     with pytest.raises(InvalidParameter, match="no table"):

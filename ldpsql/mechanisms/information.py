@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TableChannel
 from ldpsql.domains.domain import Domain
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.mechanisms.base import Mechanism, certify_values
 
+_MOST_CELLS = 1 << 25  # of a table of probabilities, a quarter of a gigabyte
 _ROUNDING = 1e-12  # of sums over the reports: it must not make a bound too small
 _POWERS = np.arange(1, 8) / 8  # any power between 0 and 1 gives a valid bound; 1/2 is the best one for symmetric channels
 
@@ -63,6 +64,11 @@ def _table(mechanism: Mechanism) -> NDArray[np.float64]:
     channel = certify_values(mechanism).channel
     if not isinstance(channel, TableChannel):
         raise InvalidParameter(f"{mechanism.name} has no table of probabilities", "use a mechanism with listed reports")
+    if channel.inputs * channel.outputs > _MOST_CELLS:
+        raise NotApplicable(
+            f"a table of {channel.inputs:,} x {channel.outputs:,} probabilities is too large",
+            "use fewer values or larger cells",
+        )
     return channel.probabilities()
 
 
