@@ -68,6 +68,12 @@ def test_groups_are_estimated_with_the_recorded_mechanism(reports: DuckDBPyConne
     assert reports.execute(without).description == reports.execute(passed).description
 
 
+@pytest.mark.parametrize("call", ["estimate(NULL, city)", "crosstab(NULL, city)", "estimate_by(NULL, city, region)"])
+def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection, call: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP103.*that of a table or a file"):
+        reports.execute(f"FROM ldp.{call}")
+
+
 @pytest.mark.parametrize("columns", ["city, upper(region)", "city, [region]", "city, 1", "upper(city), region"])
 def test_the_record_names_no_groups_that_are_expressions(reports: DuckDBPyConnection, columns: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP103.*that of a column"):

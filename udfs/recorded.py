@@ -43,8 +43,12 @@ def call(*arguments: pa.ChunkedArray) -> pa.Array:
     return pa.array([_call(*row) for row in zip(*(plain(a).to_pylist() for a in arguments), strict=True)], pa.string())
 
 
-def _call(macro: str, reports: str, report: Columns, mechanism: str, written: str, *keys: Columns) -> str:
+def _call(macro: str, reports: str | None, report: Columns, mechanism: str, written: str, *keys: Columns) -> str:
     """Return the call; ``keys`` are those of groups, if any, and how they are written."""
+    if reports is None:
+        raise InvalidParameter(
+            "the record is that of a table or a file", "name it, or pass the mechanism that drew the reports"
+        )
     place = text_literal(reports)
     hidden = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
     columns = ", ".join(_columns(*pair) for pair in [(report, written), *([keys] if keys else [])])
