@@ -275,6 +275,13 @@ def test_every_figure_and_table_of_the_paper_is_listed(part: Any) -> None:
     assert [name for name, reason in contents.items() if reason] == ["table I"]
 
 
+def test_table_1_has_not_the_verdicts_of_table_2(part: Any) -> None:
+    shared, part_of = part("reproduction"), part("convergence")
+    paper = shared.Reproduction("x", "y", contents={"table I": "no result", "table II": ""})
+    part_of.by_time(paper, "table II, income", 100, 50, {"EM": 1.0, "MR": 0.5})
+    assert paper.every() == [("table I", "not reproduced", "no result"), ("table II", "agrees (1)", "")]
+
+
 def test_the_variance_of_krr_is_that_of_its_two_chances(part: Any) -> None:
     """For two values: p (1 - p) / (2 p - 1)^2, whatever their shares."""
     p = np.exp(1.5) / (np.exp(1.5) + 1)

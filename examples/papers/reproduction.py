@@ -104,7 +104,7 @@ class Reproduction:
         """Return each figure and table of the paper, its verdicts, and the reason if it has none."""
         rows = []
         for label, reason in self.contents.items():
-            own = re.compile(rf"{re.escape(label)}(?!\d)")
+            own = re.compile(rf"{re.escape(label)}(?![\dIVX])")
             verdicts = Counter(f.verdict for f in self.findings if own.search(f.figure) and f.verdict != "beyond the paper")
             text = ", ".join(f"{verdict} ({n})" for verdict, n in verdicts.items())
             rows.append((label, text or "not reproduced", "" if text else reason or ABSENT))
