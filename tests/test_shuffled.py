@@ -14,10 +14,11 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge
+from ldpsql.bulk import charging
 from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms.shuffled import shuffled
+from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.privacy.shuffling import Kinds, central, divergence, variation
 from ldpsql.registry.registry import registry
 
@@ -142,15 +143,17 @@ def test_a_report_that_rules_a_value_out_has_no_bound() -> None:
         central(ldpsql.DenseChannel(np.array([[half, half, 0], [half, 0, half]], np.uint64)), 100, 1e-6)
 
 
-def test_the_ledger_notes_the_central_epsilon_of_a_shuffled_run_and_charges_the_local_one(tmp_path: Path) -> None:
+def test_the_ledger_notes_the_central_epsilon_of_a_shuffled_run_and_charges_the_local_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charging, "central_of", lambda one, reports, delta: Shuffled(one.name, reports, delta, 0.25, 0.2, 1.0))
     ledger, con = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=8)), duckdb.connect()
     con.execute("CREATE TABLE people AS SELECT i % 2 AS x, i AS id FROM range(200) t(i)")
     krr, charge = "krr(epsilon=1, domain=[0, 1], outside='as:0')", Charge(ledger, "people", shuffled_delta=1e-6)
     ldpsql.perturb_copy(con, "people", tmp_path / "a.parquet", {"x": krr}, charge=charge)
     ldpsql.perturb_table(con, "people", "plain", {"x": krr}, charge=Charge(ledger, "people"))
-    central = ldpsql.shuffled(registry().mechanism(krr), reports=200, delta=1e-6).epsilon
     first, second = ledger.history()
-    assert first["shuffled"] == f"({central:.6g}, 1e-06) of 200 reports"
+    assert first["shuffled"] == "(0.25, 1e-06) of 200 reports"
     assert (second["shuffled"], first["claim"], first["epsilon"]) == ("", second["claim"], "1")
     ledger.check()
     one = "in random order have a central epsilon"
