@@ -14,7 +14,7 @@ import typer
 # has commands of its own. Modules import what they need inside their functions, so that --help is quick.
 COMMANDS = (
     "demo", "doctor", "sql", "perturb", "estimate", "ask", "heavy_hitters", "synthesize", "report", "plan", "privic", "audit",
-    "lint", "budget", "policy", "describe", "vectors", "export_client", "export_sql", "plugins",
+    "lint", "budget", "policy", "statement", "describe", "vectors", "export_client", "export_sql", "plugins",
 )  # fmt: skip
 
 

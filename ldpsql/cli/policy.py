@@ -20,7 +20,7 @@ def show(
     """Show every term of the settings: the epsilon of each column, what a row or a person may spend, and what is kept."""
     from ldpsql.ledger.review import terms
 
-    rows = [{"place": term.place, "term": term.term, "value": term.value} for term in terms(_project(file))]
+    rows = [{"place": term.place, "term": term.term, "value": term.value} for term in terms(project(file))]
     write_rows(rows, form)
 
 
@@ -46,7 +46,7 @@ def diff(
         raise typer.Exit(PrivacyError.exit_code)
 
 
-def _project(file: Path | None) -> Path:
+def project(file: Path | None) -> Path:
     """Return the settings file that is named, or that of the project.
 
     Raises:

@@ -35,6 +35,7 @@ from ldpsql.ledger.entries import (
     write_release,
 )
 from ldpsql.ledger.file import create, reading, snapshot, writing
+from ldpsql.ledger.lineage import announce
 from ldpsql.ledger.policy import Policy
 from ldpsql.ledger.requests import Request, request_of
 from ldpsql.ledger.seals import check_entries, enter
@@ -178,7 +179,7 @@ class Ledger:
                 raise UnfinishedRun("another run has drawn the reports of this charge", "use its reports")
 
     def publish(self, release: Release) -> Release:
-        """Record that the reports of a release are at their destination.
+        """Record that the reports of a release are at their destination; see `lineage` for the event that may follow.
 
         Raises:
             UnknownRelease: if the ledger does not know it.
@@ -189,6 +190,8 @@ class Ledger:
             if not kept.stored:
                 db.execute("UPDATE release NOT INDEXED SET published_at = ? WHERE token = ?", [now_of(db), release.token])
                 enter(db, release.token, "published")
+        if not kept.stored:
+            announce(self.path, release.token)
         return replace(kept, state="published")
 
     @withheld_block

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from ldpsql.mechanisms.spec import EXACT, EpsilonField, Spec, decimal_text, number
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp
 
-_MICRO, _FEMTO = 10**6, 10**15
+MICRO, _FEMTO = 10**6, 10**15
 _LARGEST = 10**6
 _WINDOW = re.compile(r"([1-9][0-9]{0,4}) (hour|day|week)s?", re.ASCII)
 _SECONDS = {"hour": 3600, "day": 86400, "week": 7 * 86400}
@@ -30,7 +30,7 @@ ROW = "row"  # the unit of privacy if each row is one person
 
 def _budget(argument: Any) -> Fraction:
     budget = number(argument)
-    if not Fraction(1, _MICRO) <= budget <= _LARGEST:
+    if not Fraction(1, MICRO) <= budget <= _LARGEST:
         raise ValueError("must lie between 0.000001 and 1000000")
     return budget
 
@@ -42,10 +42,25 @@ def _delta(argument: Any) -> Fraction:
     return delta
 
 
-def _window(argument: Any) -> str:
-    if not isinstance(argument, str) or not _WINDOW.fullmatch(argument):
+def duration(text: object) -> int:
+    """Return the microseconds of a number of hours, days or weeks.
+
+    >>> duration("2 days")
+    172800000000
+
+    Raises:
+        ValueError: if it is not one.
+
+    """
+    match = _WINDOW.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         raise ValueError("must be a number of hours, days or weeks, such as '30 days'")
-    return argument
+    return int(match[1]) * _SECONDS[match[2]] * 10**6
+
+
+def _window(argument: Any) -> str:
+    duration(argument)
+    return str(argument)
 
 
 BudgetField = Annotated[Fraction, BeforeValidator(_budget), EXACT]
@@ -69,7 +84,7 @@ class Cost:
         """Return the cost of one report under a claim, rounded up."""
         currency = PER_DISTANCE if isinstance(claim, MetricLdp) else EPSILON
         delta = claim.delta if isinstance(claim, ApproximateLdp) else Fraction(0)
-        return cls(currency, ceil(claim.epsilon.value * _MICRO), ceil(delta * _FEMTO))
+        return cls(currency, ceil(claim.epsilon.value * MICRO), ceil(delta * _FEMTO))
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.currency, self.epsilon + other.epsilon, self.delta + other.delta)
@@ -109,20 +124,17 @@ class Policy(Spec):
     def allowance(self, currency: str) -> Cost:
         """Return what one person may spend in a group, rounded down; zero if no budget is declared."""
         budget = self.epsilon_budget if currency == EPSILON else self.distance_budget or Fraction(0)
-        return Cost(currency, int(budget * _MICRO), int(self.delta_budget * _FEMTO))
+        return Cost(currency, int(budget * MICRO), int(self.delta_budget * _FEMTO))
 
     @property
     def window(self) -> int | None:
         """The length of the window in microseconds."""
-        if self.budget_window is None:
-            return None
-        amount, unit = _WINDOW.fullmatch(self.budget_window).groups()  # type: ignore[union-attr]  # validated
-        return int(amount) * _SECONDS[unit] * 10**6
+        return None if self.budget_window is None else duration(self.budget_window)
 
 
 def epsilon_text(micro: int) -> str:
     """Return micro-epsilons as a decimal number."""
-    return _trimmed(Fraction(micro, _MICRO))
+    return _trimmed(Fraction(micro, MICRO))
 
 
 def delta_text(femto: int) -> str:

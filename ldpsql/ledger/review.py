@@ -16,6 +16,7 @@ import duckdb
 from ldpsql.channels import RepeatedHash
 from ldpsql.domains.exported import exported
 from ldpsql.errors import SourceRefused
+from ldpsql.ledger.frequency import frequency_of
 from ldpsql.ledger.lasting import permanent_claim
 from ldpsql.ledger.policy import PERMANENT, Cost, Policy, delta_text
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
@@ -27,6 +28,7 @@ from ldpsql.registry.shares import PER_DISTANCE, check_total, planned, total_of
 from ldpsql.settings import sections
 
 WEAKER, STRONGER, CHANGED = "weaker", "stronger", "changed"
+SAID = ("collector", "purpose", "people", "recipient")  # what only people can say, in the policy of a table
 _PASSES = "its values pass through"
 Level = Fraction | float
 
@@ -76,7 +78,7 @@ def read_settings(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def terms(path: Path) -> list[Term]:
-    """Return the terms of a settings file: tables, other mechanisms, and the ledger.
+    """Return the terms of a settings file: plugins, tables, other mechanisms, and the ledger.
 
     Raises:
         SourceRefused, BadSettings, InvalidSpec, UnknownName, InvalidParameter: if it cannot be read.
@@ -85,10 +87,18 @@ def terms(path: Path) -> list[Term]:
     read = read_settings(path)
     named = read.get("mechanisms", {})
     return [
+        *_of_plugins(read.get("plugins", {})),
         *(term for name, table in read.get("tables", {}).items() for term in _of_table(name, table, named)),
         *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(spec), 0)),
         *_of_ledger(read.get("ledger"), path.parent),
+        *_of_lineage(read.get("lineage", {}), path.parent),
     ]
+
+
+def _of_plugins(section: Mapping[str, Any]) -> Iterator[Term]:
+    """Yield the packages whose code may run; without a list, the user's own file decides."""
+    if section.get("allow") is not None:
+        yield Term("[plugins]", "allow", ", ".join(sorted(section["allow"])) or "none", None, inf)
 
 
 def mechanism(spec: Any) -> Mechanism:
@@ -109,6 +119,12 @@ def _of_table(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> 
         if total:
             yield Term(place, f"{key.replace('_', ' ')} of a row", decimal_text(total), total)
     yield Term(place, "unit", table.get("unit", "row"), None)
+    for key in SAID:
+        if table.get(key):
+            yield Term(place, key, table[key], None, inf)  # to say it is stronger, and to say something else is to be looked at
+    every = frequency_of(name, table)
+    if every is not None:
+        yield Term(place, "frequency", table["frequency"], Fraction(1, every) if every else 0, inf)
     for column in table.get("keep", []):
         yield Term(place, f"column {column}, kept", _PASSES, inf)
     mechanisms = column_mechanisms(table, named)
@@ -129,14 +145,14 @@ def _of_mechanism(place: str, name: str, made: Mechanism, without: Level) -> Ite
     if cost.delta:
         yield Term(place, f"{name}, delta", delta_text(cost.delta), Fraction(cost.delta), 0)
     if isinstance(claim, MetricLdp):
-        yield Term(place, f"{name}, distances", _distances(certified, claim.metric), None, without)
+        yield Term(place, f"{name}, distances", distances(certified, claim.metric), None, without)
     if isinstance(certified.channel, RepeatedHash):
         kept = permanent_claim(certified).epsilon
         yield Term(place, f"{name}, epsilon of {PERMANENT}", str(kept), kept.value, without)
     yield Term(place, f"{name}, mechanism", str(made), 0, 0)
 
 
-def _distances(certified: CertifiedMechanism, metric: Metric) -> str:
+def distances(certified: CertifiedMechanism, metric: Metric) -> str:
     """Return what a unit of distance is, as a text that differs for different distances; a table's belong to its values."""
     if isinstance(metric, Line):
         return "neighbours are 1 apart"
@@ -152,12 +168,24 @@ def _of_ledger(section: Mapping[str, Any] | None, folder: Path) -> Iterator[Term
     place, limits = "[ledger]", dict(section)
     for key in ("path", "key"):
         if key in limits:
-            file = Path(limits.pop(key))
-            yield Term(place, key, str(file.relative_to(folder) if file.is_relative_to(folder) else file), None, inf)
+            yield Term(place, key, _file(limits.pop(key), folder), None, inf)
     if limits:
         yield from _of_policy(place, Policy(**limits))
     else:  # the policy that the ledger holds: nobody can say here whether another one permits more
         yield Term(place, "epsilon_budget", "that of the ledger", None, inf)
+
+
+def _of_lineage(section: Mapping[str, str], folder: Path) -> Iterator[Term]:
+    """Yield where names of data and columns go."""
+    for key in ("url", "file"):
+        if section.get(key):
+            yield Term("[lineage]", key, section[key] if key == "url" else _file(section[key], folder), None)
+
+
+def _file(path: str, folder: Path) -> str:
+    """Return a path, relative to the folder of the settings if it is in it."""
+    file = Path(path)
+    return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
 
 def _of_policy(place: str, policy: Policy) -> Iterator[Term]:

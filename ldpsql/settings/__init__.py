@@ -1,11 +1,12 @@
 """Settings: the environment overrides the project's ``ldpsql.toml`` (in this folder or above), which overrides the user's.
 
-There are five sections. ``[plugins] allow = ["coin"]`` lists the packages whose plugins may be loaded (LDPSQL_PLUGINS): a
+There are six sections. ``[plugins] allow = ["coin"]`` lists the packages whose plugins may be loaded (LDPSQL_PLUGINS): a
 project's file may come with a download, so it allows only those that the user's own file allows too, and turns off the others.
 ``[mechanisms] city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"`` names a mechanism, which is then ``city`` in Python and on the
 command line and ``ldp.m.city()`` in SQL. ``[defaults] format = "json"`` is for the command line (LDPSQL_FORMAT). ``[ledger]``
 has the path of the ledger (LDPSQL_LEDGER), the key of permanent reports (LDPSQL_KEY), and the ledger's policy.
 ``[tables.people]`` is the policy of a table: the mechanisms of its columns, the total epsilon of a row and the columns to keep.
+``[lineage]`` has the address or the file that gets an event of OpenLineage for each release of a ledger.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 FILE = "ldpsql.toml"
+_MERGED = ("mechanisms", "defaults", "tables", "ledger", "lineage")  # the project's entries replace the user's
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Settings:
     defaults: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Any] = field(default_factory=dict)
     ledger: Mapping[str, Any] = field(default_factory=dict)
+    lineage: Mapping[str, str] = field(default_factory=dict)
 
 
 def load() -> Settings:
@@ -44,7 +47,7 @@ def load() -> Settings:
     project, user = project_file(), user_file()
     own, shared = _sections(user), _sections(project)
     allowed = _consented(own.get("plugins", {}).get("allow"), shared.get("plugins", {}).get("allow"))
-    merged = {name: own.get(name, {}) | shared.get(name, {}) for name in ("mechanisms", "defaults", "tables", "ledger")}
+    merged = {name: own.get(name, {}) | shared.get(name, {}) for name in _MERGED}
     return Settings(project, user, allowed, **merged)
 
 

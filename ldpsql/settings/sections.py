@@ -68,6 +68,12 @@ class _Ledger(_Section, extra="allow"):  # the policy checks its own keys
     key: _FilePath | None = None
 
 
+class _Lineage(_Section):
+    url: str | None = Field(None, pattern="^https?://[^/]")
+    file: _FilePath | None = None
+    namespace: str = "ldpsql"
+
+
 class _Table(_Section):
     epsilon: str | int | float  # the total of a row; a float stands for its shortest decimal text
     columns: dict[str, _Mechanism]
@@ -76,6 +82,11 @@ class _Table(_Section):
     reports: str = ""
     delta: str | int | float = 0
     epsilon_per_distance: str | int | float = 0
+    collector: str = ""  # this and the next lines are for the people who review a policy
+    purpose: str = ""
+    people: str = ""
+    recipient: str = ""
+    frequency: str | None = None  # `frequency_of` in the room of the ledger checks it
 
 
 class _File(_Section):
@@ -84,6 +95,7 @@ class _File(_Section):
     defaults: _Defaults = Field(_Defaults(), examples=['format = "json"'])
     tables: dict[str, _Table] = Field({}, examples=['[tables.people] and below it epsilon = 2 and columns = {city = "city"}'])
     ledger: _Ledger = Field(_Ledger(), examples=['path = "budget.ledger"'])
+    lineage: _Lineage = Field(_Lineage(), examples=['url = "http://localhost:5000/api/v1/lineage"'])
 
 
 _KINDS = {"string_type": "a string", "list_type": "a list of names", "model_type": "a section", "dict_type": "a section"}

@@ -1,0 +1,96 @@
+"""What people answer and how the answers are protected, in words that need no knowledge of privacy or of this project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import exp
+
+from ldpsql.channels import KeepOrSpread, RepeatedHash
+from ldpsql.channels.base import TOTAL
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.pair_sets import PairSets
+from ldpsql.domains.ranges import Numbers
+from ldpsql.ledger.lasting import permanent_claim
+from ldpsql.ledger.review import distances
+from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.spec import decimal_text
+from ldpsql.pages.wording import counted, percent
+from ldpsql.privacy.claims import ApproximateLdp, MetricLdp
+
+_LISTED = 8  # so many possible answers are listed
+_BEYOND = 10**6  # a larger factor is no limit that anybody can use
+_SAID = 40  # characters of an answer
+
+
+def possible(certified: CertifiedMechanism) -> str:
+    """Return the possible answers of an item."""
+    values, mechanism = certified.values, certified.mechanism
+    if isinstance(values, PairSets):
+        return f"any of {counted(len(values.keys), 'entry').replace('entrys', 'entries')}, each with a number"
+    if not isinstance(values, Domain):
+        return "any text"
+    low, high = getattr(mechanism, "low", None), getattr(mechanism, "high", None)
+    if isinstance(values, Numbers) and low is not None and high is not None:
+        return f"a number from {float(low):g} to {float(high):g}"
+    if len(certified.layout) == 2:
+        return f"one of {len(values):,} squares of a map, {certified.layout[1]:,} wide and {certified.layout[0]:,} high"
+    texts = [text[:_SAID] for text in values.written[:_LISTED].to_pylist()]
+    return ", ".join(texts) if len(values) <= _LISTED else f"one of {len(values):,}, such as {', '.join(texts[:3])}"
+
+
+def protection(certified: CertifiedMechanism) -> str:
+    """Return what happens to an answer before it is handed on."""
+    return "; ".join(_protection(certified))
+
+
+def _protection(certified: CertifiedMechanism) -> Iterator[str]:
+    channel, claim, mechanism = certified.channel, certified.certificate.claim, certified.mechanism
+    if isinstance(channel, KeepOrSpread) and isinstance(certified.values, Domain) and certified.reports is certified.values:
+        kept = channel.keep / TOTAL
+        yield f"replaced at random: the true answer is handed on in {percent(kept)} of cases, any other with equal chance"
+    else:
+        yield "replaced by a random message that depends on the answer"
+    if isinstance(claim, MetricLdp):
+        yield f"only near answers are hard to tell apart, where {distances(certified, claim.metric)}"
+    if isinstance(claim, ApproximateLdp):
+        yield f"the limit may fail with a chance of {float(claim.delta):g}"
+    if isinstance(channel, RepeatedHash):
+        together = permanent_claim(certified).epsilon
+        yield f"if each person's first random choice is kept, all messages about one answer have epsilon {together} together"
+    for absent, rule in (("a missing answer", mechanism.nulls), ("any other answer", mechanism.outside)):
+        if rule is not None:
+            yield (
+                f"{absent} counts as {rule.removeprefix('as:')[:_SAID]}"
+                if rule != "clip"
+                else f"{absent} counts as the nearest"
+            )
+
+
+def factor(epsilon: Fraction) -> str:
+    """Return the factor by which the odds of a guess may change.
+
+    >>> factor(Fraction(1)), factor(Fraction(20))
+    ('2.7', 'more than a million')
+    """
+    if epsilon > 13:
+        return "more than a million"
+    value = exp(float(epsilon))
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def certainty(epsilon: Fraction) -> str:
+    """Return how sure a guess can become that was even before.
+
+    >>> certainty(Fraction(1)), certainty(Fraction(20))
+    ('73 %', 'more than 99.9 %')
+    """
+    share = 1 / (1 + exp(-min(float(epsilon), 700)))
+    if share > 0.999:
+        return "more than 99.9 %"
+    return f"{100 * share:.0f} %" if share < 0.99 else f"{100 * share:.1f} %"
+
+
+def plain(epsilon: Fraction) -> str:
+    """Return an epsilon as a decimal number."""
+    return decimal_text(epsilon)

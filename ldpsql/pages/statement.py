@@ -1,0 +1,242 @@
+"""The page for the person who approves a collection: what is collected, from whom, how often, and what is at risk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ldpsql.ledger.collections import WORDS, Collection, Limit
+from ldpsql.ledger.policy import EPSILON, PER_DISTANCE, ROW
+from ldpsql.pages.answers import certainty, factor, plain, possible, protection
+from ldpsql.pages.document import Fact, document
+from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.wording import counted
+
+_LITTLE = 8  # a total epsilon from which on answers are practically open
+_QUESTIONS = dict(zip(WORDS, ("Who collects", "What for", "From whom", "Who receives the answers", "How often"), strict=True))
+_KEPT = "not protected: handed on as it is"
+_MEANING = (
+    "Epsilon limits what anybody can find out. Somebody who sees what is handed on about a person can change the odds of any "
+    "guess about the protected answers by at most the factor below, with any other knowledge and any computation. "
+    "Epsilons add up: two collections of epsilon 1 are worth one of epsilon 2."
+)
+_HANDED_ON = (
+    "For each person, one line is handed on, not only totals; shares and averages are then computed from all lines. Nothing "
+    "else that is stored about the person is handed on."
+)
+_ALWAYS = (
+    "The stored original. Answers are replaced on the computer that holds them, and people with access to it see the true "
+    "answers, unless this is the person's own device.",
+    "Taking part. The recipient can see that a person took part, and when and how often answers arrived.",
+    "What is true of a whole group. If nearly everybody in a town answers alike, this becomes known, also about those who did "
+    "not take part.",
+    "Other collections from the same people that this page does not list. Their epsilons add to the figures here.",
+    "Addresses on the network, device numbers and times that are stored next to an answer.",
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the statement: sentences, then rows of a table (the first one is its head), then points of a list."""
+
+    title: str
+    sentences: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    points: tuple[str, ...] = ()
+
+
+def sections(collected: Collection) -> list[Section]:
+    """Return the parts of the statement."""
+    asked = [(question, collected.words.get(key, "NOT STATED")) for key, question in _QUESTIONS.items()]
+    parts = [
+        Section("The collection", rows=(("Question", "Answer"), *asked, ("How a person is recognised", _unit(collected)))),
+        Section("What is collected", (_HANDED_ON,), _items(collected)),
+        Section("How much can be found out", (_MEANING, *_exceptions(collected)), _figures(collected)),
+        Section("What limits it", tuple(_limits(collected))),
+        Section("What is not protected", points=tuple(_unprotected(collected))),
+    ]
+    missing = tuple(open_points(collected))
+    if missing:
+        parts.append(Section("To be settled before this is approved", points=missing))
+    approved = (("Approved by", "Date", "Signature"), ("", "", ""))
+    settings = f"This approval is for settings whose file has the SHA-256 {collected.digest}."
+    return [*parts, Section("Approval", (settings,), approved)]
+
+
+def markdown(collected: Collection) -> str:
+    """Return the statement as Markdown."""
+    parts = (f"## {part.title}\n\n{_text(part)}" for part in sections(collected))
+    return f"# {_title(collected)}\n\n{_LEAD}\n\n" + "\n".join(parts)
+
+
+def page(collected: Collection) -> str:
+    """Return the statement as a page of HTML."""
+    once = collected.epsilon()
+    facts = [
+        Fact("Items", str(len(collected.items)), f"{len(collected.keep)} more without protection" if collected.keep else ""),
+        Fact("Epsilon, one collection", plain(once), f"a guess at 50 % can become {certainty(once)}"),
+        Fact("Epsilon, first year", *_year(collected)),
+    ]
+    return document(_title(collected), _LEAD, facts, joined(*map(_html, sections(collected))))
+
+
+_LEAD = "For the person who approves it. It follows from the settings of the software."
+
+
+def _title(collected: Collection) -> str:
+    return f"What is collected: {collected.name}"
+
+
+def _unit(collected: Collection) -> str:
+    if collected.unit == ROW:
+        return "not at all: each line of the data counts as another person"
+    return f"by {collected.unit}: a person may give answers in several lines, and each line has the epsilon of one collection"
+
+
+def _items(collected: Collection) -> tuple[tuple[str, ...], ...]:
+    rows = [
+        (column, possible(certified), protection(certified), _epsilon_of(certified.certificate.claim))
+        for column, certified in collected.items.items()
+    ]
+    kept = [(column, "anything", _KEPT, "no limit") for column in collected.keep]
+    return (("Item", "Possible answers", "What happens to the answer", "Epsilon"), *rows, *kept)
+
+
+def _epsilon_of(claim: object) -> str:
+    return str(getattr(claim, "epsilon", "")) + (" per unit of distance" if hasattr(claim, "metric") else "")
+
+
+def _exceptions(collected: Collection) -> Iterator[str]:
+    if collected.epsilon(PER_DISTANCE):
+        yield (
+            "Items with an epsilon per unit of distance are protected otherwise: the limit is for two answers one unit apart, "
+            "and answers that are far apart can be told from each other."
+        )
+    if collected.delta:
+        yield f"In each collection, these limits may fail with a chance of at most {float(collected.delta):g}."
+
+
+def _figures(collected: Collection) -> tuple[tuple[str, ...], ...]:
+    head = ("For one person", "Epsilon", "Odds change by a factor of at most", "A guess that was 50 % sure becomes at most")
+    near = _totals(collected, EPSILON)
+    far = [(f"{name}, two answers one unit apart", total) for name, total in _totals(collected, PER_DISTANCE)]
+    return (head, *((name, plain(total), factor(total), certainty(total)) for name, total in near + far))
+
+
+def _totals(collected: Collection, currency: str) -> list[tuple[str, Fraction]]:
+    """Return the epsilons of one collection and of a year, as planned and at the limit, if any item has one."""
+    once = collected.epsilon(currency)
+    if not once:
+        return []
+    totals = [("One collection", once)]
+    if collected.rounds is not None:
+        totals.append((f"A year as planned: {counted(collected.rounds, 'collection')}", collected.rounds * once))
+    if collected.limit is not None:
+        totals.append(("The first year at the limit", collected.limit.in_a_year(currency)))
+    return totals
+
+
+def _year(collected: Collection) -> tuple[str, str]:
+    """Return the epsilon of a year, the smaller one of plan and limit, and where it comes from."""
+    planned = None if collected.rounds is None else collected.rounds * collected.epsilon()
+    limit = None if collected.limit is None else collected.limit.in_a_year(EPSILON)
+    if limit is not None and (planned is None or limit <= planned):
+        return plain(limit), "the limit that the software enforces"
+    return ("no limit", "nothing states how often") if planned is None else (plain(planned), "as planned, without a limit")
+
+
+def _limits(collected: Collection) -> Iterator[str]:
+    limit = collected.limit
+    if limit is None:
+        yield "Nothing. The software keeps no account of what each person has given, so it refuses no further collection."
+        return
+    window, budget = limit.policy.budget_window, plain(limit.epsilon(EPSILON))
+    whose = "each line of these data" if limit.policy.privacy_unit == ROW else f"every {limit.policy.privacy_unit}"
+    per = f"in {window} that begin with a collection" if window else "in total, for ever"
+    yield f"The software keeps an account for {whose} and refuses collections beyond epsilon {budget} {per}."
+    if window:
+        yield "After that the account is empty again: over several such periods there is no limit."
+    if limit.policy.privacy_unit == ROW:
+        yield "A person who is also in other lines or other data has several accounts, and their epsilons add up."
+    else:
+        yield "Other collections that use the same account count too."
+    if limit.groups > 1:
+        yield f"The items have {limit.groups} separate accounts of epsilon {plain(limit.epsilon(EPSILON) / limit.groups)} each."
+    if limit.policy.max_epsilon_per_report is not None:
+        yield f"A single answer may have epsilon {limit.policy.max_epsilon_per_report} at most."
+    yield from _so_far(limit)
+
+
+def _so_far(limit: Limit) -> Iterator[str]:
+    if not limit.published:
+        yield "Nothing has been collected yet."
+        return
+    first, last = limit.published[0][:10], limit.published[-1][:10]
+    spent = max((Fraction(balance.spent) for balance in limit.balances if balance.currency == EPSILON), default=Fraction(0))
+    yield (
+        f"Collected so far under this account: {counted(len(limit.published), 'time')}, first on {first}, last on {last}. "
+        f"The person who has given most has used epsilon {plain(spent)}."
+    )
+
+
+def _unprotected(collected: Collection) -> Iterator[str]:
+    if collected.keep:
+        kept = ", ".join(collected.keep)
+        yield (
+            f"{kept}: handed on as stored, for every person. Together with other data this may show who a line belongs to; the "
+            "figures above hold for the other items even then."
+        )
+    if collected.unit in collected.keep:
+        yield f"Who a line belongs to. It carries {collected.unit}, so the lines of one person can be put together."
+    yield from _ALWAYS
+
+
+def open_points(collected: Collection) -> Iterator[str]:
+    """Yield what a person who approves the collection would ask for."""
+    missing = [question.lower() for key, question in _QUESTIONS.items() if key not in collected.words]
+    if missing:
+        yield f"The settings do not state: {', '.join(missing)}."
+    yield "This page does not state the legal basis, how long the answers are kept, and whom people can ask to delete them."
+    limit, total = collected.limit, collected.epsilon()
+    if limit is None:
+        yield "No account is kept, so nothing stops further collections from the same people."
+    elif limit.policy.privacy_unit != collected.unit:
+        yield "The account counts other persons than the collection does: the software refuses to collect until both agree."
+    elif collected.rounds is not None and collected.rounds * total > limit.in_a_year(EPSILON):
+        yield "The plan of a year exceeds the limit: the software refuses the collections beyond it."
+    if total * (collected.rounds or 1) > _LITTLE:
+        yield f"As planned, a year has more than epsilon {_LITTLE}: such answers are hardly protected."
+
+
+def _text(part: Section) -> str:
+    table = [f"| {' | '.join(map(_cell, row))} |" for row in part.rows]
+    if table:
+        table.insert(1, "|" + "---|" * len(part.rows[0]))
+    blocks = [*map(_escaped, part.sentences), "\n".join(table), "\n".join(f"* {_escaped(point)}" for point in part.points)]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _cell(text: str) -> str:
+    return _escaped(text).replace("|", "\\|")
+
+
+def _escaped(text: str) -> str:
+    """Return text in which Markdown finds no marks of its own, in one line."""
+    plain_text = " ".join(text.split())
+    return "".join(f"\\{character}" if character in "\\`*_[]<>#" else character for character in plain_text)
+
+
+def _html(part: Section) -> Markup:
+    inside: list[Markup] = [tag("h2", part.title), *(tag("p", sentence) for sentence in part.sentences)]
+    if part.rows:
+        inside.append(_table(part.rows))
+    if part.points:
+        inside.append(tag("ul", *(tag("li", point) for point in part.points)))
+    return tag("section", *inside)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Markup:
+    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in rows[0])))
+    body = tag("tbody", *(tag("tr", *(tag("td", text) for text in row)) for row in rows[1:]))
+    return tag("table", head, body, class_="words")

@@ -1,0 +1,208 @@
+"""An event of OpenLineage for each release: after it is published, once, without values; one that is lost changes nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import duckdb
+import jsonschema
+import pytest
+
+import ldpsql
+from ldpsql.bulk.charging import Charge
+from ldpsql.errors import BadSettings
+from ldpsql.ledger import Ledger, Policy, lineage
+from ldpsql.ledger.review import STRONGER, WEAKER, changes, terms
+from tests.spending import krr
+
+CANARY = "canary7f3a"
+TEXT, URI = {"type": "string", "minLength": 1}, {"type": "string", "pattern": "^https?://"}
+NAMED = {"type": "object", "properties": {"namespace": TEXT, "name": TEXT}, "required": ["namespace", "name"]}
+FACETS = {
+    "type": "object",
+    "additionalProperties": {"properties": {"_producer": URI, "_schemaURL": URI}, "required": ["_producer", "_schemaURL"]},
+}
+# What the specification 2-0-2 requires of an event of a run.
+EVENT = {
+    "type": "object",
+    "required": ["run", "job", "eventTime", "producer", "schemaURL"],
+    "properties": {
+        "eventType": {"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
+        "eventTime": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$"},
+        "producer": URI,
+        "schemaURL": URI,
+        "run": {"required": ["runId"], "properties": {"runId": {"pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}}},
+        "job": {**NAMED, "properties": {"facets": FACETS}},
+        "inputs": {"type": "array", "items": NAMED},
+        "outputs": {"type": "array", "items": {**NAMED, "properties": {"facets": FACETS, "outputFacets": FACETS}}},
+    },
+}
+
+
+class Catalogue:
+    """A server on this machine that keeps what it gets, and answers with a status."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.status = 201
+        catalogue = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:  # the name that the library calls
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                catalogue.events.append(json.loads(body))
+                catalogue.keys.append(self.headers["Authorization"])
+                self.send_response(catalogue.status)
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                catalogue.events.append({"redirected": True})
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Keep quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/api/v1/lineage"
+
+
+@pytest.fixture
+def catalogue() -> Iterator[Catalogue]:
+    made = Catalogue()
+    thread = Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.chdir(tmp_path)
+    return Ledger.open(tmp_path / "budget.ledger", Policy(epsilon_budget=2))
+
+
+def configured(text: str) -> None:
+    Path("ldpsql.toml").write_text(f"[lineage]\n{text}\n", encoding="utf-8")
+
+
+def released(ledger: Ledger, destination: str = "reports.parquet") -> str:
+    release = ledger.charge("people", {"city": krr("0.5")}, destination, rows=3)
+    assert ledger.publish(release).stored
+    return release.token
+
+
+def test_a_release_sends_one_event_that_keeps_the_specification(ledger: Ledger, catalogue: Catalogue) -> None:
+    configured(f'url = "{catalogue.url}"\nnamespace = "warehouse"')
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE people AS SELECT '{CANARY}' AS city FROM range(9)")
+        mechanism = {"city": f"krr(epsilon=0.5, domain=['{CANARY}', 'Oslo'])"}
+        run = ldpsql.perturb_copy(con, "people", "reports.parquet", mechanism, charge=Charge(ledger, "people"))
+    (event,) = catalogue.events
+    jsonschema.validate(event, EVENT)
+    assert CANARY not in json.dumps(event)
+    assert event["run"]["runId"].replace("-", "") == run.release
+    assert (event["eventType"], event["job"]["namespace"]) == ("COMPLETE", "warehouse")
+    assert event["inputs"] == [{"namespace": "warehouse", "name": "memory.main.people"}]
+    (output,) = event["outputs"]
+    assert (output["namespace"], output["name"]) == ("file", str(Path("reports.parquet").absolute()))
+    (field,) = output["facets"]["columnLineage"]["fields"]["city"]["inputFields"]
+    assert (field["name"], field["field"], field["transformations"][0]["masking"]) == ("memory.main.people", "city", True)
+    tags = {(tag["field"], tag["key"]): tag["value"] for tag in output["facets"]["tags"]["tags"]}
+    assert tags == {("city", "epsilon"): "0.5", ("city", "delta"): "0"}
+
+
+def test_only_the_first_publication_is_an_event(ledger: Ledger, catalogue: Catalogue) -> None:
+    configured(f'url = "{catalogue.url}"')
+    token = released(ledger)
+    ledger.publish(ledger.release_of(token))
+    assert ledger.charge("people", {"city": krr("0.5")}, "reports.parquet", rows=3).stored
+    assert [event["run"]["runId"].replace("-", "") for event in catalogue.events] == [token]
+    assert catalogue.events[0]["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 3
+
+
+@pytest.mark.parametrize("status", [302, 307, 404, 500])
+def test_an_address_that_refuses_is_logged_and_the_release_stands(
+    ledger: Ledger, catalogue: Catalogue, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    configured(f'url = "{catalogue.url}"')
+    catalogue.status = status
+    token = released(ledger)
+    assert ledger.release_of(token).stored
+    assert len(catalogue.events) == 1  # neither repeated nor redirected
+    assert f"the address answered {status}" in caplog.text
+
+
+def test_an_address_that_never_answers_is_given_up(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lineage, "_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        configured(f'url = "http://user:secret@127.0.0.1:{silent.getsockname()[1]}/x"')
+        assert ledger.release_of(released(ledger)).stored
+    assert "was not written" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("text", ['file = "missing/lineage.jsonl"', 'url = "http://127.0.0.1:1/x"', 'unknown = "x"'])
+def test_settings_that_cannot_be_used_do_not_break_a_release(
+    ledger: Ledger, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    configured(text)
+    assert ledger.release_of(released(ledger)).stored
+    assert "was not written" in caplog.text
+
+
+def test_a_file_gets_a_line_for_each_release_and_reports_in_memory_have_no_output(ledger: Ledger) -> None:
+    configured('file = "lineage.jsonl"')
+    tokens = [released(ledger), released(ledger, "memory")]
+    events = [json.loads(line) for line in Path("lineage.jsonl").read_text(encoding="utf-8").splitlines()]
+    for event in events:
+        jsonschema.validate(event, EVENT)
+    assert [event["run"]["runId"].replace("-", "") for event in events] == tokens
+    assert [len(event["outputs"]) for event in events] == [1, 0]
+
+
+def test_the_key_of_the_environment_goes_along(ledger: Ledger, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", "k")
+    configured(f'url = "{catalogue.url}"')
+    released(ledger)
+    assert catalogue.keys == ["Bearer k"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("s3://bucket/a/b.parquet", {"namespace": "s3://bucket", "name": "a/b.parquet"}),
+        ("/data/w.duckdb main.reports", {"namespace": "duckdb:///data/w.duckdb", "name": "main.reports"}),
+        ("warehouse.main.people", {"namespace": "ldpsql", "name": "warehouse.main.people"}),
+    ],
+)
+def test_data_have_the_names_of_the_specification(ledger: Ledger, name: str, expected: dict[str, str]) -> None:
+    configured('file = "lineage.jsonl"')
+    released(ledger, name)
+    (output,) = json.loads(Path("lineage.jsonl").read_text(encoding="utf-8"))["outputs"]
+    assert {key: output[key] for key in expected} == expected
+
+
+def test_another_address_is_weaker_in_a_review_and_an_address_must_be_one(tmp_path: Path) -> None:
+    none, some, other = (tmp_path / name for name in ("none.toml", "some.toml", "other.toml"))
+    none.write_text("", encoding="utf-8")
+    some.write_text('[lineage]\nurl = "http://a/x"\n', encoding="utf-8")
+    other.write_text('[lineage]\nurl = "http://b/x"\n', encoding="utf-8")
+    pairs = [(none, some, WEAKER), (some, other, WEAKER), (some, none, STRONGER)]
+    for old, new, verdict in pairs:
+        assert [change.verdict for change in changes(terms(old), terms(new))] == [verdict]
+    other.write_text('[lineage]\nurl = "file:///etc/passwd"\n', encoding="utf-8")
+    with pytest.raises(BadSettings, match=r"url in the section \[lineage\]"):
+        terms(other)

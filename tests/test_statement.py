@@ -1,0 +1,213 @@
+"""The statement for the person who approves a collection: true figures, in words of everyday life, and what nobody stated."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ldpsql.cli.app import app
+from ldpsql.errors import BadSettings, InvalidParameter, LdpError, LedgerMissing, PolicyMismatch, UnknownName
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.collections import collection
+from ldpsql.ledger.review import CHANGED, STRONGER, WEAKER, changes, terms
+from ldpsql.pages.deployment import entry
+from ldpsql.pages.statement import markdown, open_points, page, sections
+from tests.spending import krr
+
+SAID = """collector = "Example Ltd"
+purpose = "Plan trains | buses"
+people = "Customers"
+recipient = "Planning"
+frequency = "1 week"
+"""
+TABLE = """[tables.people]
+epsilon = 2
+columns = { city = "krr(epsilon=1, domain=['Lima', 'Oslo'])", age = "square_wave(epsilon=1, low=0, high=100)" }
+keep = ["region"]
+unit = "person_id"
+"""
+LEDGER = """[ledger]
+path = "people.ledger"
+privacy_unit = "person_id"
+epsilon_budget = 4
+budget_window = "30 days"
+"""
+OURS = r"ldp|\breports?\b|ledger|mechanism|channel|domain|\brows?\b|perturb|\bk-?rr\b|square_wave|release|certif|estimator|toml"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "ldpsql.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def figures(path: Path) -> dict[str, tuple[str, ...]]:
+    (part,) = (part for part in sections(collection(path)) if part.title == "How much can be found out")
+    return {row[0]: row[1:] for row in part.rows[1:]}
+
+
+def test_a_year_has_as_many_collections_as_fit_and_the_limit_of_as_many_windows_as_begin(tmp_path: Path) -> None:
+    assert figures(written(tmp_path, TABLE + SAID + LEDGER)) == {
+        "One collection": ("2", "7.4", "88 %"),
+        "A year as planned: 53 collections": ("106", "more than a million", "more than 99.9 %"),  # on days 0, 7, ..., 364
+        "The first year at the limit": ("52", "more than a million", "more than 99.9 %"),  # windows on days 0, 30, ..., 360
+    }
+    once = written(tmp_path, TABLE + SAID.replace("1 week", "once") + LEDGER.replace('budget_window = "30 days"\n', ""))
+    assert {name: epsilon for name, (epsilon, *_) in figures(once).items()} == {
+        "One collection": "2",
+        "A year as planned: 1 collection": "2",
+        "The first year at the limit": "4",
+    }
+
+
+def test_separate_budgets_of_groups_of_columns_add_up(tmp_path: Path) -> None:
+    groups = LEDGER + "column_groups = { place = ['city'] }\n"
+    assert figures(written(tmp_path, TABLE + groups))["The first year at the limit"][0] == str(2 * 52)
+
+
+def test_an_epsilon_per_distance_has_its_own_figures_and_says_what_it_does_not_protect(tmp_path: Path) -> None:
+    place = 'columns = { place = "planar_geometric(0.5, columns=4, rows=3)" }\nepsilon_per_distance = 1\n'
+    path = written(tmp_path, f"[tables.people]\nepsilon = 1\n{place}frequency = '365 days'\n")
+    assert {name: epsilon for name, (epsilon, *_) in figures(path).items()} == {
+        "One collection, two answers one unit apart": "0.5",
+        "A year as planned: 1 collection, two answers one unit apart": "0.5",
+    }
+    assert "answers that are far apart can be told from each other" in markdown(collection(path))
+    assert json.loads(entry(collection(path)))["deployment"]["privacy_loss"]["privacy_parameters"] == {
+        "epsilon_per_distance": 0.5
+    }
+
+
+EVERY_ITEM = """[tables.people]
+epsilon = 20
+epsilon_per_distance = 3
+delta = 0.01
+[tables.people.columns]
+a = "krr(epsilon=1, domain=['x', 'y'], nulls='as:x')"
+b = "oue(epsilon=1, domain=['x', 'y'])"
+c = "square_wave(epsilon=1, low=0, high=100, outside='clip')"
+d = "planar_geometric(1, columns=4, rows=3)"
+e = "pckv_grr(1, ['k', 'l'])"
+f = "loloha(permanent=2, once=1, domain=['x', 'y'])"
+g = "krr(1, domain=[1, 2, 3, 4, 5, 6, 7, 8, 9])"
+h = "gaussian(epsilon=1, delta=0.001, low=0, high=1)"
+i = "exponential(1, ['x', 'y'], distances=[[0, 1], [1, 0]])"
+j = "pem(epsilon=1, max_bytes=4)"
+k = "geometric(0.5, low=0, high=10)"
+"""
+
+
+@pytest.mark.parametrize("settings", [TABLE, TABLE + SAID + LEDGER, EVERY_ITEM])
+def test_it_needs_no_word_of_this_project(tmp_path: Path, settings: str) -> None:
+    collected = collection(written(tmp_path, settings))
+    html = re.sub(r"(?s)<style>.*?</style>|<script>.*?</script>|<footer>.*?</footer>|<[^>]*>", " ", page(collected))
+    for text in (markdown(collected), html):
+        assert not re.findall(OURS, text, re.IGNORECASE)
+
+
+def test_what_nobody_stated_and_what_nothing_limits_is_to_be_settled_first(tmp_path: Path) -> None:
+    bare = " ".join(open_points(collection(written(tmp_path, TABLE))))
+    assert "do not state: who collects, what for, from whom, who receives the answers, how often" in bare
+    assert "nothing stops further collections" in bare
+    whole = " ".join(open_points(collection(written(tmp_path, TABLE + SAID.replace("1 week", "once") + LEDGER))))
+    assert "do not state" not in whole
+    assert "nothing stops" not in whole
+    beyond = " ".join(open_points(collection(written(tmp_path, TABLE + SAID + LEDGER))))
+    assert "exceeds the limit" in beyond
+    assert "hardly protected" in beyond
+    other = " ".join(open_points(collection(written(tmp_path, TABLE + LEDGER.replace('privacy_unit = "person_id"\n', "")))))
+    assert "counts other persons" in other
+
+
+def test_items_that_pass_through_are_named_as_not_protected_and_so_is_the_name_of_the_person(tmp_path: Path) -> None:
+    text = markdown(collection(written(tmp_path, TABLE.replace('["region"]', '["region", "person_id"]'))))
+    assert "| region | anything | not protected: handed on as it is | no limit |" in text
+    assert "the lines of one person can be put together" in text
+
+
+def test_what_was_spent_comes_from_the_ledger_and_another_policy_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, TABLE + LEDGER)
+    assert "Nothing has been collected yet." in markdown(collection(path))
+    policy = Policy(epsilon_budget=4, privacy_unit="person_id", budget_window="30 days")
+    ledger = Ledger.open(tmp_path / "people.ledger", policy)
+    ledger.publish(ledger.charge("people", {"city": krr("0.5")}, "reports", users=[1, 2, 2]))
+    text = markdown(collection(path))
+    assert "Collected so far under this account: 1 time" in text
+    assert "The person who has given most has used epsilon 1." in text
+    with pytest.raises(PolicyMismatch):
+        collection(written(tmp_path, TABLE + LEDGER.replace("epsilon_budget = 4", "epsilon_budget = 5")))
+    with pytest.raises(LedgerMissing):
+        collection(path, ledger=tmp_path / "missing.ledger")
+
+
+def test_words_of_the_settings_are_text_in_every_form(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script> | *x* \\n# head"
+    collected = collection(written(tmp_path, f'{TABLE}purpose = "{hostile}"\n'))
+    assert "<script>alert" not in page(collected)
+    (line,) = (line for line in markdown(collected).splitlines() if line.startswith("| What for"))
+    assert line == r"| What for | \<script\>alert(1)\</script\> \| \*x\* \# head |"
+    assert json.loads(entry(collected))["deployment"]["product"]["intended_use"] == hostile.replace("\\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "table", "error"),
+    [
+        ("", None, InvalidParameter),
+        (TABLE + TABLE.replace("people", "others"), None, InvalidParameter),
+        (TABLE, "nobody", UnknownName),
+        (TABLE + 'frequency = "often"\n', None, BadSettings),
+        (TABLE.replace("epsilon = 2", "epsilon = 1"), None, LdpError),
+        (TABLE + "purpose = 7\n", None, BadSettings),
+    ],
+)
+def test_settings_that_say_nothing_certain_are_refused(
+    tmp_path: Path, settings: str, table: str | None, error: type[LdpError]
+) -> None:
+    with pytest.raises(error):
+        collection(written(tmp_path, settings), table)
+
+
+def test_the_command_writes_each_form_and_refuses_others(tmp_path: Path) -> None:
+    path, run = written(tmp_path, TABLE + SAID), CliRunner().invoke
+    assert run(app, ["statement", "--settings", str(path)]).stdout.startswith("# What is collected: people")
+    for name, start in (("s.html", "<!doctype html>"), ("s.md", "# What"), ("s.json", "{")):
+        done = run(app, ["statement", "people", "--settings", str(path), "-o", str(tmp_path / name)])
+        assert (done.exit_code, (tmp_path / name).read_text(encoding="utf-8").startswith(start)) == (0, True)
+    refused = run(app, ["statement", "--settings", str(path), "-o", str(tmp_path / "s.txt")])
+    assert isinstance(refused.exception, InvalidParameter)
+    assert not (tmp_path / "s.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "term"),
+    [
+        ("1 week", "1 day", WEAKER, "frequency"),
+        ("1 week", "once", STRONGER, "frequency"),
+        ("1 week", "7 days", CHANGED, "frequency"),
+        ('frequency = "1 week"\n', "", WEAKER, "frequency"),
+        ("Planning", "Sales", WEAKER, "recipient"),
+        ('recipient = "Planning"\n', "", WEAKER, "recipient"),
+    ],
+)
+def test_a_change_of_who_receives_it_or_how_often_is_compared(
+    tmp_path: Path, old: str, new: str, verdict: str, term: str
+) -> None:
+    before = terms(written(tmp_path, TABLE + SAID))
+    (change,) = changes(before, terms(written(tmp_path, (TABLE + SAID).replace(old, new))))
+    assert (change.verdict, change.term) == (verdict, term)
+
+
+def test_the_packages_whose_code_may_run_are_compared(tmp_path: Path) -> None:
+    texts = {name: f"[plugins]\nallow = {name}\n{TABLE}" for name in ("['coin']", "['coin', 'other']")} | {"none": TABLE}
+
+    def verdict(old: str, new: str) -> str:
+        (change,) = changes(*(terms(written(tmp_path, texts[each])) for each in (old, new)))
+        return change.verdict
+
+    assert verdict("['coin']", "['coin', 'other']") == WEAKER
+    assert verdict("['coin']", "none") == WEAKER  # then the user's own file decides alone
+    assert verdict("none", "['coin']") == STRONGER
