@@ -12,6 +12,7 @@ import pytest
 from ldpsql import certify
 from ldpsql.channels import STRUCTURES, KeyValue, Levels, Prefixes, Weights
 from ldpsql.channels.randomness import random_words
+from ldpsql.cli.export_client import export_client
 from ldpsql.clients import module as modules
 from ldpsql.clients.module import module
 from ldpsql.clients.vectors import _in_step, _one_by_one, vectors
@@ -144,6 +145,16 @@ def test_reports_follow_the_channel_with_the_random_words_of_node(tmp_path: Path
     """
     hit = float(certify(registry().mechanism("krr(1, ['a', 'b', 'c'])")).channel.hit)  # type: ignore[union-attr]
     assert abs(int(clients.node(program, tmp_path)) / 20_000 - hit) < 5.1 * (hit * (1 - hit) / 20_000) ** 0.5
+
+
+def test_a_module_larger_than_allowed_is_not_written(tmp_path: Path) -> None:
+    made = tmp_path / "city.mjs"
+    mechanism = "krr(1, ['Lima', 'Oslo'])"
+    with pytest.raises(NotApplicable, match=r"bytes, and at most 100 are allowed"):
+        export_client(mechanism, made, 100)
+    assert not made.exists()
+    export_client(mechanism, made, 10_000)
+    assert made.stat().st_size <= 10_000
 
 
 @pytest.mark.parametrize("text", ["pem(1)", "pckv(1, ['a', 'b'])"])

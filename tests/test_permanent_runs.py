@@ -110,6 +110,9 @@ def test_a_report_that_was_not_charged_is_not_drawn(key: Key) -> None:
     assert len(permanent.draw(certified, values[:1], people[:1], "city")) == 1
     with pytest.raises(SourceRefused, match="changed while it was read"):
         permanent.draw(certified, values, people, "city")
+    permanent.charged["city"] = np.array([], dtype="S16")  # of a source that had no rows
+    with pytest.raises(SourceRefused):
+        permanent.draw(certified, values, people, "city")
 
 
 def test_what_has_no_permanent_reports_is_refused(con: DuckDBPyConnection, key: Key, ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -119,6 +120,14 @@ def test_the_command_writes_a_view(tmp_path: Path) -> None:
         assert con.execute("SELECT count(*) FROM shares").fetchall() == [(4,)]
     refused = CliRunner().invoke(app, ["export-sql", "-m", CITIES, "--column", "city"])
     assert refused.exit_code != 0
+
+
+def test_macros_of_two_mechanisms_without_a_name_share_none() -> None:
+    """Those of a later export would replace those of an earlier one in the same database."""
+    texts = [CliRunner().invoke(app, ["export-sql", "-m", CITIES.replace("1", e, 1)]).stdout for e in ("1", "2")]
+    first, second = ({*re.findall(r"MACRO (\w+)", text)} for text in texts)
+    assert len(first) == len(second) > 0
+    assert not first & second
 
 
 def test_a_query_never_overwrites_a_database(tmp_path: Path) -> None:

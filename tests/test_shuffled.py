@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations_with_replacement, product
 from math import exp
+from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql import Charge
+from ldpsql.bulk import charging
 from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
 from ldpsql.errors import InvalidParameter, NotPrivate
-from ldpsql.mechanisms.shuffled import shuffled
+from ldpsql.ledger import Ledger, Policy
+from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.privacy.shuffling import Kinds, central, divergence, variation
 from ldpsql.registry.registry import registry
 
@@ -136,3 +141,30 @@ def test_a_report_that_rules_a_value_out_has_no_bound() -> None:
     half = TOTAL // 2
     with pytest.raises(NotPrivate, match="rules a value out"):
         central(ldpsql.DenseChannel(np.array([[half, half, 0], [half, 0, half]], np.uint64)), 100, 1e-6)
+
+
+def test_the_ledger_notes_the_central_epsilon_of_a_shuffled_run_and_charges_the_local_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charging, "central_of", lambda one, reports, delta: Shuffled(one.name, reports, delta, 0.25, 0.2, 1.0))
+    ledger, con = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=8)), duckdb.connect()
+    con.execute("CREATE TABLE people AS SELECT i % 2 AS x, i AS id FROM range(200) t(i)")
+    krr, charge = "krr(epsilon=1, domain=[0, 1], outside='as:0')", Charge(ledger, "people", shuffled_delta=1e-6)
+    ldpsql.perturb_copy(con, "people", tmp_path / "a.parquet", {"x": krr}, charge=charge)
+    ldpsql.perturb_table(con, "people", "plain", {"x": krr}, charge=Charge(ledger, "people"))
+    first, second = ledger.history()
+    assert first["shuffled"] == "(0.25, 1e-06) of 200 reports"
+    assert (second["shuffled"], first["claim"], first["epsilon"]) == ("", second["claim"], "1")
+    ledger.check()
+    one = "in random order have a central epsilon"
+    with pytest.raises(InvalidParameter, match=one):
+        ldpsql.perturb_copy(con, "people", tmp_path / "b.parquet", {"x": krr}, charge=charge, order="keep")
+    with pytest.raises(InvalidParameter, match=one):
+        ldpsql.perturb_copy(con, "people", tmp_path / "b.parquet", {"x": krr}, charge=charge, keep=["id"])
+    with pytest.raises(InvalidParameter, match="perturb_copy and perturb_table"):
+        ldpsql.perturb([0, 1], krr, charge=charge)
+    by_user = Ledger.open(tmp_path / "users", Policy(epsilon_budget=8, privacy_unit="x"))
+    with pytest.raises(InvalidParameter, match="more than one report"):
+        ldpsql.perturb_table(con, "people", "b", {"id": krr}, charge=Charge(by_user, "people", user="x", shuffled_delta=1e-6))
+    assert len(ledger.history()) == 2
+    assert by_user.history() == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duckdb import DuckDBPyConnection
 
@@ -17,6 +17,7 @@ from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.guard import ledgers_of
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.uncharged import uncharged
+from ldpsql.mechanisms.shuffled import shuffled as central_of
 
 if TYPE_CHECKING:
     from ldpsql.ledger import Ledger, Release
@@ -28,13 +29,15 @@ class Charge:
 
     ``dataset`` names the people: a table or a view of the connection, a file, or a name of your own. ``part`` names a part of
     its rows that is disjoint from all other parts, such as a day. ``user`` is the column of user ids if the ledger charges by
-    user.
+    user. With ``shuffled_delta``, the history of the ledger also has the central epsilon that shuffling gives for this delta;
+    what is charged stays the local epsilon.
     """
 
     ledger: Ledger
     dataset: str
     part: str = ""
     user: str | None = None
+    shuffled_delta: float | None = None
 
 
 Charged: TypeAlias = "Charge | str | None"  # a name is that of the people; see `charge_of`
@@ -49,7 +52,7 @@ def charge_of(charge: Charged, con: DuckDBPyConnection | None = None) -> Charge 
         con: the connection of the run, if it has one.
 
     Raises:
-        InvalidParameter: if it is neither a charge nor a name.
+        InvalidParameter: if it is neither a charge nor a name, or shuffled reports are to be noted without a connection.
         LedgerMissing: if a name is passed, and there is no ledger.
         LedgerError: if the ledger cannot be used.
 
@@ -58,6 +61,8 @@ def charge_of(charge: Charged, con: DuckDBPyConnection | None = None) -> Charge 
         uncharged()
     if not isinstance(charge, Charge | str | None):
         raise InvalidParameter("a charge names the ledger and the people", "charge=Charge(ledger, 'people')")
+    if isinstance(charge, Charge) and charge.shuffled_delta is not None and con is None:
+        raise InvalidParameter("only perturb_copy and perturb_table shuffle what they charge", "leave out shuffled_delta")
     if not isinstance(charge, str):
         return charge
     own = [] if con is None else [*ledgers_of(con).values()]
@@ -93,6 +98,7 @@ def charged(
     *,
     again: bool,
     resume: bool,
+    shuffled: bool,
 ) -> str:
     """Charge for a run before anything is drawn; return the token of the release, or an empty string without a ledger.
 
@@ -104,16 +110,41 @@ def charged(
     """
     if charge is None:
         return ""
+    central = shuffled_claim(charge, source, projection, shuffled=shuffled)
     if projection.permanent is not None:
         return " ".join(release.token for release in _charged_once(con, charge, source, projection, destination))
     users = source.users.pop() if source.users else None
     data, columns = _dataset(con, charge), projection.uncertified
-    release = charge.ledger.charge(data, columns, destination, users=users, part=charge.part, again=again, resume=resume)
+    options: dict[str, Any] = {"users": users, "part": charge.part, "again": again, "resume": resume, "shuffled": central}
+    release = charge.ledger.charge(data, columns, destination, **options)
     if release.stored:
         raise DestinationExists(
             "these reports were published there before", "use them; to draw and charge again: --replace, in Python replace=True"
         )
     return release.token
+
+
+def shuffled_claim(charge: Charge, source: Source, projection: Projection, *, shuffled: bool) -> str:
+    """Return what the history of the ledger says about shuffled reports; an empty string unless the charge asks for it.
+
+    Raises:
+        InvalidParameter: if reports are not shuffled, or a row has more than one report, or nobody knows how many there are.
+
+    """
+    if charge.shuffled_delta is None:
+        return ""
+    alone = len(projection.mechanisms) == 1 and not projection.keep and projection.permanent is None
+    rows = len(source.users[0]) if source.users else source.rows  # a snapshot of a table does not count its rows
+    if not (shuffled and alone and rows):
+        raise InvalidParameter(
+            "only the reports of one column in random order have a central epsilon, if their number is known beforehand",
+            "order='random', one column, nothing kept, no permanent reports; from a table, a frame or Parquet files",
+        )
+    if source.users and len(source.users[0].unique()) < rows:
+        raise InvalidParameter("some user has more than one report, so shuffling hides less", "leave out shuffled_delta")
+    (mechanism,) = projection.uncertified.values()
+    central = central_of(mechanism, reports=rows, delta=charge.shuffled_delta)
+    return f"({central.epsilon:.6g}, {central.delta:g}) of {rows} reports"
 
 
 def _charged_once(

@@ -80,9 +80,13 @@ def charge_reports(
 
     """
     reported = reported_in(projection, batches)
-    if projection.permanent is None or not reported:
+    if projection.permanent is None:
         return []
-    projection.permanent.charged.update({name: np.unique(one.fingerprints) for name, one in reported.items()})
+    nothing = np.array([], dtype="S16")
+    charged = {name: np.unique(reported[name].fingerprints) if name in reported else nothing for name in projection.mechanisms}
+    projection.permanent.charged.update(charged)
+    if not reported:
+        return []
     return charge_columns_once(charge.ledger, dataset, reported, destination)
 
 

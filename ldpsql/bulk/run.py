@@ -117,16 +117,17 @@ def perturb_copy(
     check_ledger(con, charge)
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
     task = _task(opened, projection, form, order=order, buckets=drawing.buckets)
+    pay = partial(charged, con, charge, opened, projection, str(target))
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
-            token = charged(con, charge, opened, projection, str(target), again=replace, resume=resume)
+            token = pay(again=replace, resume=resume, shuffled=order == "random")
             staging.write_state({"task": task, "release": token, "replace": replace})
         elif is_published(charge, token):  # killed while it tidied up
             staging.remove()
             return Run(0, 0, len(opened.parts), token)
         elif once is not None:  # costs nothing, and says what may be drawn
-            token = " ".join([token, charged(con, charge, opened, projection, str(target), again=False, resume=True)]).strip()
+            token = " ".join([token, pay(again=False, resume=True, shuffled=False)]).strip()
         drawing.into_files(form, staging, order)
         mark_drawn(charge, token)
         staging.publish(one_file=not form.folder)
@@ -209,7 +210,7 @@ def perturb_table(
     marking = Marking(con, name, projection.uncertified)
     if append:
         marking.check()
-    token = charged(con, charge, opened, projection, place, again=replace, resume=resume)
+    token = charged(con, charge, opened, projection, place, again=replace, resume=resume, shuffled=order == "random")
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
     drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, charge=charge))
     publish(charge, token)

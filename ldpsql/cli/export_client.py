@@ -16,6 +16,9 @@ def export_client(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A .mjs file; by default stdout.", callback=in_a_folder)
     ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option(help="Refuse to write a larger module; by default any size is written.", min=1)
+    ] = None,
 ) -> None:
     """Write an ES module that draws reports in a browser or in Node, so that values never leave the device.
 
@@ -26,6 +29,13 @@ def export_client(
     """
     from ldpsql.cli.source import mechanism_from
     from ldpsql.clients.module import module
+    from ldpsql.errors import NotApplicable
 
     text = module(mechanism_from(mechanism))
-    write_text(text, output, f"Wrote {output}, {len(text.encode()):,} bytes")
+    size = len(text.encode())
+    if max_bytes is not None and size > max_bytes:
+        raise NotApplicable(
+            f"the module has {size:,} bytes, and at most {max_bytes:,} are allowed",
+            f"raise --max-bytes to {size}, or declare fewer bins: their table takes most of it",
+        )
+    write_text(text, output, f"Wrote {output}, {size:,} bytes")

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 def export_sql(
     mechanism: MechanismOption,
-    name: Annotated[str, typer.Option(help="The name of the macros, NAME_ibu and NAME_inv; with --dialect, of a view.")] = "",
+    name: Annotated[
+        str,
+        typer.Option(
+            help="The name of the macros, NAME_ibu and NAME_inv; by default that of the mechanism. With --dialect, of a view."
+        ),
+    ] = "",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -48,6 +53,7 @@ def export_sql(
     """
     from ldpsql.cli.source import mechanism_from
     from ldpsql.errors import InvalidParameter
+    from ldpsql.registry.fingerprint import identifier
     from ldpsql.registry.registry import registry
     from ldpsql.sql import export
     from ldpsql.sql.relational import Source
@@ -60,7 +66,7 @@ def export_sql(
         raise InvalidParameter(
             "--table, --column, --counts and --by are for --dialect", "macros take the reports as an argument"
         )
-    called = name or (mechanism if mechanism in registry().named else made.name)
+    called = name or (mechanism if mechanism in registry().named else f"{made.name}_{identifier(made)}")
     if output is None:
         sys.stdout.write(export.macros(made, called))
         return

@@ -105,6 +105,7 @@ class Ledger:
         part: str = "",
         again: bool = False,
         resume: bool = False,
+        shuffled: str = "",
     ) -> Release:
         """Record what a release costs everybody in it, all or nothing; the charge is on the disk when this returns.
 
@@ -121,6 +122,7 @@ class Ledger:
             part: a part of the dataset whose rows are in no other part, such as a day: costs of parts do not add up.
             again: charge and draw again, even if it was published before.
             resume: take up a release that was charged and neither `drawn` nor published; only if nobody saw its reports.
+            shuffled: the central epsilon and delta of the shuffled reports, for the history; it changes no charge.
 
         Raises:
             BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
@@ -131,7 +133,7 @@ class Ledger:
         with reading(self.path) as db:
             request = request_of(db, dataset, columns, destination, users=users, part=part)
             demand = Demand.of(request.people)
-            costs = column_costs(request.policy, columns)
+            costs = [cost.shuffled(shuffled) for cost in column_costs(request.policy, columns)]
             with writing(db):
                 if policy_of(db)[0] != request.policy:  # another process adopted a new one meanwhile
                     raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")

@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from ldpsql.ledger.policy import Cost, Policy
 from ldpsql.ledger.seals import State, check_entries, check_release, damaged, enter
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.privacy.owned import of_core
+
+SHUFFLED = "; shuffled "  # in the text of a claim, before the central epsilon and delta
 
 
 class ReleaseName(NamedTuple):
@@ -56,6 +58,10 @@ class ColumnCost:
     claim: str
     group: str
     cost: Cost
+
+    def shuffled(self, central: str) -> ColumnCost:
+        """Return the cost with a note on what shuffled reports reveal, which changes nothing; without a note, as it is."""
+        return replace(self, claim=f"{self.claim}{SHUFFLED}{central}") if central else self
 
 
 def policy_text(policy: Policy) -> str:

@@ -101,6 +101,8 @@ def channel_of(mechanism: CertifiedMechanism) -> list[str]:
 
 def all_among(charged: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> bool:
     """Return whether fingerprints are among those that were charged, which are in ascending order."""
+    if not len(charged):
+        return not len(asked)
     places = np.minimum(np.searchsorted(charged, asked), len(charged) - 1)
     return bool((charged[places] == asked).all())
 

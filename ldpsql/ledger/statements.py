@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.ledger.accounts import load
-from ldpsql.ledger.entries import STATE, now_of, policy_of
+from ldpsql.ledger.entries import SHUFFLED, STATE, now_of, policy_of
 from ldpsql.ledger.policy import PERMANENT, ROW, Policy, delta_text, epsilon_text
 from ldpsql.ledger.seals import check_entries, damaged
 
@@ -67,6 +67,7 @@ def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
     ).fetchall()
     records = [dict(zip(_HISTORY, row, strict=True)) for row in rows]
     for row in records:
+        row["claim"], _, row["shuffled"] = row["claim"].partition(SHUFFLED)
         row |= {"at": time_text(row["at"]), "epsilon": epsilon_text(row["epsilon"]), "delta": delta_text(row["delta"])}
     return records
 

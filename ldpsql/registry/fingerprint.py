@@ -164,6 +164,12 @@ def digits(fingerprints: Iterable[str]) -> set[str]:
     return {match[1] for line in fingerprints if (match := _LINE.match(line))}
 
 
+def identifier(mechanism: Mechanism) -> str:
+    """Return eight digits of the fingerprint of a mechanism, for names that other mechanisms should not share."""
+    (own,) = digits([fingerprint(mechanism)])
+    return own[:8]
+
+
 def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
     """Refuse reports that another mechanism drew, or several; those without a fingerprint pass.
 
