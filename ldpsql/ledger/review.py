@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
@@ -15,7 +16,7 @@ import duckdb
 
 from ldpsql.channels import RepeatedHash
 from ldpsql.domains.exported import exported
-from ldpsql.errors import SourceRefused
+from ldpsql.errors import LdpError, SourceRefused
 from ldpsql.ledger.frequency import frequency_of
 from ldpsql.ledger.lasting import permanent_claim
 from ldpsql.ledger.policy import PERMANENT, Cost, Policy, delta_text
@@ -85,13 +86,18 @@ def terms(path: Path) -> list[Term]:
 
     """
     read = read_settings(path)
+    with _named(str(path)):
+        return _terms(read, path.parent)
+
+
+def _terms(read: Mapping[str, Any], folder: Path) -> list[Term]:
     named = read.get("mechanisms", {})
     return [
         *_of_plugins(read.get("plugins", {})),
         *(term for name, table in read.get("tables", {}).items() for term in _of_table(name, table, named)),
-        *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(spec), 0)),
-        *_of_ledger(read.get("ledger"), path.parent),
-        *_of_lineage(read.get("lineage", {}), path.parent),
+        *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(name, spec), 0)),
+        *_of_ledger(read.get("ledger"), folder),
+        *_of_lineage(read.get("lineage", {}), folder),
     ]
 
 
@@ -101,21 +107,37 @@ def _of_plugins(section: Mapping[str, Any]) -> Iterator[Term]:
         yield Term("[plugins]", "allow", ", ".join(sorted(section["allow"])) or "none", None, inf)
 
 
-def mechanism(spec: Any) -> Mechanism:
+def mechanism(name: str, spec: Any, section: str = "[mechanisms]") -> Mechanism:
     """Return a mechanism of a settings file; its domain may be a column of a file."""
-    with duckdb.connect() as con:
+    with _named(f"{name} in {section}"), duckdb.connect() as con:
         return registry().mechanism(spec, con)
 
 
-def column_mechanisms(table: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Mechanism]:
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Put the place in front of the message of an error that does not have it yet."""
+    try:
+        yield
+    except LdpError as error:
+        if place not in error.message:
+            error.message = f"{place}: {error.message}"
+            error.args = (error.message,)
+        raise
+
+
+def column_mechanisms(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Mechanism]:
     """Return the mechanism of each column of a table's policy."""
-    return {column: mechanism(spec) for column, spec in planned(table, named, registry().mechanisms).items()}
+    place = f"[tables.{name}]"
+    with _named(place):
+        specs = planned(table, named, registry().mechanisms)
+    return {column: mechanism(column, spec, place) for column, spec in specs.items()}
 
 
 def _of_table(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> Iterator[Term]:
     place = f"[tables.{name}]"
-    for key in ("epsilon", PER_DISTANCE, "delta"):
-        total = total_of(table, key)
+    with _named(place):
+        totals = {key: total_of(table, key) for key in ("epsilon", PER_DISTANCE, "delta")}
+    for key, total in totals.items():
         if total:
             yield Term(place, f"{key.replace('_', ' ')} of a row", decimal_text(total), total)
     yield Term(place, "unit", table.get("unit", "row"), None)
@@ -127,7 +149,7 @@ def _of_table(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> 
         yield Term(place, "frequency", table["frequency"], Fraction(1, every) if every else 0, inf)
     for column in table.get("keep", []):
         yield Term(place, f"column {column}, kept", _PASSES, inf)
-    mechanisms = column_mechanisms(table, named)
+    mechanisms = column_mechanisms(name, table, named)
     check_total(name, table, [certify(made).certificate.claim for made in mechanisms.values()])
     for column, made in mechanisms.items():
         yield from _of_mechanism(place, column, made, -inf)
