@@ -16,7 +16,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: demo papers test test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres lint format bench docs site clean
+.PHONY: demo papers test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres lint format bench docs site clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,14 +28,17 @@ demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; 
 	$(RUN)ldpsql demo
 
 # The tests start many processes, which compile all modules where nothing may be written beside them.
-test test-lowest: export PYTHONDONTWRITEBYTECODE :=
+test test-slow test-lowest: export PYTHONDONTWRITEBYTECODE :=
 
 PAPERS ?=
 papers: $(STAMP)  ## the figures of four papers again, quickly; in full: make papers PAPERS=--full
 	$(RUN)python examples/papers $(PAPERS)
 
-test: $(STAMP)  ## all tests, on all cores
+test: $(STAMP)  ## the tests, on all cores; .ci/run runs the slower ones too
 	$(RUN)python -m pytest -n auto --dist worksteal --durations 8
+
+test-slow: $(STAMP)  ## the tests that take most of the time: killed processes, full disks, many draws
+	$(RUN)python -m pytest -n auto --dist worksteal -m slow
 
 $(DBT_STAMP): pyproject.toml constraints-dbt.txt
 	$(PYTHON) -m venv $(DBT)
@@ -61,7 +64,7 @@ $(LOWEST_STAMP): pyproject.toml tests/lowest.py
 	touch $(LOWEST_STAMP)
 
 test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are allowed; `make test` has the newest
-	$(LOWEST)/bin/python -m pytest -n auto --dist worksteal --durations 8
+	$(LOWEST)/bin/python -m pytest -n auto --dist worksteal --durations 8 -m "not browser"
 
 ROUNDS ?= 25
 BULK ?= 6

@@ -15,6 +15,7 @@ from ldpsql import moved
 if TYPE_CHECKING:
     from ldpsql.bulk.batches import perturb_batches
     from ldpsql.bulk.charging import Charge
+    from ldpsql.bulk.comparing import compare_estimators
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
@@ -52,6 +53,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "bulk.batches": ["perturb_batches"],
     "bulk.charging": ["Charge"],
+    "bulk.comparing": ["compare_estimators"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
     "bulk.once": ["perturb_once"],
@@ -122,6 +124,7 @@ __all__ = [
     "Supports",
     "attach",
     "certify",
+    "compare_estimators",
     "connect",
     "document",
     "estimate",

@@ -36,6 +36,15 @@ from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
 from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
+from ldpsql.estimates.bootstrap import (
+    OF_PLACES,
+    MetricName,
+    SimulatedError,
+    Simulation,
+    compare_simulated,
+    metric_named,
+    simulated_errors,
+)
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -60,7 +69,7 @@ from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
 from ldpsql.ledger.people import id_bytes
-from ldpsql.mechanisms import audit
+from ldpsql.mechanisms import audit, information
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.foreign import read_foreign
@@ -85,6 +94,7 @@ from ldpsql.registry.handles import (
     PAIRS,
     PLANS,
     SEARCHES,
+    SIMULATIONS,
     TOPS,
     numbers,
     read_estimator,
@@ -112,10 +122,12 @@ __all__ = [
     "MECHANISMS",
     "MIXTURES",
     "NUMBERS",
+    "OF_PLACES",
     "PAIRS",
     "PLANS",
     "ROW",
     "SEARCHES",
+    "SIMULATIONS",
     "STATEMENTS",
     "TOPS",
     "Aggregate",
@@ -146,6 +158,7 @@ __all__ = [
     "Margin",
     "Mean",
     "MeanOf",
+    "MetricName",
     "Mixed",
     "NotReleased",
     "Object",
@@ -167,6 +180,8 @@ __all__ = [
     "SetDiagnosis",
     "Share",
     "Shuffled",
+    "SimulatedError",
+    "Simulation",
     "Spec",
     "Step",
     "Summary",
@@ -197,6 +212,7 @@ __all__ = [
     "columns_named",
     "columns_of",
     "compare_comments",
+    "compare_simulated",
     "condition",
     "counted_by_form",
     "counts_of",
@@ -224,12 +240,14 @@ __all__ = [
     "hookimpl",
     "id_bytes",
     "independence",
+    "information",
     "learnt_from",
     "likelihoods",
     "lint_objects",
     "listed",
     "measured",
     "mechanism_at",
+    "metric_named",
     "named_place",
     "names_withheld",
     "narrowed",
@@ -256,6 +274,7 @@ __all__ = [
     "scale_of",
     "shown_by_form",
     "shuffled",
+    "simulated_errors",
     "sql_cells",
     "sql_literal",
     "step",

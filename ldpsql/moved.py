@@ -14,7 +14,7 @@ from types import ModuleType
 
 # Old path -> new paths of its names, below ldpsql.
 _PATHS = {
-    "audit": "mechanisms.audit",
+    "audit": "mechanisms.audit mechanisms.information",
     "certificate": "privacy.certificate",
     "columns": "domains.columns",
     "counting": "inference.counting",

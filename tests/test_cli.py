@@ -176,6 +176,7 @@ def test_an_allowed_third_partys_plugin_is_there_from_the_command_line() -> None
     assert run("toss", "perhaps", LDPSQL_PLUGINS="coin").returncode == 3
 
 
+@pytest.mark.slow
 def test_the_third_partys_own_test_passes() -> None:
     coin = Path(__file__).parents[1] / "examples" / "ldpsql-coin"
     done = subprocess.run(
@@ -398,6 +399,7 @@ def test_shell_completion_names_the_commands(shell: str) -> None:
     assert "plan" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "endless",
     [

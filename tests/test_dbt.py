@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from ldpsql import Key
 from ldpsql.ledger import Ledger
 
 pytest.importorskip("dbt.adapters.duckdb", reason="dbt has an environment of its own: make test-dbt")
@@ -227,3 +228,28 @@ def test_a_model_charges_and_draws_what_the_policy_of_a_table_says(project: Path
     with (project / "seeds" / "people.csv").open("a", encoding="utf-8") as people:
         people.write("2001,south,Lima\n")
     assert "[LDP308]" in dbt(project, "build").stdout
+
+
+DAILY = """{{ config(materialized='table', meta={'ldp': {
+    'dataset': 'people', 'columns': {'city': 'city'}, 'permanent': true}}) }}
+SELECT person_id, ldp.perturb_once(city, ldp.m.city(), person_id, 'city') AS city FROM {{ ref('people') }}"""
+
+
+def test_a_model_of_permanent_reports_draws_the_same_reports_and_charges_them_once(project: Path) -> None:
+    key, settings = project / "people.key", project / "ldpsql.toml"
+    Key.create(key)
+    settings.write_text(
+        settings.read_text(encoding="utf-8").replace("[ledger]", "[ledger]\nkey = 'people.key'"), encoding="utf-8"
+    )
+    (project / "models" / "daily.sql").write_text(DAILY)
+    days = []
+    for command in (("seed",), ("run", "--select", "daily"), ("run", "--select", "daily")):
+        built = dbt(project, *command)
+        assert built.returncode == 0, built.stdout
+        if command[0] == "run":
+            days.append(rows(project, "FROM daily ORDER BY person_id"))
+    assert days[0] == days[1]
+    assert len(days[0]) == 2000
+    ledger = Ledger.open(project / "people.ledger")
+    assert [(entry["reports"], entry["state"]) for entry in ledger.history()] == [(2000, "published"), (0, "published")]
+    assert [balance.spent for balance in ledger.balances()] == ["2"]

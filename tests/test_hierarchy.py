@@ -116,11 +116,12 @@ def test_the_sampler_itself_has_these_probabilities_by_an_independent_derivation
 def test_hashes_of_several_levels_at_once_are_those_of_each_level(symbols: int) -> None:
     sizes = (symbols**2 + 1, symbols**2, symbols, 2)
     hashes = tuple(OrthogonalHash(size, KeepOrSpread.within(symbols, E)) for size in sizes)
-    together, first = LevelHashes(hashes), 0
-    for one in hashes:
+    together = LevelHashes(hashes, spare=3)
+    for one, start in zip(hashes, together.starts, strict=False):
         seeds, values = (np.ravel(part) for part in np.mgrid[: one.seeds, : one.size])
-        assert np.array_equal(together.hash(seeds, values + first), one._hash(seeds, values))
-        first += one.size
+        assert np.array_equal(together.hash(seeds, values + start), one._hash(seeds, values))
+    seeds, spare = (np.ravel(part) for part in np.mgrid[: hashes[0].seeds, :3])
+    assert not together.hash(seeds, spare + together.starts[-1]).any()
 
 
 def test_a_report_becomes_level_seed_and_symbol_whether_or_not_all_levels_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +139,7 @@ def test_the_level_is_the_same_whatever_the_value() -> None:
 
     def words() -> Words:
         parts = iter([word])
-        return lambda count: next(parts) if count == 300 else random_words(count)
+        return lambda count: next(parts, random_words(count))
 
     drawn = [channel.draw(np.full(300, value, dtype=np.int32), words()) for value in range(9)]
     levels = [np.searchsorted(channel.starts, one, side="right") for one in drawn]

@@ -93,6 +93,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / f"{name}.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deed", BROKEN)
 def test_a_plugin_that_breaks_is_named_and_the_rest_works(deed: str, module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, reason = BROKEN[deed]

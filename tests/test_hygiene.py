@@ -177,6 +177,7 @@ def refuses_cleanly(con: DuckDBPyConnection, sql: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("part", range(8))
 def test_no_error_of_sql_shows_a_value(
@@ -348,6 +349,7 @@ CLI_SQL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", CLI_SQL)
 def test_no_error_of_the_command_line_shows_a_value(
     sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -401,6 +403,7 @@ CLI = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", CLI, ids=lambda arguments: " ".join(arguments[:2]))
 def test_no_command_shows_a_value(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -27,6 +27,7 @@ import ldpsql
 from ldpsql.errors import Interrupted
 from ldpsql.inference.solver.limits import Limits
 
+pytestmark = pytest.mark.slow
 KRR = "krr(1, [0, 1])"
 ENDLESS = [
     "SELECT count(*) FROM range(100000000000) t(i) WHERE sin(i) > 2",

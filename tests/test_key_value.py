@@ -40,7 +40,8 @@ from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.operators import Floats, observed, packed
-from ldpsql.mechanisms.audit import empirical, listed, mutual_information
+from ldpsql.mechanisms.audit import empirical, listed
+from ldpsql.mechanisms.information import mutual_information
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.shown import shown
@@ -252,6 +253,7 @@ def test_a_response_made_for_longer_padding_is_refused() -> None:
         certificate(channel, claim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("keys", [["a", "b", "c"], [date(2026, 1, day) for day in range(1, 20)]])
 def test_key_value_mechanisms_pass_the_conformance_suite(name: str, keys: list[Any]) -> None:
@@ -304,6 +306,7 @@ def test_frequencies_and_sums_are_unbiased_with_the_variance_of_the_theory(name:
     assert (np.abs(sums.mean(axis=0)) <= Z * spread / np.sqrt(rounds) + 1e-3 * (name == "pckv_pm")).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["inv", "ibu"])
 @pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", "pckv_pm"])
 def test_intervals_hold_the_truth_as_often_as_they_say(name: str, estimator: str) -> None:
@@ -667,6 +670,7 @@ def test_a_key_that_nobody_reports_has_an_honest_error() -> None:
     assert rows[2]["mean_high"] > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rounds"), [("pckv_grr", 5), ("pckv_ue", 1)])
 def test_maximum_likelihood_beats_the_unbiased_estimate_on_sparse_ratings(name: str, rounds: int) -> None:
     """Top 50 of 1,206 keys at epsilon 1: ratios are .004 for frequencies and .61 for means; with bits .35 and .90.
@@ -693,6 +697,7 @@ def test_maximum_likelihood_beats_the_unbiased_estimate_on_sparse_ratings(name: 
     assert (ratios[: 2 if name == "pckv_grr" else 1] <= 0.9).all()
 
 
+@pytest.mark.slow
 def test_a_statement_over_thousands_of_keys_grows_with_their_number_only(con: DuckDBPyConnection) -> None:
     # Written into the lambda of the macro, the keys were copied for each key: 1.2 GB and 6 s at 3,000 keys.
     con.execute("SET memory_limit = '300MB'")

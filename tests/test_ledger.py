@@ -333,6 +333,7 @@ def in_child(path: Path, prepare: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_reported_and_charges_nothing(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=9))
     size = path.stat().st_size + 100_000
@@ -342,6 +343,7 @@ def test_a_full_disk_is_reported_and_charges_nothing(path: Path) -> None:
     assert 0 < len(ledger.history()) < 2000
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_reported() -> None:
     with tempfile.TemporaryDirectory() as folder:  # unlike pytest's, one that everybody may enter
         path = Path(folder) / "budget.ledger"
@@ -358,6 +360,7 @@ def test_a_place_without_a_folder_is_reported(path: Path) -> None:
         Ledger.open(path.parent / "nowhere" / "ledger", Policy(epsilon_budget=9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("start", "count"), [("fork", 4), ("spawn", 2)])  # a process that is spawned loads everything itself
 def test_processes_never_overspend(path: Path, start: Literal["fork", "spawn"], count: int) -> None:
     if start == "fork":

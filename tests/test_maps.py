@@ -271,10 +271,21 @@ def test_the_maximum_of_a_map_by_transforms_is_certified(epsilon: str) -> None:
     assert other.gap(fit.theta)[0] < 2e-9
 
 
-def test_a_map_of_which_many_cells_have_shares_is_left_where_quasi_newton_steps_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "4"])
+def test_a_map_of_which_many_cells_have_shares_is_certified_without_a_table(
+    epsilon: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mle, "MOST_VALUES", 10)
-    one, other = by_transforms("1")
-    assert other.gap(solve(one).theta)[0] < 1e-4
+    one, other = by_transforms(epsilon)
+    fit = solve(one)
+    assert fit.status == (Status.CERTIFIED,)
+    assert other.gap(fit.theta)[0] < 2e-9
+
+
+def test_the_transforms_of_a_difference_are_the_difference_of_the_transforms() -> None:
+    operator = PlaneOperator(noise(40, 25, "1", 1))
+    one, other = bumps(40, 25), bumps(40, 25)[::-1]
+    assert operator.forward(one - other) == pytest.approx(operator.forward(one) - operator.forward(other), abs=1e-15)
 
 
 def test_held_out_steps_and_best_are_closer_to_the_truth_than_the_reports() -> None:

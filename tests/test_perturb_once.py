@@ -16,6 +16,7 @@ from scipy import stats
 import ldpsql
 from ldpsql import Key
 from ldpsql.errors import InvalidParameter, KeyUnusable
+from ldpsql.ledger import keyed as keyed_streams
 from ldpsql.mechanisms.base import certify
 from ldpsql.registry.registry import registry
 
@@ -52,7 +53,7 @@ GOLDEN: dict[str, list[object]] = {
 NEWER: dict[str, list[object]] = {
     "krr": ["b", "b", "b", "a", "b", "b", "c", "c", "b", "c", "c", "c"],
     "geometric": [0, 0, -1, 5, 1, 1, 0, 2, 2, 2, 1, 4],
-    "oue": [[6], [2], [2], [7], [2], [0], [3], [0], [7], [3], [2], [3]],
+    "oue": [[2], [1], [2], [0], [4], [0], [0], [6], [3], [2], [2], [1]],
     "olh": [
         {"seed": 0, "y": 2},
         {"seed": 0, "y": 2},
@@ -67,7 +68,7 @@ NEWER: dict[str, list[object]] = {
         {"seed": 0, "y": 2},
         {"seed": 0, "y": 0},
     ],
-    "subset_selection": [[4], [1], [2], [2], [2], [16], [16], [8], [4], [4], [2], [4]],
+    "subset_selection": [[4], [1], [1], [16], [1], [2], [2], [2], [4], [8], [4], [2]],
 }
 IN_STEP = {
     "krr": "krr(epsilon=1, domain=['a', 'b', 'c'])",
@@ -219,6 +220,20 @@ def test_channels_that_draw_in_step_ask_for_one_word_a_row(name: str) -> None:
     together = key.draw(certified, column, ids(5000), "")
     for at in (0, 4095, 4096, 4999):
         assert (key.draw(certified, column[at : at + 1], ids(5000)[at : at + 1], "") == together[at : at + 1]).all()
+
+
+@pytest.mark.parametrize(("name", "size", "rows"), [("oue", 100, 4100), ("subset_selection", 600, 1750)])
+def test_sets_of_many_people_are_drawn_abreast_as_one_by_one(
+    name: str, size: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certified = certify(registry().mechanism(f"{name}(epsilon=1, domain={list(range(size))})"))
+    column, key = certified.values.listed.values.take(pa.array(np.arange(rows) % size)), Key(bytes(32), 2)
+    together = key.draw(certified, column, ids(rows), "")
+    for at in (0, 1746, 1747, rows - 1):  # 2**20 // 600 = 1747
+        assert (key.draw(certified, column[at : at + 1], ids(rows)[at : at + 1], "") == together[at : at + 1]).all()
+    half = keyed_streams._needed(certified.channel) // 2  # type: ignore[arg-type]  # then reports need more words, as those with equal keys do
+    monkeypatch.setattr(keyed_streams, "_needed", lambda _: half)
+    assert (key.draw(certified, column[:20], ids(20), "") == together[:20]).all()
 
 
 def test_null_users_and_values_are_refused(keyed: DuckDBPyConnection) -> None:

@@ -326,6 +326,7 @@ def finished_reports(state: Path) -> dict[int, list[int]]:
     return dict(rows)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_loses_no_cycle_and_draws_none_again(tmp_path: Path) -> None:
     state = tmp_path / "run.duckdb"
     before: dict[int, list[int]] = {}
@@ -437,3 +438,24 @@ def test_a_mechanism_that_would_always_report_the_same_says_so(con: DuckDBPyConn
     m = "ldp.blahut_arimoto(1, ['a', 'b'], [0.5, 0.5], distances := [[0, 1], [1, 0]])"
     with pytest.raises(duckdb.InvalidInputException, match=r"LDP103.*every value would give the same report.*mixing"):
         con.execute(f"SELECT ldp.privic_step_counts(MAP {{'a': 10}}, {m})")
+
+
+AGAIN = f"""
+CREATE VIEW all_cycles AS WITH RECURSIVE run(cycle, m, theta) AS (
+    SELECT 1, {START}, NULL::STRUCT("value" BIGINT, estimate DOUBLE)[]
+    UNION ALL SELECT cycle + 1, step."next", step.theta
+    FROM (SELECT cycle, ldp.privic_step(cell, any_value(m)) AS step FROM run JOIN collected USING (cycle) GROUP BY cycle)
+) SELECT * FROM run"""
+
+
+def test_a_recursive_query_over_the_reports_computes_the_mechanism_of_every_cycle_again(con: DuckDBPyConnection) -> None:
+    """The second cycle has the same counts as the first one."""
+    con.execute("CREATE TABLE collected AS SELECT 1 AS cycle, unnest(flatten([repeat([i - 1], n) FOR n, i IN $n])) AS cell",
+                {"n": COUNTS.tolist()})  # fmt: skip
+    con.execute(AGAIN)
+    con.execute("INSERT INTO collected SELECT 2, cell FROM collected")
+    expected, _ = cycle_of(COUNTS)
+    second = privic.step([(expected.next, COUNTS.astype(float))])
+    rows = con.execute("SELECT list_transform(theta, lambda e: e.estimate), m.prior FROM all_cycles ORDER BY cycle").fetchall()
+    for (theta, prior), step in zip(rows[1:], (expected, second), strict=True):
+        assert theta == prior == pytest.approx(step.theta.tolist(), abs=1e-12)

@@ -73,6 +73,7 @@ for parameter in parameters:
 FAMILIES = ["krr", "laplace", "geometric", "planar_laplace", "exponential", "matrix", "pckv_pm"]  # one of each
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_absurd_numbers_are_refused_in_little_time_and_memory(name: str) -> None:
@@ -80,6 +81,7 @@ def test_absurd_numbers_are_refused_in_little_time_and_memory(name: str) -> None
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
 
 
+@pytest.mark.slow
 def test_lists_that_are_too_long_and_tables_that_are_too_large_are_refused() -> None:
     script = """
 import resource, pytest
@@ -108,6 +110,7 @@ for spec in (
 LONG = ["range(10000000000)", "generate_series(1, 3 * 10000000000, 3)", "[x * 2 for x in range(10000000000)]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["inv(r, {m})", "top(r, {m}, 5)", "perturb(1, {m})", "describe({m})"])
 @pytest.mark.parametrize("constructor", ["krr(1, {})", "olh(1, {})", "pckv_ue(1, {})"])
 def test_a_long_list_in_a_query_is_refused_before_it_is_made(con: DuckDBPyConnection, constructor: str, function: str) -> None:

@@ -116,6 +116,37 @@ def test_base_cut_keeps_what_is_above_two_deviations_of_an_absent_value_as_it_wa
     assert cut == pytest.approx(np.where(v > 2 * sigma, v, 0.0))
 
 
+def test_base_cut_by_total_keeps_the_largest_until_they_sum_to_one() -> None:
+    """Inverted shares .7, .4, .1, -.2, that sum to one: the second one reaches it."""
+    op = DenseOperator(np.eye(4))
+    likelihood = Likelihood(op, np.array([[1.0, 4.0, -2.0, 7.0]]))
+    assert fitted("base_cut(rule='total')", likelihood).tolist() == [[0.0, 0.4, 0.0, 0.7]]
+    spread = Likelihood(op, np.array([[3.0, 3.0, 2.0, 2.0]]))
+    assert fitted("base_cut(rule='total')", spread) == pytest.approx(spread.shares)
+
+
+def test_the_iterations_of_iiw_are_the_published_ones_and_lead_to_its_limit() -> None:
+    """Against the loop of Fang et al.'s script, on the spectrum of the counts and of the channel."""
+    op, n, p, q = krr(1.0, 8), 5_000, np.e / (np.e + 7), 1 / (np.e + 7)
+    counts = np.array([[900.0, 800.0, 700.0, 650.0, 600.0, 500.0, 450.0, 400.0]])
+    likelihood = Likelihood(op, counts)
+    noise = np.full(8, (8 * q * (1 - q) + (p - q) * (1 - p - q)) * n)
+    h, g = np.fft.fft(np.r_[p, np.full(7, q)]), np.fft.fft(counts[0])
+    power = abs(g / h) ** 2
+    for steps in range(1, 4):
+        kept = np.conj(h) * power / (abs(h) ** 2 * power + noise)
+        theta, published = fitted(f"iiw(iterations={steps})", likelihood)[0], np.fft.ifft(kept * g).real / n
+        assert theta - theta.mean() == pytest.approx(published - published.mean())  # as published, the sum is not quite one
+        power = abs(kept * g) ** 2 + noise * power / (abs(h) ** 2 * power + noise)
+    far = fitted("iiw(iterations=100000)", likelihood)
+    white = noise[0] / n**2 / (p - q) ** 2
+    v = np.fft.fft(op.invert(likelihood.shares)[0])
+    factor = np.maximum(0, 1 - white / abs(v) ** 2)
+    factor[0] = 1
+    limit = np.fft.ifft(factor * v).real
+    assert far[0] == pytest.approx(limit, abs=1e-4)
+
+
 def test_smoothing_by_ems_leaves_a_constant_alone_and_spreads_a_spike() -> None:
     exact = DenseOperator(np.eye(6))
     flat = Likelihood(exact, np.full((1, 6), 10.0), layout=(6,))

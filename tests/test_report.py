@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import struct
+import zlib
+from base64 import b64decode
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,9 @@ import pytest
 
 import ldpsql
 from ldpsql.errors import InvalidParameter, NoReports
+from ldpsql.mechanisms.region import Region
 from ldpsql.pages import page as pages
+from ldpsql.pages.raster import image_address
 from ldpsql.registry.registry import registry
 
 IBU = "ibu"
@@ -46,6 +52,7 @@ def test_the_trace_falls_to_the_maximum() -> None:
     assert steps["gap"][-1] < steps["gap"][0] / 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "values"),
     [
@@ -66,6 +73,28 @@ def test_every_structure_has_a_page_and_pictures(text: str, values: list[object]
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
     pages.write(tmp_path / "one.svg", estimates, {})
     assert (tmp_path / "one.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_the_picture_of_a_large_map_shows_every_cell(tmp_path: Path) -> None:
+    pages.needs_extra()
+    truth = {"All reports": np.full(20 * 15, 1 / 300)}
+    estimates = {"All reports": ldpsql.estimate([0] * 300 + [299] * 100, "planar_geometric(2, 20, 15)")}
+    region = Region(west="-74.3", south="40.5", east="-73.7", north="40.9", columns=20, rows=15)
+    pages.write(tmp_path / "map.svg", estimates, truth, region=region)
+    picture = (tmp_path / "map.svg").read_text(encoding="utf-8")
+    assert len(set(re.findall('"(data:image/png;base64,[^"]+)"', picture))) == 2
+    assert {"longitude", "latitude", "Estimate", "Truth"} <= set(re.findall(">([^<]+)</text>", picture))
+
+
+def test_the_image_of_a_table_has_its_shades() -> None:
+    address = image_address(np.array([[0.0, 1.0, 2.0], [4.0, 3.0, -1.0]]), 4.0)
+    image = b64decode(address.removeprefix("data:image/png;base64,"))
+    columns, rows = struct.unpack(">II", image[16:24])
+    assert (rows, columns) == (800, 1200)
+    at = image.index(b"IDAT")
+    data = zlib.decompress(image[at + 4 : at + 4 + int.from_bytes(image[at - 4 : at])])
+    pixels = np.frombuffer(data, np.uint8).reshape(rows, columns + 1)[:, 1:]
+    assert pixels[::400, ::400].tolist() == [[0, 64, 128], [255, 191, 0]]
 
 
 def test_an_estimate_shows_itself_in_a_notebook_as_a_table_with_a_chart() -> None:

@@ -85,6 +85,7 @@ def reports(count: int, of: str = TWO) -> pa.Array:
     return ldpsql.perturb(people(count, of), of)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", examples(registry().mechanisms["row"]), ids=lambda m: m.columns.columns[0])
 def test_rows_pass_the_conformance_suite(example: Mechanism) -> None:
     check_mechanism(example, draws=20_000)

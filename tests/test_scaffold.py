@@ -38,6 +38,7 @@ def test_a_generated_plugin_is_checked_where_it_lies(tmp_path: Path) -> None:
     assert (done.returncode, "3 checked, none failed" in done.stderr) == (0, True)
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_generated_plugin_pass(tmp_path: Path) -> None:
     folder = scaffold.write("spinner", tmp_path)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder)]
@@ -46,6 +47,7 @@ def test_the_tests_of_a_generated_plugin_pass(tmp_path: Path) -> None:
     assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_generated_plugin_is_installed_used_and_removed(tmp_path: Path) -> None:
     """In an environment of its own that borrows this one's packages, with real pip and nothing from a network."""
     scaffold.write("spinner", tmp_path)

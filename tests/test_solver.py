@@ -124,6 +124,7 @@ def barrier_heights(tables: Floats, shares: Floats) -> Floats:
     return np.asarray((shares * np.log(np.einsum("gx,gxz->gz", theta, tables))).sum(1))
 
 
+@pytest.mark.slow
 def test_the_gap_bounds_what_is_missing_to_the_maximum_on_a_thousand_problems() -> None:
     problems = [problem(KINDS[i % len(KINDS)], 5, 8) for i in range(1000)]
     tables, shares = np.stack([one.operator.matrix() for one in problems]), np.vstack([one.shares for one in problems])
@@ -271,6 +272,7 @@ def test_a_maximum_with_more_values_than_a_first_model_takes_is_reached(monkeypa
     assert (fit.theta > 0).sum() > 40
 
 
+@pytest.mark.slow
 def test_a_sampled_curvature_changes_the_way_and_not_the_certificate() -> None:
     channel = sets_of({"mechanism": "oue", "epsilon": 1, "domain": list(range(40))})
     drawn = channel.draw((RNG.geometric(0.1, 60_000) % 40).astype(np.int32))

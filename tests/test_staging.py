@@ -111,6 +111,7 @@ def test_a_state_that_cannot_be_read_is_refused_and_can_be_replaced(
     assert not staged.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["fsync", "rename"])
 @pytest.mark.parametrize("at", range(12))
 def test_a_disk_that_fails_is_refused_in_words_and_publishes_nothing_or_all(
@@ -180,6 +181,7 @@ with Staging.at(Path("out.parquet"), ".parquet"):
 """
 
 
+@pytest.mark.slow
 def test_without_flock_a_file_next_to_the_folder_is_locked(tmp_path: Path) -> None:
     script = [sys.executable, "-c", WITHOUT_FCNTL]
     done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)

@@ -18,6 +18,7 @@ from ldpsql.functions import (
     audit,
     guarded,
     hookimpl,
+    information,
     plain,
     shown_by_form,
     shuffled,
@@ -57,13 +58,32 @@ def _cells(mechanism: Mechanism) -> list[dict[str, Any]]:
 @guarded
 def mutual_information(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
     """Return the mutual information of value and report under each prior, in nats."""
-    return pa.array(_over(audit.mutual_information, handles, priors), pa.float64())
+    return pa.array(_over(information.mutual_information, handles, priors), pa.float64())
+
+
+@guarded
+def entropies(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
+    """Return the entropies of the value before and after its report under each prior."""
+    return pa.array(_over(lambda *asked: asdict(information.entropies(*asked)), handles, priors))
+
+
+@guarded
+def repeated_error(handles: pa.ChunkedArray, reports: pa.ChunkedArray) -> pa.Array:
+    """Return how surely each number of reports of one value identifies it."""
+    rows = zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True)
+    return pa.array([_repeated(*row) for row in rows])
+
+
+@lru_cache(maxsize=256)  # `unnest` of a STRUCT asks for each field
+def _repeated(handle: int, reports: float | None) -> dict[str, float]:
+    whole = int(reports) if reports is not None and reports.is_integer() else 0
+    return asdict(information.repeated_error(MECHANISMS.thing(handle), whole))
 
 
 @guarded
 def average_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
     """Return the mean distance from value to report under each prior."""
-    return pa.array(_over(audit.average_distortion, handles, priors), pa.float64())
+    return pa.array(_over(information.average_distortion, handles, priors), pa.float64())
 
 
 @guarded
@@ -72,7 +92,7 @@ def rate_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray, betas: pa
     slopes = iter(plain(betas).to_pylist())
 
     def bounds(mechanism: Mechanism, prior: np.ndarray) -> dict[str, float]:
-        return asdict(audit.rate_distortion(mechanism, prior, float(next(slopes))))
+        return asdict(information.rate_distortion(mechanism, prior, float(next(slopes))))
 
     return pa.array(_over(bounds, handles, priors))
 
@@ -110,8 +130,10 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_audit", analytic, struct_type(audit.AnalyticAudit)),
         Scalar("__ldp_channel", channel, _CELL),
         Scalar("__ldp_mutual_information", mutual_information, "DOUBLE"),
+        Scalar("__ldp_entropies", entropies, struct_type(information.Entropies)),
+        Scalar("__ldp_repeated_error", repeated_error, struct_type(information.RepeatedError)),
         Scalar("__ldp_average_distortion", average_distortion, "DOUBLE"),
-        Scalar("__ldp_rate_distortion", rate_distortion, struct_type(audit.RateDistortion)),
+        Scalar("__ldp_rate_distortion", rate_distortion, struct_type(information.RateDistortion)),
         Scalar("__ldp_shuffled", shuffling, struct_type(Shuffled)),
         shown_by_form(),
         Macros.beside(__file__),

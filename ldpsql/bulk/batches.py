@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from ldpsql.bulk.kept import kept, kept_field
 from ldpsql.bulk.parquet import BATCH_ROWS
+from ldpsql.channels import Drawn
 from ldpsql.domains.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
 from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
@@ -26,10 +27,11 @@ from ldpsql.reports import type_of
 if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charged
     from ldpsql.bulk.in_memory import Charging
+    from ldpsql.bulk.permanent import Permanent
 
 _SPELLING = "check the spelling; the columns are not listed, since their names may be values"
 Columns: TypeAlias = Mapping[str, Mechanism | str] | Mechanism | str  # by column, or of a row
-Draw: TypeAlias = Callable[[CertifiedMechanism, pa.Array], pa.Array]
+Made = TypeVar("Made")
 
 
 @withheld
@@ -117,15 +119,18 @@ def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 class Projection:
     """What happens to the columns of a stream: the certified mechanism of each perturbed column, and the kept columns."""
 
-    def __init__(self, mechanisms: Mapping[str, CertifiedMechanism], keep: tuple[str, ...]) -> None:
+    def __init__(
+        self, mechanisms: Mapping[str, CertifiedMechanism], keep: tuple[str, ...], permanent: Permanent | None = None
+    ) -> None:
         self.mechanisms = mechanisms
         self.keep = keep
+        self.permanent = permanent
 
     @classmethod
-    def of(cls, columns: Columns, keep: Iterable[str]) -> Projection:
+    def of(cls, columns: Columns, keep: Iterable[str], permanent: Permanent | None = None) -> Projection:
         """Return the projection for the mechanism of each column, and for the columns to keep.
 
-        The mechanism of a row stands for those of its columns.
+        The mechanism of a row stands for those of its columns. With ``permanent``, the reports are permanent.
 
         Raises:
             InvalidParameter: if no column is to be perturbed, or a column is to be both perturbed and kept.
@@ -136,7 +141,7 @@ class Projection:
             raise InvalidParameter("there is no column to perturb", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
         if set(kept) & set(mechanisms):
             raise InvalidParameter("a column cannot be both perturbed and kept", "name it once")
-        return cls({name: certify(mechanism) for name, mechanism in mechanisms.items()}, kept)
+        return cls({name: certify(mechanism) for name, mechanism in mechanisms.items()}, kept, permanent)
 
     @property
     def columns(self) -> list[str]:
@@ -158,6 +163,13 @@ class Projection:
         check_columns(self.columns, names)
         return [name for name in names if name in set(self.columns)]
 
+    def read(self, names: Sequence[str]) -> list[str]:
+        """Return the columns to read: those of the projection, and the user ids of permanent reports."""
+        columns = self.among(names)
+        user = [] if self.permanent is None else [self.permanent.user]
+        check_columns(user, names)
+        return [*columns, *(name for name in user if name not in columns)]
+
     def schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of the reports: perturbed columns in the type of their reports, with their fingerprints."""
         reports = {name: pa.field(name, type_of(mechanism.reports)) for name, mechanism in self.mechanisms.items()}
@@ -171,15 +183,26 @@ class Projection:
 
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
-        arrays = [self._column(name, batch.column(name)) for name in schema.names]
+        people = None if self.permanent is None else self.permanent.people(batch)
+        arrays = [self._column(name, batch.column(name), people) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _column(self, name: str, column: pa.Array) -> pa.Array:
+    def _column(self, name: str, column: pa.Array, people: pa.Array | None) -> pa.Array:
         mechanism = self.mechanisms.get(name)
-        return kept(column) if mechanism is None else drawn(mechanism, column, name, self._drawn)
+        if mechanism is None:
+            return kept(column)
 
-    def _drawn(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
-        return mechanism.perturb(column)
+        def draw(certified: CertifiedMechanism, values: pa.Array) -> pa.Array:
+            if self.permanent is None or people is None:
+                return self._reports(certified, certified.draw(values))
+            return self._reports(certified, self.permanent.draw(certified, values, people, name))
+
+        return drawn(mechanism, column, name, draw)
+
+    @withheld
+    def _reports(self, mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
+        """Return what was drawn as a column of reports."""
+        return mechanism.shown(drawn)
 
 
 def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | None = None) -> dict[str, Mechanism]:
@@ -259,8 +282,10 @@ def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
 
 
-def drawn(mechanism: CertifiedMechanism, column: pa.Array, name: object, draw: Draw = CertifiedMechanism.perturb) -> pa.Array:
-    """Return a report for each value of a column; an error names the column if it has a name."""
+def drawn(
+    mechanism: CertifiedMechanism, column: pa.Array, name: object, draw: Callable[[CertifiedMechanism, pa.Array], Made]
+) -> Made:
+    """Return what ``draw`` makes of a column; an error names the column if it has a name."""
     try:
         return draw(mechanism, column)
     except NOT_PERTURBED as error:

@@ -19,7 +19,7 @@ from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.uncharged import uncharged
 
 if TYPE_CHECKING:
-    from ldpsql.ledger import Ledger
+    from ldpsql.ledger import Ledger, Release
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,16 @@ def charged(
 ) -> str:
     """Charge for a run before anything is drawn; return the token of the release, or an empty string without a ledger.
 
+    Permanent reports have a release for each column; spaces separate their tokens.
+
     Raises:
         DestinationExists: if the ledger records that this release was published before.
 
     """
     if charge is None:
         return ""
+    if projection.permanent is not None:
+        return " ".join(release.token for release in _charged_once(con, charge, source, projection, destination))
     users = source.users.pop() if source.users else None
     data, columns = _dataset(con, charge), projection.uncertified
     release = charge.ledger.charge(data, columns, destination, users=users, part=charge.part, again=again, resume=resume)
@@ -110,6 +114,16 @@ def charged(
             "these reports were published there before", "use them; to draw and charge again: --replace, in Python replace=True"
         )
     return release.token
+
+
+def _charged_once(
+    con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str
+) -> list[Release]:
+    from ldpsql.bulk.once import charge_reports  # noqa: PLC0415  # charges of frames too
+
+    wanted = projection.read(source.names)
+    batches = (batch for part in source.parts for batch in part.read(wanted, projection.mechanisms.keys(), projection.keep))
+    return charge_reports(charge, _dataset(con, charge), projection, batches, destination)
 
 
 def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str) -> str:
@@ -133,19 +147,21 @@ def is_published(charge: Charge | None, token: str) -> bool:
     """
     if bool(token) != (charge is not None):
         raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
-    return charge is not None and charge.ledger.release_of(token).stored
+    return charge is not None and all(charge.ledger.release_of(one).stored for one in token.split())
 
 
 def mark_drawn(charge: Charge | None, token: str, *, once: bool = False) -> None:
     """Record in the ledger, if there is one, that others may see the reports from now on; see `Ledger.drawn`."""
     if charge:
-        charge.ledger.drawn(token, once=once)
+        for one in token.split():
+            charge.ledger.drawn(one, once=once)
 
 
 def publish(charge: Charge | None, token: str) -> None:
     """Record in the ledger, if there is one, that the reports are at their destination."""
     if charge:
-        charge.ledger.publish(charge.ledger.release_of(token))
+        for one in token.split():
+            charge.ledger.publish(charge.ledger.release_of(one))
 
 
 def _dataset(con: DuckDBPyConnection, charge: Charge) -> Dataset:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.bulk.batches import Projection
+from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import guarded
@@ -24,7 +25,7 @@ class CompactProjection(Projection):
     @classmethod
     def like(cls, projection: Projection) -> CompactProjection:
         """Return a compact projection with the same mechanisms and kept columns."""
-        return cls(projection.mechanisms, projection.keep)
+        return cls(projection.mechanisms, projection.keep, projection.permanent)
 
     def schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of the compact batches."""
@@ -34,8 +35,8 @@ class CompactProjection(Projection):
         mechanism = self.mechanisms.get(field.name)
         return field if mechanism is None else pa.field(field.name, _compact(mechanism))
 
-    def _drawn(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
-        return _positions(mechanism, column)
+    def _reports(self, mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
+        return _positions(mechanism, drawn)
 
     def decoded_schema(self, schema: pa.Schema, *, encoded: bool) -> pa.Schema:
         """Return the schema of the reports that compact batches stand for.
@@ -80,8 +81,7 @@ def _compact(mechanism: CertifiedMechanism) -> pa.DataType:
 
 
 @guarded
-def _positions(mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
-    drawn, kind = mechanism.draw(column), _compact(mechanism)
+def _positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
     if isinstance(mechanism.reports, WordReports | RowReports):
         return mechanism.reports.to_arrow(drawn)
-    return pa.array(drawn.astype(kind.to_pandas_dtype()))
+    return pa.array(drawn.astype(_compact(mechanism).to_pandas_dtype()))

@@ -30,7 +30,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import column_likelihood, counted_likelihood
 from ldpsql.inference.counts import Counts as GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
@@ -78,14 +78,14 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
     charging = Charging(_by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism})
     values = column_of(column)
     charging.whole(rows=len(values))
-    reports = drawn(certified, values, name)
+    reports = drawn(certified, values, name, CertifiedMechanism.perturb)
     charging.end()
     return _like(reports, column)
 
 
 def perturb_uncharged(column: pl.Series, mechanism: Mechanism) -> pl.Series:
     """Draw one report for each value of a part of a column, whose caller has noticed that no ledger is charged."""
-    return pl.Series(column.name, drawn(certify(mechanism), column_of(column), column.name))
+    return pl.Series(column.name, drawn(certify(mechanism), column_of(column), column.name, CertifiedMechanism.perturb))
 
 
 def _like(reports: pa.Array, column: Column) -> Any:

@@ -36,7 +36,7 @@ class Meter:
     def reports(self, part: Part, projection: Projection, names: list[str]) -> pa.RecordBatchReader:
         """Return the reports of a part as a stream that counts its rows."""
         with self._reading(part):
-            reader = part.read(projection.among(names), projection.mechanisms.keys(), projection.keep)
+            reader = part.read(projection.read(names), projection.mechanisms.keys(), projection.keep)
         schema = projection.schema(reader.schema)
 
         def batches() -> Iterator[pa.RecordBatch]:

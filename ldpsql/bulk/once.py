@@ -1,24 +1,22 @@
-"""Permanent reports of frames: the same person with the same value gives the same report, and pays for it once."""
+"""Permanent reports of frames and runs, which pay once for each value of a person."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.batches import Columns, Projection, batches_of, check_columns, drawn, stream
-from ldpsql.bulk.charging import Charge, Charged, charge_of
+from ldpsql.bulk.batches import Columns, Projection, batches_of, drawn, stream
+from ldpsql.bulk.charging import Charge, Charged, charge_of, publish
 from ldpsql.bulk.in_memory import DESTINATION
-from ldpsql.bulk.kept import kept
-from ldpsql.domains.columns import plain
-from ldpsql.errors import InvalidParameter
+from ldpsql.bulk.permanent import Permanent, opened, permanent_of
 from ldpsql.errors.boundary import withheld
-from ldpsql.ledger import Ledger, Release
-from ldpsql.ledger.lasting import charge_once
-from ldpsql.ledger.people import id_bytes
+from ldpsql.ledger import Release
+from ldpsql.ledger.datasets import Dataset
+from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import CertifiedMechanism
 
@@ -50,55 +48,63 @@ def perturb_once(
         UnknownName, SourceRefused: if a column is missing, or occurs twice, or the stream fails.
         MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
         InvalidParameter: if the charge is by other people than those of ``user``, or for a part.
-        BudgetExceeded: if somebody's budget would be exceeded. Columns before it may be charged; nothing is drawn.
+        BudgetExceeded: if somebody's budget would be exceeded. Then nothing is charged or drawn.
         KeyUnusable: if the key is of version 0.1.0, and a ledger is to be charged.
 
     Warns:
         UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
 
     """
-    projection, charged = Projection.of(columns, keep), _by_user(charge_of(charge), user)
-    secret = Key.read(key) if isinstance(key, str | Path) else key
-    if not isinstance(secret, Key):
-        raise InvalidParameter("a key must be a path or an opened key", "Key.read(path)")
-    if not isinstance(user, str):
-        raise InvalidParameter("permanent reports need the column of user ids", "user='id'")
-    reader = stream(frame, [*projection.columns, user])
-    check_columns([user], reader.schema.names)
-    schema, table = projection.schema(reader.schema), pa.Table.from_batches(batches_of(reader), reader.schema)
-    if not len(table):
-        return schema.empty_table()
-    people = id_bytes(table.column(user))
-    releases = [] if charged is None else _charge(charged, table, projection, secret, people)
-    arrays = [_column(table.column(name), name, projection, secret, people) for name in schema.names]
-    for ledger, release in releases:
-        ledger.publish(release)
-    return pa.Table.from_arrays(arrays, schema=schema)
+    charged = charge_of(charge)
+    permanent = permanent_of(opened(key), user, charged)
+    projection = Projection.of(columns, keep, permanent)
+    reader = stream(frame, [*projection.columns, permanent.user])
+    projection.read(reader.schema.names)
+    schema, batches = projection.schema(reader.schema), [*batches_of(reader)]
+    releases = [] if charged is None else charge_reports(charged, charged.dataset, projection, batches, DESTINATION)
+    reports = pa.Table.from_batches((projection.perturb(batch, schema) for batch in batches), schema)
+    publish(charged, " ".join(release.token for release in releases))
+    return reports
 
 
-def _by_user(charge: Charge | None, user: str) -> Charge | None:
-    if charge is not None and charge.user not in (None, user):
-        raise InvalidParameter("permanent reports are charged to the people who give them", "name the same column of user ids")
-    if charge is not None and charge.part:
-        raise InvalidParameter("permanent reports are charged once, over all parts of the data", "leave out part")
-    return charge
+def charge_reports(
+    charge: Charge, dataset: str | Dataset, projection: Projection, batches: Iterable[pa.RecordBatch], destination: str
+) -> list[Release]:
+    """Charge for the permanent reports of batches, and let the projection draw no others.
+
+    Returns:
+        the release of each column; none if there are no rows.
+
+    Raises:
+        BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
+
+    """
+    reported = reported_in(projection, batches)
+    if projection.permanent is None or not reported:
+        return []
+    projection.permanent.charged.update({name: np.unique(one.fingerprints) for name, one in reported.items()})
+    return charge_columns_once(charge.ledger, dataset, reported, destination)
 
 
-def _charge(
-    charge: Charge, table: pa.Table, projection: Projection, key: Key, people: pa.Array
-) -> list[tuple[Ledger, Release]]:
-    """Charge for each column, and return the releases."""
-    once = partial(charge_once, charge.ledger, charge.dataset, destination=DESTINATION, key=key, users=people)
-    columns = projection.uncertified.items()
-    return [(charge.ledger, once(name, mechanism, values=plain(table.column(name)))) for name, mechanism in columns]
+def reported_in(projection: Projection, batches: Iterable[pa.RecordBatch]) -> dict[str, Reported]:
+    """Return the permanent reports of each column of batches; nothing if there are no rows."""
+    seen: dict[str, list[Reported]] = {name: [] for name in projection.mechanisms}
+    permanent = projection.permanent
+    for batch in batches:
+        if permanent is not None and batch.num_rows:
+            for name, certified in projection.mechanisms.items():
+                seen[name].append(_distinct(batch, name, certified, permanent))
+    return {name: _together(parts) for name, parts in seen.items() if parts}
 
 
-def _column(column: pa.ChunkedArray, name: str, projection: Projection, key: Key, people: pa.Array) -> pa.Array:
-    mechanism = projection.mechanisms.get(name)
-    if mechanism is None:
-        return kept(column.combine_chunks())
+def _distinct(batch: pa.RecordBatch, name: str, certified: CertifiedMechanism, permanent: Permanent) -> Reported:
+    """Return the distinct permanent reports of a column of a batch."""
+    people = permanent.people(batch)
+    each = drawn(certified, batch.column(name), name, lambda one, values: permanent.fingerprints(one, values, people, name))
+    fingerprints, first = np.unique(each, return_index=True)
+    return Reported(certified, fingerprints, people.take(pa.array(first)))
 
-    def draw(certified: CertifiedMechanism, values: pa.Array) -> pa.Array:
-        return certified.shown(key.draw(certified, values, people, name))
 
-    return drawn(mechanism, plain(column), name, draw)
+def _together(parts: list[Reported]) -> Reported:
+    fingerprints = np.concatenate([part.fingerprints for part in parts])
+    return Reported(parts[0].certified, fingerprints, pa.concat_arrays([part.people for part in parts]))

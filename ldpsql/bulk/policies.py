@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.batches import Columns, by_column
 from ldpsql.bulk.charging import Charge, Charged, charge_of
+from ldpsql.bulk.permanent import Permanent, permanent_of
 from ldpsql.errors import InvalidParameter, NotReleased
+from ldpsql.ledger.permanent import Key
 from ldpsql.registry.tables import TablePolicy, table_policy
 from ldpsql.sql.named import mechanism_of
 
@@ -39,6 +42,13 @@ class Chosen(NamedTuple):
                 "charge a ledger with the same privacy_unit, or write that unit into the policy of the table",
             )
         return replace(charge, user=charge.user or self.policy.unit) if charge and not self.policy.by_row else charge
+
+    def permanent(
+        self, charge: Charge | None, con: DuckDBPyConnection | None, key: Key | str | Path | None, user: str | None
+    ) -> Permanent:
+        """Return the permanent reports of a run, as `permanent_of` reads them, by the user ids of the policy."""
+        unit = None if self.policy is None or self.policy.by_row else self.policy.unit
+        return permanent_of(key, user or unit, charge, con)
 
 
 def chosen_columns(

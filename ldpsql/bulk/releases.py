@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 
 import duckdb
 import numpy as np
@@ -21,7 +20,7 @@ from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Release
 from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.guard import GIVE_LEDGER, Guard, Permanent, guard_of, occupied
-from ldpsql.ledger.lasting import charge_once
+from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.witness import others
@@ -80,11 +79,11 @@ def release(
     with _without_variables(con) as cursor:
         mechanisms = {column: _mechanism(cursor, call) for column, call in columns.items()}
         unit = guard.ledger.policy.privacy_unit
-        table = _permanent(cursor, dataset, columns, unit, whole=not part and not again) if permanent else None
+        table = permanent_columns(cursor, dataset, columns, unit, whole=not part and not again) if permanent else None
         rows, users = people(cursor, dataset, unit)
         data = dataset_of(cursor, dataset)
     if table is not None:
-        releases, permitted = _charge_once(guard, data, mechanisms, destination, table)
+        releases, permitted = charge_permanent(guard, data, mechanisms, destination, table)
         marking = Marking(con, destination, mechanisms)
         with guard.allowing_permanent(permitted):
             yield releases[-1]
@@ -109,8 +108,15 @@ def release(
     guard.ledger.publish(charged)
 
 
-def _permanent(cursor: DuckDBPyConnection, dataset: str, columns: Iterable[str], unit: str, *, whole: bool) -> pa.Table:
-    """Return the columns of a dataset that have permanent reports, and the user ids at the end."""
+def permanent_columns(
+    cursor: DuckDBPyConnection, dataset: str, columns: Iterable[str], unit: str, *, whole: bool = True
+) -> pa.Table:
+    """Return the columns of a dataset that have permanent reports, and the user ids at the end.
+
+    Raises:
+        InvalidParameter: if each row is a person, or the release is not for the whole dataset.
+
+    """
     if unit == ROW or not whole:
         raise InvalidParameter(
             "permanent reports are charged once to each person, over all parts of the data",
@@ -120,23 +126,29 @@ def _permanent(cursor: DuckDBPyConnection, dataset: str, columns: Iterable[str],
     return cursor.sql(f"SELECT {named} FROM query_table({text_literal(dataset)})").to_arrow_table()  # noqa: S608  # quoted
 
 
-def _charge_once(
+def charge_permanent(
     guard: Guard, data: Dataset, mechanisms: Mapping[str, Mechanism], destination: str, table: pa.Table
 ) -> tuple[list[Release], Permanent]:
-    """Charge the permanent reports of the columns of a table; return a release for each column, and what may be drawn."""
+    """Charge the permanent reports of the columns of a table; return a release for each column, and what may be drawn.
+
+    Raises:
+        KeyUnusable: if the guard has no key, or one of version 0.1.0.
+        InvalidParameter: if there is nothing to draw.
+        BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
+
+    """
     if guard.ledger is None or guard.key is None:
         hint = "ldpsql.attach(con, ledger='budget.ledger', key='people.key')"
         raise KeyUnusable("this connection has no key for permanent reports", hint)
     if not table.num_rows or not mechanisms:
         raise InvalidParameter("a release of permanent reports needs a column and a row", "the dataset has none")
-    users, key = table.column(table.num_columns - 1), guard.key
-    charge, people = partial(charge_once, guard.ledger, data, destination=destination, key=key, users=users), id_bytes(users)
-    releases, allowed = [], {}
+    people, key = id_bytes(table.column(table.num_columns - 1)), guard.key
+    reported = {}
     for (column, mechanism), held in zip(mechanisms.items(), table.columns[:-1], strict=True):
-        values = plain(held)
-        releases.append(charge(column, mechanism, values=values))
-        allowed[mechanism, column] = np.unique(key.fingerprints(certify(mechanism), values, people, column))
-    return releases, allowed
+        certified = certify(mechanism)
+        reported[column] = Reported(certified, key.fingerprints(certified, plain(held), people, column), people)
+    releases = charge_columns_once(guard.ledger, data, reported, destination)
+    return releases, {(mechanisms[name], name): np.unique(one.fingerprints) for name, one in reported.items()}
 
 
 @contextmanager

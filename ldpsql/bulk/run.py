@@ -26,10 +26,11 @@ from ldpsql.bulk.policies import chosen_columns
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
-from ldpsql.bulk.unchanged import witnessed
+from ldpsql.bulk.unchanged import readable_twice, witnessed
 from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
+from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged
 from ldpsql.reports import type_of
 
@@ -38,6 +39,7 @@ from ldpsql.reports import type_of
 class Run:
     """The result of a run: the rows and parts that it drew, the parts that an earlier run drew, and its token in the ledger.
 
+    A run of permanent reports has a token for each column, with spaces between them.
     ``uncharged`` is true if the settings name a ledger that the run did not charge.
     """
 
@@ -63,6 +65,9 @@ def perturb_copy(
     resume: bool = False,
     order: Order = "random",
     charge: Charged = None,
+    permanent: bool = False,
+    key: Key | str | Path | None = None,
+    user: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Perturb columns of a table, of files or of a frame into a file or a folder of files.
@@ -86,6 +91,9 @@ def perturb_copy(
         charge: the ledger that is charged before the first draw; or the name of the people, for the ledger of the connection or
             of ``ldpsql.toml``. Without a charge, ``Run.uncharged`` and a warning say that the ledger of ``ldpsql.toml`` is not
             charged.
+        permanent: draw the reports of `perturb_once`: a person with the same value always gives the same report, and pays once.
+        key: the key of permanent reports or its file; by default that of a connection with a ledger, else of ``ldpsql.toml``.
+        user: the column of user ids of permanent reports; by default that of the charge.
         progress: called after every batch with the rows done and the rows in all, None if that number is unknown.
 
     Raises:
@@ -100,7 +108,8 @@ def perturb_copy(
     target = Path(destination).absolute()
     chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
-    projection, form = Projection.of(chosen.mechanisms, chosen.keep), Form.of(target, tuple(partition_by))
+    once = chosen.permanent(charge, con, key, user) if _is_permanent(permanent, key, user) else None
+    projection, form = Projection.of(chosen.mechanisms, chosen.keep, once), Form.of(target, tuple(partition_by))
     _check_partition(form, projection)
     opened = _opened(con, source, projection, charge, split=form.folder)
     _check_destination(target, form, projection, opened)
@@ -115,6 +124,8 @@ def perturb_copy(
         elif is_published(charge, token):  # killed while it tidied up
             staging.remove()
             return Run(0, 0, len(opened.parts), token)
+        elif once is not None:  # costs nothing, and says what may be drawn
+            token = " ".join([token, charged(con, charge, opened, projection, str(target), again=False, resume=True)]).strip()
         drawing.into_files(form, staging, order)
         mark_drawn(charge, token)
         staging.publish(one_file=not form.folder)
@@ -138,6 +149,9 @@ def perturb_table(
     resume: bool = False,
     order: Order = "random",
     charge: Charged = None,
+    permanent: bool = False,
+    key: Key | str | Path | None = None,
+    user: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Perturb columns of a table, of files or of a frame into a table, in one statement that writes all rows or none.
@@ -157,6 +171,9 @@ def perturb_table(
         charge: the ledger that is charged before the first draw; or the name of the people, for the ledger of the connection or
             of ``ldpsql.toml``. Without a charge, ``Run.uncharged`` and a warning say that the ledger of ``ldpsql.toml`` is not
             charged.
+        permanent: as for `perturb_copy`; a run that was killed can be repeated with ``replace``, at no cost.
+        key: as for `perturb_copy`.
+        user: as for `perturb_copy`.
         progress: as for `perturb_copy`.
 
     Raises:
@@ -170,14 +187,15 @@ def perturb_table(
     check_order(order)
     chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
-    projection, name = Projection.of(chosen.mechanisms, chosen.keep), table_name(into)
+    once = chosen.permanent(charge, con, key, user) if _is_permanent(permanent, key, user) else None
+    projection, name = Projection.of(chosen.mechanisms, chosen.keep, once), table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
     there, place = is_there(con, name), f"{database_of(con)} {into}"
     if there and not (replace or append or resume):
         raise DestinationExists(*exists(into))
     opened = _opened(con, source, projection, charge)
-    if resume and charge and (token := written_release(con, charge, opened, projection, place)):
+    if resume and charge and once is None and (token := written_release(con, charge, opened, projection, place)):
         publish(charge, token)
         return Run(0, 0, 1, token)
     if there and not (replace or append):
@@ -207,9 +225,17 @@ def _opened(
 
     """
     opened = source_of(con, source, split=split)
-    opened.check(projection.columns)
+    opened.check(projection.read(opened.names) if projection.permanent else projection.columns)
     opened.check_folders(projection.mechanisms)
+    if projection.permanent is not None:  # each report is compared with those that were charged
+        return readable_twice(opened) if charge else opened
     return witnessed(opened, charge.user if charge else None, projection.keep)
+
+
+def _is_permanent(permanent: bool, key: object, user: object) -> bool:
+    if not permanent and not (key is None and user is None):
+        raise InvalidParameter("a key and a column of user ids are for permanent reports", "permanent=True")
+    return permanent
 
 
 def _check_partition(form: Form, projection: Projection) -> None:
@@ -241,6 +267,7 @@ def _task(source: Source, projection: Projection, form: Form, *, order: Order, b
         "partition_by": form.partition_by,
         "order": order,
         "buckets": buckets,
+        "permanent": [once.key.fingerprint, once.user] if (once := projection.permanent) else None,
     }
 
 

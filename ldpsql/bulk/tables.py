@@ -74,7 +74,7 @@ def check_writable(con: DuckDBPyConnection, verb: str, columns: Iterable[str]) -
 
 
 def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:
-    """Add the token of a release to the comment of a table, in the transaction that writes the table.
+    """Add the tokens of releases to the comment of a table, in the transaction that writes the table.
 
     The comment stays with a table that is renamed. Databases of other systems keep no comments and get none.
     """
@@ -83,7 +83,8 @@ def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:
         SELECT t.comment FROM duckdb_tables() t JOIN duckdb_databases() d USING (database_name) WHERE d.type = 'duckdb'
         AND lower(t.database_name) = $1 AND lower(t.schema_name) = $2 AND lower(t.table_name) = $3"""
     for (comment,) in cursor.execute(query, path).fetchall() if path else ():
-        text = f"{comment}\n{_REMARK}{token}" if comment else f"{_REMARK}{token}"
+        lines = [*([comment] if comment else []), *(f"{_REMARK}{one}" for one in token.split())]
+        text = "\n".join(lines)
         cursor.execute(f"COMMENT ON TABLE {name} IS {text_literal(text)}")
 
 

@@ -29,8 +29,8 @@ def unchanged(files: Sequence[str], read: Read) -> Read:
 
         def batches() -> Iterator[pa.RecordBatch]:
             yield from reader
-            if (changed := _first_change(files, before)) is not None:
-                raise _changed(f"the file '{Path(changed).name}'")
+            if (file := _first_change(files, before)) is not None:
+                raise changed(f"the file '{Path(file).name}'")
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
@@ -52,12 +52,22 @@ def witnessed(source: Source, user: str | None, keep: Collection[str]) -> Source
     if user is None:
         return source
     source.check([user])
-    if source.once:
-        raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
-    parts = [part.snapshot() if part.snapshot else part for part in source.parts]
-    pairs = [_with_users(part, user, keep) for part in parts]
+    source = readable_twice(source)
+    pairs = [_with_users(part, user, keep) for part in source.parts]
     users = pa.chunked_array([chunk for _, ids in pairs for chunk in ids.chunks])
     return replace(source, parts=[part for part, _ in pairs], users=[users])
+
+
+def readable_twice(source: Source) -> Source:
+    """Return a source whose tables are as they are now, whatever is written later.
+
+    Raises:
+        SourceRefused: if it can be read only once.
+
+    """
+    if source.once:
+        raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
+    return replace(source, parts=[part.snapshot() if part.snapshot else part for part in source.parts])
 
 
 def _with_users(part: Part, user: str, keep: Collection[str]) -> tuple[Part, pa.ChunkedArray]:
@@ -88,7 +98,7 @@ def _compared(read: Read, user: str, expected: Digest) -> Read:
                 drawn = together(drawn, digest(batch.column(user)))
                 yield batch.select(names)
             if drawn != expected:
-                raise _changed()
+                raise changed()
 
         return pa.RecordBatchReader.from_batches(pa.schema([reader.schema.field(name) for name in names]), batches())
 
@@ -109,7 +119,8 @@ def _identity(file: str) -> tuple[int, ...]:
     return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def _changed(what: str = "the source") -> SourceRefused:
+def changed(what: str = "the source") -> SourceRefused:
+    """Return the error for a source that changed while it was read."""
     return SourceRefused(
         f"{what} changed while it was read, so its reports may be of people who were not charged",
         "nothing was published; run again with --replace, replace=True, while nobody writes to it",

@@ -36,11 +36,13 @@ class ChannelOf(ABC, Generic[Held_contra]):
     """The exact conditional distribution of the report given what a person holds.
 
     Implementations are frozen, so that the channel that was certified is the one that is drawn from. ``in_step`` says
-    that up to some thousand values are drawn from one word each at a time, in their order. Permanent reports depend on it,
-    so it never changes.
+    that up to some thousand values are drawn from one word each at a time, in their order; ``abreast`` says that up to
+    some thousand values (2**20 over their number) are drawn from equally many words each at a time, those of one value in
+    a row. Permanent reports depend on both, so they never change.
     """
 
     in_step: ClassVar[bool] = False
+    abreast: ClassVar[bool] = False
 
     @abstractmethod
     def widest(self) -> Witness | None:

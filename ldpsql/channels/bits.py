@@ -46,6 +46,7 @@ class IndependentBits(SetChannel):
 
     """
 
+    abreast = True
     size: int
     own: int
     other: int

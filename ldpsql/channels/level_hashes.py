@@ -14,14 +14,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import Codes, Weights
+from ldpsql.channels.base import Weights
 from ldpsql.channels.galois import Elements, Field, coordinatewise
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
-from ldpsql.channels.randomness import Words
 
-_BITS = 64  # of a word
 _MANTISSA, _BIAS, _EXPONENTS = 52, 1023, 2047  # of a double
+_BITS, _TWICE = 64, np.uint64((1 << 32) + 1)  # of a word; a half times this is the word with two of it
 
 Numbers: TypeAlias = NDArray[np.int64]
 Response: TypeAlias = KeepOrSpread | OrthogonalHash
@@ -69,42 +68,62 @@ class Lanes:
 
 @dataclass(frozen=True)
 class LevelHashes:
-    """The hashes of the nodes of some levels, all to the same number of symbols; nodes are numbered level by level."""
+    """The hashes of the nodes of some levels, all to the same number of symbols.
+
+    Nodes are numbered from the `starts` of their level on.
+
+    Args:
+        hashes: the hash of each level.
+        spare: the number of further nodes, whose hash is always zero.
+
+    """
 
     hashes: tuple[OrthogonalHash, ...]
+    spare: int = 0
 
     @cached_property
     def field(self) -> Field:
         """The field of the symbols."""
-        return Field.of(self.hashes[0].response.size)
+        return Field.of(self._widest.response.size)
 
     @cached_property
     def _widest(self) -> OrthogonalHash:
         """The hash with the most functions."""
         return max(self.hashes, key=lambda one: one.dimension)
 
-    def hash(self, seeds: Numbers, nodes: Numbers) -> Codes:
+    def hash(self, seeds: Numbers, nodes: Numbers) -> NDArray[np.unsignedinteger]:
         """Return the hash of each node under its seed."""
         return self._by_bits(seeds, nodes) if self.field.p == 2 else self._by_lanes(seeds, nodes)
 
-    def _by_bits(self, seeds: Numbers, nodes: Numbers) -> Codes:
-        """Return hashes in a field of 2^k elements: each bit is the parity of some bits of the function."""
-        functions, masks = self._function_numbers(seeds), self._masks.take(nodes, axis=0)
-        masks[:, 0] &= functions
-        out = np.bitwise_count(masks[:, 0]) & np.uint8(1)
-        for digit in range(1, self.field.k):
-            masks[:, digit] &= functions
-            out |= (np.bitwise_count(masks[:, digit]) & np.uint8(1)) << np.uint8(digit)
-        return out.astype(np.int32)
+    @property
+    def _kind(self) -> np.dtype[np.unsignedinteger]:
+        return np.min_scalar_type(self.field.size - 1)
 
-    def _function_numbers(self, seeds: Numbers) -> NDArray[np.uint32]:
+    def _by_bits(self, seeds: Numbers, nodes: Numbers) -> NDArray[np.unsignedinteger]:
+        """Return hashes in a field of 2^k elements: each bit is the parity of some bits of the function, two bits to a word."""
+        functions, masks = self._function_numbers(seeds) * _TWICE, self._masks.take(nodes, axis=0)
+        out = np.zeros(1, dtype=np.uint16)
+        for word in range(masks.shape[1]):
+            ones = np.bitwise_count((masks[:, word] & functions).view(np.uint32)).view("<u2") & np.uint16(0x0101)
+            ones |= ones >> np.uint16(7)
+            ones &= np.uint16(3)
+            out = out | ones << np.uint16(2 * word)
+        return out
+
+    def _function_numbers(self, seeds: Numbers) -> Weights:
         """Return the coordinates of functions as bits: their numbers are consecutive if the same coordinate is the first one.
 
         Those whose first coordinate has q^k behind it have the seeds from (q^k - 1)/(q - 1) on, so that seed (q - 1) + 1 has
-        as many bits as q^k, or some more. A double has the number of bits as its exponent; these numbers are exact.
+        as many bits as q^k, or some more. A double has the number of bits as its exponent; these numbers are exact. That is
+        quicker than to look up the numbers, of which there may be a million.
         """
-        bits = (seeds * (self.field.size - 1) + 1).astype(np.float64).view(np.int64) >> _MANTISSA
-        return (seeds + self._offsets.take(bits)).astype(np.uint32)
+        if self.field.size == 2:  # all numbers from 1 on
+            return seeds.view(np.uint64) + np.uint64(1)
+        scaled = seeds * float(self.field.size - 1)
+        scaled += 1.0
+        bits = scaled.view(np.int64)
+        bits >>= _MANTISSA
+        return (seeds + self._offsets.take(bits)).view(np.uint64)
 
     @cached_property
     def _offsets(self) -> Numbers:
@@ -116,22 +135,22 @@ class LevelHashes:
         return out
 
     @cached_property
-    def _masks(self) -> NDArray[np.uint32]:
-        """For each node which bits of a function make each bit of the hash: (nodes, a power of two of bits)."""
+    def _masks(self) -> Weights:
+        """For each node which bits of a function make each bit of the hash: half a word each."""
         numbers = self._point_numbers
-        out = np.zeros((len(numbers), 1 << (self.field.k - 1).bit_length()), dtype=np.uint32)
+        halves = np.zeros((len(numbers), self.field.k + self.field.k % 2), dtype=np.uint32)
         for digit in range(self.field.k):
-            out[:, digit] = self._for_digit(numbers, digit)
-        return out
+            halves[:, digit] = self._for_digit(numbers, digit)
+        return halves.view(np.uint64)
 
-    def _by_lanes(self, seeds: Numbers, nodes: Numbers) -> Codes:
+    def _by_lanes(self, seeds: Numbers, nodes: Numbers) -> NDArray[np.unsignedinteger]:
         """Return hashes in a field of p^k elements for an odd p: each digit is an inner product of digits."""
         functions, (lanes, points) = [part.take(seeds) for part in self._packed_functions], self._packed_points
-        out = np.zeros(len(seeds), dtype=np.int32)
+        out = np.zeros(len(seeds), dtype=self._kind)
         for parts in reversed(points):
             inner = sum(lanes.inner(part.take(nodes), function) for part, function in zip(parts, functions, strict=True))
-            out *= np.int32(self.field.p)
-            out += (inner % np.uint64(self.field.p)).astype(np.int32)
+            out *= self._kind.type(self.field.p)
+            out += (inner % np.uint64(self.field.p)).astype(self._kind)
         return out
 
     @property
@@ -149,13 +168,22 @@ class LevelHashes:
         digits = range(self.field.k)
         return lanes, [lanes.packed(self._for_digit(numbers, digit), turned=True) for digit in digits]
 
+    @cached_property
+    def _longest(self) -> dict[int, OrthogonalHash]:
+        """The level with the most nodes of each dimension: the others have the first of its points."""
+        return {one.dimension: one for one in sorted(self.hashes, key=lambda one: one.size)}
+
+    @property
+    def starts(self) -> list[int]:
+        """The number of the first node of each level, and behind them that of the spare ones."""
+        ends = np.cumsum([0, *(one.size for one in self._longest.values())]).tolist()
+        first = dict(zip(self._longest, ends, strict=False))
+        return [*(first[one.dimension] for one in self.hashes), ends[-1]]
+
     @property
     def _point_numbers(self) -> Numbers:
-        widest = {
-            one.dimension: one for one in sorted(self.hashes, key=lambda one: one.size)
-        }  # the others have its first points
-        points = {dimension: one.point_numbers for dimension, one in widest.items()}
-        return np.concatenate([points[one.dimension][: one.size] for one in self.hashes])
+        points = [one.point_numbers for one in self._longest.values()]
+        return np.concatenate([*points, np.zeros(self.spare, dtype=np.int64)])
 
     def _for_digit(self, numbers: Numbers, digit: int) -> Numbers:
         """Return the numbers whose inner products with functions, in base p, are one digit of the hashes."""
@@ -168,21 +196,11 @@ class LevelHashes:
         return np.sum([product // p**digit % p * p**place for place, product in enumerate(products)], axis=0, dtype=np.int32)
 
 
+def functions_of(response: Response) -> int:
+    """Return the number of functions: one if nodes are not hashed."""
+    return response.seeds if isinstance(response, OrthogonalHash) else 1
+
+
 def answer_of(response: Response) -> KeepOrSpread:
     """Return the response to a block or its hash."""
     return response.response if isinstance(response, OrthogonalHash) else response
-
-
-class LevelGroup:
-    """Some levels with the same response, to their nodes or to hashes of them."""
-
-    def __init__(self, responses: tuple[Response, ...], has: NDArray[np.bool_]) -> None:
-        own = [response for response, inside in zip(responses, has, strict=True) if inside]
-        self.has, self.response = has, answer_of(own[0])
-        self.sizes = np.where(has, [response.inputs for response in responses], 0)
-        hashes = tuple(response for response in own if isinstance(response, OrthogonalHash))
-        self.hashes = LevelHashes(hashes) if hashes else None
-
-    def draw(self, seeds: NDArray[np.int64], nodes: NDArray[np.int64], words: Words) -> Codes:
-        """Draw the response to each node, or to its hash."""
-        return self.response.draw(nodes.astype(np.int32) if self.hashes is None else self.hashes.hash(seeds, nodes), words)

@@ -15,10 +15,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Channel, Codes, Drawn, Weights, Witness
+from ldpsql.channels.base import Channel, Codes, Drawn, Witness
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
-from ldpsql.channels.level_hashes import LevelGroup, Response, answer_of
+from ldpsql.channels.level_draws import Blocks, Lengths, LevelDraws
+from ldpsql.channels.level_hashes import Response
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 
@@ -26,7 +27,6 @@ PARTS = 1 << 32  # a level is decided by half of a random word
 MOST_LEAVES = 1 << 20
 _MOST_REPORTS = (1 << 31) - 1
 _BLOCK = 1 << 15  # draws at a time, so that what is computed on the way stays in the cache
-_HALF = np.uint64(32)
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -35,11 +35,6 @@ def level_shares(levels: int) -> list[Fraction]:
     """Return the exact probability of every level."""
     starts = [-(-PARTS * level // levels) for level in range(levels + 1)]
     return [Fraction(end - start, PARTS) for start, end in pairwise(starts)]
-
-
-def levels_of(words: Weights, levels: int) -> NDArray[np.int64]:
-    """Return the level that the lower half of each random word decides."""
-    return (((words & np.uint64(PARTS - 1)) * np.uint64(levels)) >> _HALF).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -156,80 +151,17 @@ class Levels(Channel):
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw the level and the seed from a word, then respond to the hash of the block of that level."""
+        if len(values) <= _BLOCK:
+            return self._drawing.draw(values, words)
         out = np.empty(len(values), dtype=np.int32)
         for start in range(0, len(values), _BLOCK):
-            out[start : start + _BLOCK] = self._draw(values[start : start + _BLOCK], words)
+            out[start : start + _BLOCK] = self._drawing.draw(values[start : start + _BLOCK], words)
         return out
 
-    def _draw(self, values: Codes, words: Words) -> NDArray[np.int64]:
-        word = words(len(values))
-        levels = levels_of(word, len(self.blocks))
-        seeds = self._seeds(word >> _HALF, levels, words)
-        nodes = self._placed(values, levels)
-        out = self.starts.take(levels)
-        out += seeds * self._symbols.take(levels)
-        for group in self._groups:
-            rows = np.flatnonzero(group.has.take(levels))
-            if len(rows):
-                out[rows] += group.draw(seeds.take(rows), nodes.take(rows), words)
-        return out
-
-    def _seeds(self, halves: Weights, levels: NDArray[np.int64], words: Words) -> NDArray[np.int64]:
-        """Return the function that the half of a word decides, as `OrthogonalHash` weighs them; rarely with further bits."""
-        counts, steps, margins = self._functions
-        scaled = halves * counts.take(levels)
-        seeds = scaled >> _HALF
-        unsure = np.flatnonzero(scaled + margins.take(levels) >> _HALF != seeds)
-        if len(unsure):
-            whole = halves[unsure] << _HALF | words(len(unsure)) >> _HALF
-            at = levels[unsure]
-            seeds[unsure] = np.minimum(whole // steps[at], counts[at] - np.uint64(1))
-        return seeds.view(np.int64)
-
     @cached_property
-    def _functions(self) -> tuple[Weights, Weights, Weights]:
-        """For each level the number of functions, the weight of all but the last, and how near an edge does not decide.
-
-        A word is a hash times that weight and a rest. A half decides unless the rest reaches over an edge, which is at most as
-        many parts of a word away from where equal parts have it.
-        """
-        counts = [response.seeds if isinstance(response, OrthogonalHash) else 1 for response in self.responses]
-        steps = [min(TOTAL // count, TOTAL - 1) for count in counts]
-        out = np.array([counts, steps, [2 * count + 2 for count in counts]], dtype=np.uint64)
-        return out[0], out[1], out[2]
-
-    @cached_property
-    def _symbols(self) -> NDArray[np.int64]:
-        return np.array([answer_of(response).size for response in self.responses])
-
-    def _placed(self, values: Codes, levels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the block of each value at its own level, numbered within the group of the level."""
-        if len(self.shape) > 1:
-            return self._blocks_of.take(levels * self.inputs + values)
-        shift, lengths = self._lengths
-        own = lengths.take(levels)
-        return self._bases.take(levels) + (values >> own if shift else values // own)
-
-    @cached_property
-    def _lengths(self) -> tuple[bool, Codes]:
-        """The length of the blocks of each level on a line, or its logarithm if all are powers of two."""
-        lengths = [block[0] for block in self.blocks]
-        shift = all(length.bit_count() == 1 for length in lengths)
-        return shift, np.array([length.bit_length() - 1 if shift else length for length in lengths], dtype=np.int32)
-
-    @cached_property
-    def _blocks_of(self) -> NDArray[np.int64]:
-        """The block of each value of a grid at each level, numbered within the group of the level."""
+    def _drawing(self) -> LevelDraws:
+        """What draws are made with, computed once."""
+        if len(self.shape) == 1:
+            return LevelDraws(self.responses, self.starts, Lengths([block[0] for block in self.blocks]))
         values = np.arange(self.inputs, dtype=np.int32)
-        return np.concatenate([self.nodes(values, level) + base for level, base in enumerate(self._bases)])
-
-    @cached_property
-    def _groups(self) -> list[LevelGroup]:
-        """The levels whose nodes are hashed to the same symbols, together, and each of the others."""
-        hashed = [answer_of(one) if isinstance(one, OrthogonalHash) else level for level, one in enumerate(self.responses)]
-        return [LevelGroup(self.responses, np.array([one == key for one in hashed])) for key in dict.fromkeys(hashed)]
-
-    @cached_property
-    def _bases(self) -> NDArray[np.int64]:
-        """The number of the first node of each level within its group."""
-        return np.sum([np.where(group.has, np.cumsum(group.sizes) - group.sizes, 0) for group in self._groups], axis=0)
+        return LevelDraws(self.responses, self.starts, Blocks([self.nodes(values, level) for level in range(len(self.blocks))]))

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Weights, Witness
 from ldpsql.channels.hashed import splitmix
 from ldpsql.channels.keep_or_spread import KeepOrSpread
-from ldpsql.channels.levels import level_shares, levels_of
+from ldpsql.channels.level_draws import levels_of
+from ldpsql.channels.levels import level_shares
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 

@@ -25,6 +25,7 @@ class Subsets(SetChannel):
 
     """
 
+    abreast = True
     size: int
     chosen: int
     inside: int

@@ -74,7 +74,7 @@ PartOption: TypeAlias = Annotated[
     str, typer.Option("--part", help="Which part of the dataset this is, such as a day; no row may be in two parts.")
 ]
 UserOption: TypeAlias = Annotated[
-    str | None, typer.Option("--user", help="The column of user ids, if the ledger charges by user.")
+    str | None, typer.Option("--user", help="The column of user ids, if the ledger charges by user or reports are permanent.")
 ]
 
 
@@ -117,8 +117,10 @@ def edges_of(bounds: str, option: str = "--bounds") -> list[str]:
     return edges
 
 
-def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | None) -> Charge | None:
-    """Return the charge for a run, or None if no ledger is named.
+def charge_of(
+    ledger: Path | None, dataset: str | None, part: str, user: str | None, *, permanent: bool = False
+) -> Charge | None:
+    """Return the charge for a run, or None if no ledger is named. Permanent reports need the user without a ledger too.
 
     Raises:
         InvalidParameter: if a ledger is named without a dataset, or a dataset, part or user without a ledger.
@@ -130,7 +132,7 @@ def charge_of(ledger: Path | None, dataset: str | None, part: str, user: str | N
     from ldpsql.ledger.configured import configured_ledger
 
     opened = configured_ledger(ledger)
-    if opened is None and (dataset or part or user):
+    if opened is None and (dataset or part or (user and not permanent)):
         raise InvalidParameter("--dataset, --part and --user are for a ledger", "name it: --ledger")
     if opened is None:
         return None

@@ -46,6 +46,10 @@ def perturb(
     dataset: DatasetOption = None,
     part: PartOption = "",
     user: UserOption = None,
+    permanent: Annotated[
+        bool, typer.Option("--permanent", help="Give each person the same report for the same value, today and in a year.")
+    ] = False,
+    key: Annotated[Path | None, typer.Option(help="The key of permanent reports; by default that of the settings.")] = None,
     policy: Annotated[
         str | None, typer.Argument(help="After --table: the policy [tables.NAME] of ldpsql.toml.", metavar="NAME")
     ] = None,
@@ -72,9 +76,9 @@ def perturb(
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")
     if table and database == ":memory:":
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
-    charge = charge_of(ledger, dataset, part, user)
+    charge = charge_of(ledger, dataset, part, user, permanent=permanent)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "order": order, "charge": charge}
-    options["policy"] = policy
+    options |= {"policy": policy, "permanent": permanent, "key": key, "user": user if permanent else None}
     with (
         duckdb.connect(existing(database)) as con,
         _reporting_interrupts(con if table else None, destination),

@@ -19,7 +19,7 @@ from dbt_common.exceptions import DbtRuntimeError
 from dbt_common.invocation import get_invocation_id
 from duckdb import DuckDBPyConnection
 
-from ldpsql.dbt.models import perturbing, refuse_redrawn, refuse_uncharged
+from ldpsql.dbt.models import is_permanent, perturbing, refuse_redrawn, refuse_uncharged
 from ldpsql.dbt.records import Records
 from ldpsql.dbt.releases import Releases, relation_of
 from ldpsql.dbt.statements import Statements
@@ -71,7 +71,7 @@ class Plugin(BasePlugin):
             refuse_redrawn((manifest.nodes[name] for name in drawn), self._drawing)
             if self._releases is None or self._guard is None or self._con is None:
                 return
-            models = [manifest.nodes[name] for name, draws in drawn.items() if draws is Draws.REPORTS]
+            models = [node for name, node in manifest.nodes.items() if drawn.get(name) is Draws.REPORTS or is_permanent(node)]
             models = [model for model in models if model.resource_type == "model"]
             refuse_uncharged(models)
             connection = adapter.connections.get_if_exists()

@@ -73,8 +73,14 @@ def ldp_meta(model: Any) -> Any:
     return (getattr(model.config, "meta", None) or {}).get("ldp")
 
 
+def is_permanent(node: Any) -> bool:
+    """Return whether a node declares that its reports are permanent: ``meta={'ldp': {'permanent': true, ...}}``."""
+    release = ldp_meta(node)
+    return isinstance(release, dict) and release.get("permanent") is True
+
+
 def _complete(release: Any) -> bool:
-    if not isinstance(release, dict) or release.keys() - {"dataset", "columns", "redraw", "table"}:
+    if not isinstance(release, dict) or release.keys() - {"dataset", "columns", "redraw", "table", "permanent"}:
         return False
     columns = release.get("columns")
     if isinstance(release.get("table"), str) and columns is None:

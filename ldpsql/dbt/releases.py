@@ -15,8 +15,8 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.releases import people, refuse_others
-from ldpsql.dbt.models import ldp_meta
+from ldpsql.bulk.releases import charge_permanent, people, permanent_columns, refuse_others
+from ldpsql.dbt.models import is_permanent, ldp_meta
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import dataset_of
@@ -34,11 +34,13 @@ class Releases:
 
     def __init__(self, ledger: Ledger, mechanisms: Mapping[str, Any]) -> None:
         self._ledger, self._mechanisms = ledger, mechanisms
-        self._open: dict[str, tuple[Release, Callable[[], None]] | None] = {}
+        self._open: dict[str, tuple[list[Release], Callable[[], None]] | None] = {}
         self._lock = Lock()
 
     def begin(self, model: Any, dataset: str, run: str, con: DuckDBPyConnection, guard: Guard) -> None:
         """Charge what a model is about to draw: a report for each row of its dataset, in each of its columns.
+
+        Permanent reports are charged once for each person and value, whenever they are first drawn.
 
         Args:
             model: the node of dbt's manifest.
@@ -64,11 +66,18 @@ class Releases:
             if not rows:
                 self._open[model.unique_id] = None  # nothing to charge, and nothing may be drawn
                 return
+            if is_permanent(model):
+                with con.cursor() as cursor:
+                    table = permanent_columns(cursor, dataset, columns, unit)
+                charged, allowed = charge_permanent(guard, data, columns, model.relation_name, table)
+                self._open[model.unique_id] = charged, _nothing
+                guard.grant_permanent(allowed)
+                return
             part = run if by_row else ""
-            charged = self._ledger.charge(data, columns, model.relation_name, users=users, part=part)
-            if charged.stored:
+            release = self._ledger.charge(data, columns, model.relation_name, users=users, part=part)
+            if release.stored:
                 raise NotReleased(f"the reports of {model.name} for these people are there", "they need not be drawn again")
-            self._open[model.unique_id] = charged, partial(_refuse_others, con, dataset, unit, users)
+            self._open[model.unique_id] = [release], partial(_refuse_others, con, dataset, unit, users)
             for mechanism in columns.values():
                 guard.grant(Counter({mechanism: rows}))
 
@@ -91,13 +100,18 @@ class Releases:
             if not self._open:
                 guard.withdraw()
             if opened is not None and succeeded:
-                release, check = opened
+                releases, check = opened
                 try:
                     check()
                 except NotReleased as error:  # dbt has finished the model: the error can only be logged
                     _LOG.error("%s: %s", unique_id, error)
                 else:
-                    self._ledger.publish(release)
+                    for release in releases:
+                        self._ledger.publish(release)
+
+
+def _nothing() -> None:
+    """Check nothing: each permanent report was compared with those that were charged when it was drawn."""
 
 
 def _refuse_others(con: DuckDBPyConnection, dataset: str, unit: str, users: Any) -> None:

@@ -138,8 +138,8 @@ def names_withheld() -> Iterator[None]:
         raise error.unnamed() from None
 
 
-_SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
-_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
+_SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "float | None": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
+_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
 
 
 def arrow_fields(result: type) -> list[pa.Field]:

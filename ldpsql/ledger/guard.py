@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import RepeatedHash
 from ldpsql.errors import NotReleased
 from ldpsql.ledger import Ledger
+from ldpsql.ledger.keyed import all_among
 from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import first_draw
@@ -76,8 +77,7 @@ class Guard:
             NotReleased: if one is not, or this is a forked copy of the process that was charged.
 
         """
-        places = np.minimum(np.searchsorted(charged, asked), len(charged) - 1)
-        if self.process != os.getpid() or (charged[places] != asked).any():
+        if self.process != os.getpid() or not all_among(charged, asked):
             raise NotReleased(
                 "a permanent report is not among those that the release has charged",
                 "draw from the dataset of the release, with its user ids and column_name := the name of the column",
@@ -89,10 +89,17 @@ class Guard:
             self.process = os.getpid()
             self.left.update(draws)
 
+    def grant_permanent(self, charged: Permanent) -> None:
+        """Allow these permanent reports, too, until `withdraw`."""
+        with self.counting:
+            self.process = os.getpid()
+            both = {key: np.union1d(self.permanent[key], new) for key, new in charged.items() if key in self.permanent}
+            self.permanent = self.permanent | charged | both
+
     def withdraw(self) -> None:
         """Allow no more draws."""
         with self.counting:
-            self.left = Counter()
+            self.left, self.permanent = Counter(), {}
 
     def take(self, mechanism: Mechanism, rows: int) -> None:
         """Subtract draws from those that are left.
@@ -184,6 +191,15 @@ def guard_number(cursor: DuckDBPyConnection, name: str) -> int | None:
 
 def ledgers_of(con: DuckDBPyConnection) -> dict[Path, Ledger]:
     """Return the ledgers of a connection, in all catalogs of ldpsql, by their files."""
+    return {guard.ledger.path.resolve(): guard.ledger for guard in _guards(con) if guard.ledger is not None}
+
+
+def keys_of(con: DuckDBPyConnection) -> list[Key]:
+    """Return the keys of permanent reports of a connection, in all catalogs of ldpsql."""
+    keys = {guard.key.fingerprint: guard.key for guard in _guards(con) if guard.key is not None}
+    return [*keys.values()]
+
+
+def _guards(con: DuckDBPyConnection) -> list[Guard]:
     with con.cursor() as cursor:
-        guards = [GUARDS.thing(number) for number in marked(cursor).values()]
-    return {guard.ledger.path.resolve(): guard.ledger for guard in guards if guard.ledger is not None}
+        return [GUARDS.thing(number) for number in marked(cursor).values()]

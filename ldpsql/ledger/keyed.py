@@ -2,6 +2,7 @@
 
     purpose = BLAKE2b(column, digits of the mechanism's fingerprint, exact ratio of its channel; key)
     row     = BLAKE2b(person, value; purpose): 64 bytes, of which the first 48 give random words and the others a fingerprint
+    stream  = SHAKE-256(purpose, person, value): as many random words as a set of values needs
 
 Values are numbered in the order of the fingerprint, so that mechanisms that draw alike give the same reports.
 """
@@ -9,9 +10,9 @@ Values are numbered in the order of the fingerprint, so that mechanisms that dra
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from hashlib import blake2b, shake_256
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ _WORDS = 8  # in one BLAKE2b digest
 _USED = 6  # of them for draws; the rest stays apart
 _SEED = 32  # bytes
 _BLOCK = 1 << 12  # rows at a time, which channels draw in step
+_CELLS = 1 << 20  # rows times values at a time, which channels draw abreast
 
 _Draw: TypeAlias = Callable[[Channel, Codes, NDArray[np.uint64]], Drawn]
 
@@ -51,6 +53,8 @@ class Keyed:
         channel = self.mechanism.channel
         if isinstance(channel, RepeatedHash):
             return self._repeated(channel, codes, people)
+        if channel.abreast:
+            return _abreast(channel, codes, people, self._purpose("stream"))
         order, numbers = order_of(self.mechanism), self._numbers(codes)
         words = _row_words(self._purpose(), numbers, people)
         reports = _drawn(channel, numbers, words, _in_step if channel.in_step else _one_by_one)
@@ -95,14 +99,56 @@ def channel_of(mechanism: CertifiedMechanism) -> list[str]:
     return [own, str(mechanism.certificate.ratio)]  # another ratio if a new version of a plugin draws otherwise
 
 
+def all_among(charged: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> bool:
+    """Return whether fingerprints are among those that were charged, which are in ascending order."""
+    places = np.minimum(np.searchsorted(charged, asked), len(charged) - 1)
+    return bool((charged[places] == asked).all())
+
+
 def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> NDArray[np.uint64]:
     """Return the words of each row, shape (rows, 8). A number has eight bytes at the end, so no two rows share a message."""
+    size = 8 * _WORDS
+    return _matrix(blake2b(row, key=purpose, digest_size=size).digest() for row in _messages(numbers, people))
+
+
+def _messages(numbers: Codes, people: pa.Array) -> Iterator[bytes]:
     values = numbers.astype("<u8").view("V8").tolist()
-    rows = [
-        blake2b(person + value, key=purpose, digest_size=8 * _WORDS).digest()
-        for person, value in zip(people.to_pylist(), values, strict=True)
-    ]
-    return np.frombuffer(b"".join(rows), dtype="<u8").astype(np.uint64).reshape(-1, _WORDS)
+    return (person + value for person, value in zip(people.to_pylist(), values, strict=True))
+
+
+def _matrix(digests: Iterable[bytes]) -> NDArray[np.uint64]:
+    """Return the words of digests of one length, a row each."""
+    rows = list(digests)
+    return np.frombuffer(b"".join(rows), dtype="<u8").astype(np.uint64).reshape(len(rows), -1)
+
+
+def _abreast(channel: Channel, codes: Codes, people: pa.Array, purpose: bytes) -> Drawn:
+    """Return the report of each row, drawn from a stream of words of its own."""
+    needed, step = _needed(channel), max(1, min(_BLOCK, _CELLS // channel.inputs))
+
+    def drawn(at: int) -> Drawn:
+        rows, messages = codes[at : at + step], [*_messages(codes[at : at + step], people[at : at + step])]
+        words = _matrix(shake_256(purpose + row).digest(8 * needed) for row in messages)
+        try:
+            return channel.draw(rows, _Streams(words))
+        except _Uneven:  # keys of a subset are equal, which happens once in 2**40 reports
+            sources = [_Streams(_matrix([shake_256(purpose + row).digest(64 * needed)])) for row in messages]
+            return np.concatenate([channel.draw(rows[one : one + 1], source) for one, source in enumerate(sources)])
+
+    return np.concatenate([drawn(at) for at in range(0, len(codes), step)])
+
+
+def _needed(channel: Channel) -> int:
+    """Return how many words a report takes: those that one value takes whose words are all different."""
+    counts: list[int] = []
+
+    def counted(count: int) -> NDArray[np.uint64]:
+        first = sum(counts)
+        counts.append(count)
+        return np.arange(first, first + count, dtype=np.uint64)
+
+    channel.draw(np.zeros(1, dtype=np.int32), counted)
+    return sum(counts)
 
 
 def _drawn(channel: Channel, numbers: Codes, words: NDArray[np.uint64], draw: _Draw) -> Drawn:
@@ -132,6 +178,24 @@ class _Steps:
             raise InternalError("a channel did not draw its rows in step", "please report the mechanism")
         self._next += 1
         return np.ascontiguousarray(self._words[:, self._next - 1])
+
+
+class _Uneven(Exception):  # caught in this file
+    """A channel asked for words of some rows only, or for more than a report takes."""
+
+
+class _Streams:
+    """Words of many rows: at each call equally many words of every row."""
+
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self._words, self._next = words, 0
+
+    def __call__(self, count: int) -> NDArray[np.uint64]:
+        each, rest = divmod(count, len(self._words))
+        first, self._next = self._next, self._next + each
+        if rest or self._next > self._words.shape[1]:
+            raise _Uneven
+        return self._words[:, first : self._next].ravel()
 
 
 class Stream:

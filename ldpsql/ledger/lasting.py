@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -71,6 +72,15 @@ class _Asked:
         return People([person.ljust(size, b"\0") for person in persons.tolist()], reports.tolist())
 
 
+@dataclass(frozen=True)
+class Reported:
+    """The permanent reports of a column: the mechanism, the fingerprint of each (repetitions are allowed), and its person."""
+
+    certified: CertifiedMechanism
+    fingerprints: NDArray[np.bytes_]
+    people: pa.Array
+
+
 @withheld
 def charge_once(
     ledger: Ledger,
@@ -83,9 +93,7 @@ def charge_once(
     values: pa.Array,
     users: Any,
 ) -> Release:
-    """Record what the permanent reports of a column cost each person; those that were charged before cost nothing.
-
-    The charge is on the disk when this returns, together with the fingerprints of what was charged.
+    """Record what the permanent reports of a column cost each person, as `charge_columns_once` does.
 
     Args:
         ledger: the ledger, which charges by user.
@@ -98,26 +106,54 @@ def charge_once(
         users: the user id of each row.
 
     Raises:
-        BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
-        InvalidParameter: if the ledger charges by row, or the mechanism has no permanent reports.
+        BudgetExceeded, InvalidParameter, LedgerError: as `charge_columns_once` does.
         KeyUnusable: if the key is of version 0.1.0.
-        LedgerError: if the ledger cannot be used; then nothing may be drawn.
 
     """
     people, certified = id_bytes(users), certify(mechanism)
-    fingerprints = key.fingerprints(certified, values, people, column)
+    reported = Reported(certified, key.fingerprints(certified, values, people, column), people)
+    (release,) = charge_columns_once(ledger, dataset, {column: reported}, destination)
+    return release
+
+
+@withheld
+def charge_columns_once(
+    ledger: Ledger, dataset: str | Dataset, columns: Mapping[str, Reported], destination: str
+) -> list[Release]:
+    """Record what the permanent reports of columns cost each person; those that were charged before cost nothing.
+
+    The charge is on the disk when this returns, together with the fingerprints of what was charged: of all columns, or of none.
+
+    Args:
+        ledger: the ledger, which charges by user.
+        dataset: the name of the data, for the history.
+        columns: the reports of each column.
+        destination: where the reports go, for the history.
+
+    Returns:
+        the release of each column.
+
+    Raises:
+        BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
+        InvalidParameter: if the ledger charges by row, or a mechanism has no permanent reports.
+        LedgerError: if the ledger cannot be used; then nothing may be drawn.
+
+    """
     name = ReleaseName((Dataset.named(dataset) if isinstance(dataset, str) else dataset).name, "", destination)
     with reading(ledger.path) as db:
         with snapshot(db):
             policy, salt = policy_of(db)
         if policy.privacy_unit == ROW:
             raise InvalidParameter("the ledger charges by row, and permanent reports need persons", "privacy_unit = 'id'")
-        asked, cost = _Asked.of(fingerprints, people, salt), _cost(policy, column, certified)
+        asked = [
+            (_cost(policy, column, one.certified), _Asked.of(one.fingerprints, one.people, salt), _digest(one.certified))
+            for column, one in columns.items()
+        ]
         with writing(db):
             if policy_of(db)[0] != policy:
                 raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
-            token = _charge(db, policy, cost, asked, name, drawn=_digest(certified))
-    return Release(token, *name, "charged")
+            tokens = [_charge(db, policy, cost, reports, name, drawn=drawn) for cost, reports, drawn in asked]
+    return [Release(token, *name, "charged") for token in tokens]
 
 
 def _digest(certified: CertifiedMechanism) -> str:
@@ -134,7 +170,7 @@ def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: s
         warnings.warn(
             f"the permanent reports of the column '{column}' were charged for another mechanism before: people get new ones",
             ChangedReports,
-            stacklevel=6,
+            stacklevel=7,
         )
 
 

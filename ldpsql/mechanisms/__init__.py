@@ -42,7 +42,6 @@ from ldpsql.domains.sql_numbers import after
 from ldpsql.domains.strings import UTF8, Strings
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.mechanisms.audit import RateDistortion, rate_distortion
 from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify, certify_values
 from ldpsql.mechanisms.families import (
     CellMechanism,
@@ -54,6 +53,7 @@ from ldpsql.mechanisms.families import (
     RangeMechanism,
     window,
 )
+from ldpsql.mechanisms.information import Entropies, RateDistortion, RepeatedError, entropies, rate_distortion, repeated_error
 from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.means import piece_readings, pieces, rounding_readings, roundings
 from ldpsql.mechanisms.ordered import OrderedMechanism
@@ -92,6 +92,7 @@ __all__ = [
     "Convolution",
     "Domain",
     "DomainField",
+    "Entropies",
     "Epsilon",
     "EpsilonField",
     "GridMechanism",
@@ -126,6 +127,7 @@ __all__ = [
     "PureLdp",
     "RangeMechanism",
     "RateDistortion",
+    "RepeatedError",
     "RepeatedHash",
     "RowMechanism",
     "SetReports",
@@ -148,6 +150,7 @@ __all__ = [
     "counts_of_levels",
     "counts_of_squares",
     "dimension",
+    "entropies",
     "exp_below",
     "floor_mixing",
     "from_doubles",
@@ -164,6 +167,7 @@ __all__ = [
     "prime_power",
     "rate_distortion",
     "reduced",
+    "repeated_error",
     "response_to",
     "rounding_readings",
     "roundings",

@@ -1,4 +1,4 @@
-"""Audits of a mechanism: its exact privacy, its privacy measured from draws, and the information in its reports.
+"""Audits of a mechanism: its exact privacy, and its privacy measured from draws.
 
 `analytic` reads the certificate. `empirical` relies on the sampler alone: it draws, counts the event that best distinguishes
 two values, and bounds epsilon from below by Clopper-Pearson intervals. A lower bound above the claim proves a defect. For sets
@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Levels, OrthogonalHash, TableChannel
-from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, Mechanism, certify, certify_values
 from ldpsql.mechanisms.sampling import (
@@ -64,15 +62,6 @@ class EmpiricalAudit:
     hits_value: int
     hits_other: int
     passed: bool
-
-
-@dataclass(frozen=True)
-class RateDistortion:
-    """Mutual information in nats, average distortion, and the least information that a channel can have at that distortion."""
-
-    mutual_information: float
-    distortion: float
-    least_information: float
 
 
 def analytic(mechanism: Mechanism) -> AnalyticAudit:
@@ -174,80 +163,3 @@ def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
         rows = channel.weights().tolist()
         return [(x, y, Fraction(w, TOTAL)) for x, row in enumerate(rows) for y, w in enumerate(row)]
     raise InvalidParameter(f"the reports of {mechanism.name} are too many to list", "see ldp.describe and ldp.audit")
-
-
-def _prior(mechanism: Mechanism, prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    weights = np.asarray(prior, dtype=np.float64)
-    size = certify_values(mechanism).channel.inputs
-    if weights.shape != (size,) or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
-        raise InvalidParameter(f"a prior of {mechanism.name} must hold {size} numbers, none negative, not all zero")
-    return weights / weights.sum()
-
-
-def _table(mechanism: Mechanism) -> NDArray[np.float64]:
-    channel = certify_values(mechanism).channel
-    if not isinstance(channel, TableChannel):
-        raise InvalidParameter(f"{mechanism.name} has no table of probabilities", "use a mechanism with listed reports")
-    return channel.probabilities()
-
-
-def mutual_information(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
-    """Return I(value; report) in nats under a prior over the values, shape (values,), scaled to sum to one.
-
-    Raises:
-        InvalidParameter: if the prior does not fit, or there is no table of probabilities, as for reports of sets or hashes.
-
-    """
-    shares, table = _prior(mechanism, prior), _table(mechanism)
-    outcome = shares @ table
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(table > 0, np.log(table / outcome), 0.0)
-    return float(shares @ (table * logs).sum(axis=1))
-
-
-def average_distortion(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
-    """Return the mean distance from value to report under a prior, in units of the metric.
-
-    Without a metric it is the probability that they differ.
-
-    Raises:
-        InvalidParameter: as `mutual_information`, and for a mechanism whose reports are not the values of its domain.
-
-    """
-    return float((_prior(mechanism, prior) @ (_table(mechanism) * _distortion(mechanism))).sum())
-
-
-def _distortion(mechanism: Mechanism) -> NDArray[np.float64]:
-    """Return the distances between values and reports: those of the claim's metric, else 0 or 1.
-
-    Raises:
-        InvalidParameter: if the reports are not the values of the domain.
-
-    """
-    certified = certify_values(mechanism)
-    values, reports = certified.values, certified.reports
-    if not isinstance(reports, Domain) or not values.values.equals(reports.values):
-        raise InvalidParameter(f"the reports of {mechanism.name} are not values of its domain", "distortion needs them to be")
-    metric = getattr(certified.certificate.claim, "metric", None)
-    return metric.matrix() if metric is not None else 1.0 - np.eye(len(values))
-
-
-def rate_distortion(mechanism: Mechanism, prior: NDArray[np.float64], beta: float) -> RateDistortion:
-    """Return mutual information and average distortion, with Blahut's lower bound at slope ``beta``.
-
-    Any channel with this distortion D has information at least -beta D - sum_x pi(x) log A(x) - log max_y alpha(y), where
-    A(x) = sum_y c(y) e^(-beta d(x,y)), alpha(y) = sum_x pi(x) e^(-beta d(x,y)) / A(x), and c is any distribution: here that of
-    the reports.
-    Source: Blahut 1972, theorem 6.
-
-    Raises:
-        InvalidParameter: as `average_distortion`.
-
-    """
-    shares = _prior(mechanism, prior)
-    near = np.exp(-beta * _distortion(mechanism))
-    scale = near @ (shares @ _table(mechanism))
-    distortion = average_distortion(mechanism, prior)
-    tilt = float(np.log(((shares / scale) @ near).max()))
-    least = -beta * distortion - float(shares @ np.log(scale)) - tilt
-    return RateDistortion(mutual_information(mechanism, prior), distortion, max(0.0, least))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 import polars as pl
 import vl_convert
 
+from ldpsql.inference.operators import Floats
 from ldpsql.pages.document import code, document, folded
+from ldpsql.pages.grids import Places
 from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.raster import COLOURS, image_address
 
+AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart
 BAR, INTERVAL, TRUTH = "#9ecae1", "#08519c", "#d94801"
+MAP = 480  # pixels across
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,30 @@ def estimate_chart(rows: pl.DataFrame) -> alt.LayerChart | alt.FacetChart:
     return alt.layer(*layers).properties(width=560, height=max(40, 18 * len(rows)))
 
 
-def stacked(rows: Mapping[str, pl.DataFrame]) -> alt.VConcatChart:
-    """Draw the estimates of several groups below each other, with their titles."""
-    return alt.vconcat(*(estimate_chart(group).properties(title=title) for title, group in rows.items()))
+def map_chart(places: Places, shares: Mapping[str, Floats]) -> alt.HConcatChart:
+    """Draw named distributions over the cells of a grid as maps next to each other, all in the same colours."""
+    top = max(float(share.max()) for share in shares.values())
+    return alt.hconcat(*(_map(places, share, top).properties(title=name) for name, share in shares.items()))
+
+
+def _map(places: Places, share: Floats, top: float) -> AnyChart:
+    """Draw one map: an image with its axes, and points that nobody sees, which give the legend its range."""
+    height = MAP * min(max(places.shape(), 0.25), 4.0)
+    (across, west, east), (up, south, north) = places.ends()
+    north_up = share.reshape(places.rows, places.columns)[::-1]
+    middle = {"x": [(west + east) / 2], "y": [(south + north) / 2], "url": [image_address(north_up, top)]}
+    x = alt.X("x:Q", scale=alt.Scale(domain=[west, east], nice=False), title=across)
+    y = alt.Y("y:Q", scale=alt.Scale(domain=[south, north], nice=False), title=up)
+    image = alt.Chart(pl.DataFrame(middle)).mark_image(width=MAP, height=height, aspect=False).encode(x=x, y=y, url="url:N")
+    colours = alt.Scale(domain=[0, top], range=list(COLOURS), interpolate="rgb")
+    legend = alt.Color("share:Q", scale=colours, legend=alt.Legend(format=".2~%"))
+    hidden = alt.Chart(pl.DataFrame({"x": [west], "y": [south], "share": [0.0]})).mark_point(opacity=0)
+    return alt.layer(image, hidden.encode(x=x, y=y, color=legend)).properties(width=MAP, height=height)
+
+
+def stacked(charts: Mapping[str, AnyChart]) -> alt.VConcatChart:
+    """Draw the charts of several groups below each other, with their titles."""
+    return alt.vconcat(*(chart.properties(title=title) for title, chart in charts.items()))
 
 
 def plan_chart(rows: pl.DataFrame) -> alt.Chart:

@@ -45,32 +45,31 @@ class Places:
         """Return how people find each cell."""
         if self.region:
             centres = self.region.centres(np.arange(self.rows * self.columns))
-            steps = [self._side(*ends) / 10 for ends in self._ends()]
+            steps = [
+                (high - low) / count / 10 for (_, low, high), count in zip(self.ends(), (self.columns, self.rows), strict=True)
+            ]
             return [f"{number(lon, steps[0])}, {number(lat, steps[1])}" for lon, lat in zip(*centres, strict=True)]
         return [f"column {i % self.columns + 1}, row {i // self.columns + 1}" for i in range(self.rows * self.columns)]
 
-    def _ends(self) -> list[tuple[float, float, int]]:
+    def ends(self) -> list[tuple[str, float, float]]:
+        """Return what lies along the lower and the left side, and where each side begins and ends."""
         r = self.region
-        return [(float(r.west), float(r.east), self.columns), (float(r.south), float(r.north), self.rows)] if r else []
-
-    @staticmethod
-    def _side(low: float, high: float, count: int) -> float:
-        return (high - low) / count
+        if not r:
+            return [("column", 0.5, self.columns + 0.5), ("row", 0.5, self.rows + 0.5)]
+        return [("longitude", float(r.west), float(r.east)), ("latitude", float(r.south), float(r.north))]
 
     def sides(self) -> list[Side]:
         """Return what to write below and on the left."""
         if not self.region:
             counts = [("column", self.columns), ("row", self.rows)]
             return [Side.of_names(title, [str(i + 1) for i in range(count)]) for title, count in counts]
-        axes = [Axis(low, high) for low, high, _ in self._ends()]
-        titles = ("longitude", "latitude")
-        return [Side(title, [(at / 100, text) for at, text in axis.ticks()]) for title, axis in zip(titles, axes, strict=True)]
+        return [Side(title, [(at / 100, text) for at, text in Axis(low, high).ticks()]) for title, low, high in self.ends()]
 
     def shape(self) -> float:
         """Return the height of the map over its width: true to scale if the region is one of degrees."""
         if not self.region:
             return self.rows / self.columns
-        (west, east, _), (south, north, _) = self._ends()
+        (_, west, east), (_, south, north) = self.ends()
         degrees = -90 < south < north < 90 and -180 <= west < east <= 360
         return (north - south) / (east - west) / (cos(radians((north + south) / 2)) if degrees else 1.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -21,11 +22,15 @@ from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify_values
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.region import Region
+from ldpsql.pages.grids import Places
 from ldpsql.pages.key_value import key_value_page
 from ldpsql.pages.numbers import ordered
 from ldpsql.pages.report import report_page
 from ldpsql.pages.tracing import trace as trace  # noqa: PLC0414  # a public name of 0.1.0
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value
+
+if TYPE_CHECKING:
+    from ldpsql.pages.figures import AnyChart
 
 MAX_GROUPS = 400
 MAX_BARS = 200
@@ -116,7 +121,7 @@ def write(
         by_title: estimates by title, all under one mechanism.
         truth: true shares by title, if they are known.
         sql: what was run, shown on the page.
-        region: the region that the cells of a grid cover, for a page.
+        region: the region that the cells of a grid cover.
 
     Raises:
         InvalidParameter: if the file has another ending, or the region is not that of the mechanism's cells.
@@ -129,7 +134,13 @@ def write(
         return
     from ldpsql.pages import figures  # noqa: PLC0415  # an extra
 
-    save(path, figures.stacked({name: _rows(one, truth.get(name)) for name, one in by_title.items()}))
+    def chart(one: Estimate, true: Floats | None) -> AnyChart:
+        places = Places.of(one, region)
+        if places and len(one.values) > MAX_BARS:
+            return figures.map_chart(places, {"Estimate": one.estimate} | ({} if true is None else {"Truth": true}))
+        return figures.estimate_chart(_rows(one, true))
+
+    save(path, figures.stacked({name: chart(one, truth.get(name)) for name, one in by_title.items()}))
 
 
 def write_key_values(path: Path, estimates: Mapping[str, KeyValueEstimate], sql: str = "") -> None:
@@ -145,7 +156,8 @@ def write_key_values(path: Path, estimates: Mapping[str, KeyValueEstimate], sql:
         return
     from ldpsql.pages import figures  # noqa: PLC0415  # an extra
 
-    save(path, figures.stacked({title: _frequencies(one) for title, one in estimates.items()}))
+    charts = {title: figures.estimate_chart(_frequencies(one)) for title, one in estimates.items()}
+    save(path, figures.stacked(charts))
 
 
 def save(path: Path, chart: object) -> None:

@@ -22,9 +22,10 @@ from ldpsql.inference.likelihood import Likelihood, joined
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
 from ldpsql.inference.solver.mle import em_step
-from ldpsql.mechanisms.audit import AnalyticAudit, analytic, average_distortion, mutual_information
+from ldpsql.mechanisms.audit import AnalyticAudit, analytic
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import PriorMechanism
+from ldpsql.mechanisms.information import average_distortion, mutual_information
 from ldpsql.names import IBU
 
 STEPS = 5  # of IBU and of Blahut-Arimoto, as in the paper's tables for San Francisco

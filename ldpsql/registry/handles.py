@@ -20,6 +20,7 @@ from ldpsql.domains.product import Product, of_columns
 from ldpsql.engine.functions import names_withheld
 from ldpsql.engine.groups import check_single
 from ldpsql.errors import InternalError, InvalidSpec
+from ldpsql.estimates.bootstrap import Simulation
 from ldpsql.estimates.functionals import Functional
 from ldpsql.estimates.independence import Columns
 from ldpsql.estimates.tables import Margin, MeanOf, Share
@@ -80,6 +81,7 @@ NUMBERS: Handles[tuple[Plan, Share | MeanOf]] = Handles()
 PLANS: Handles[Plan] = Handles()
 TOPS: Handles[tuple[Plan, int]] = Handles()
 GRIDS: Handles[Region] = Handles()
+SIMULATIONS: Handles[tuple[Plan, Simulation]] = Handles()
 SEARCHES: Handles[tuple[Mechanism, HeavyHitters]] = Handles()
 
 

@@ -62,32 +62,44 @@ class NodeReports(MarkedReports, NumberedReports):
     def _fields(self, drawn: Drawn) -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint32]]:
         """Return level, seed and symbol of some reports."""
         levels = self._levels(drawn)
-        starts, symbols = (numbers.take(levels) for numbers in self._in_level)
-        within = drawn.astype(np.uint32, copy=False) - starts
-        seeds = within // symbols
-        seeds_of = seeds * symbols
-        return levels, seeds, np.subtract(within, seeds_of, out=seeds_of)
+        places = levels.astype(np.intp)
+        starts, symbols, shifts = self._in_level
+        within = drawn.astype(np.uint32, copy=False) - starts.take(places)
+        if shifts is not None:
+            seeds = within >> shifts.take(places)
+            return levels, seeds, within & (symbols - np.uint32(1)).take(places)
+        own = symbols.take(places)
+        seeds = within // own
+        own *= seeds
+        return levels, seeds, np.subtract(within, own, out=own)
 
     @cached_property
-    def _in_level(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """The number of the first report of each level, and its symbols."""
-        return self._starts[:-1].astype(np.uint32), np.array(self.symbols, dtype=np.uint32)
+    def _in_level(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32] | None]:
+        """The number of the first report of each level, its symbols, and their logarithms if all are powers of two."""
+        symbols = np.array(self.symbols, dtype=np.uint32)
+        halved = not (symbols & symbols - np.uint32(1)).any()
+        return self._starts[:-1].astype(np.uint32), symbols, np.log2(symbols).astype(np.uint32) if halved else None
 
     def _levels(self, drawn: Drawn) -> NDArray[np.uint8]:
         """Return the level of each report."""
         if self._listed_levels is not None:
-            return self._listed_levels.take(drawn)
+            return self._listed_levels.take(drawn // self._unit)
         out = np.zeros(len(drawn), dtype=np.uint8)
         for start in self._starts[1:-1]:
             out += drawn >= start
         return out
 
     @cached_property
+    def _unit(self) -> int:
+        """A number of consecutive reports whose level is the same, as it divides the numbers of reports of all levels."""
+        return int(np.gcd.reduce(np.diff(self._starts)))
+
+    @cached_property
     def _listed_levels(self) -> NDArray[np.uint8] | None:
-        """The level of every report; None if there are too many."""
+        """The level of every unit of reports; None if there are too many."""
         if len(self) > _MOST_LISTED:
             return None
-        return np.repeat(np.arange(len(self.seeds), dtype=np.uint8), np.diff(self._starts))
+        return np.repeat(np.arange(len(self.seeds), dtype=np.uint8), np.diff(self._starts) // self._unit)
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
         """Return the numbers of the reports.

@@ -57,7 +57,7 @@ class PlaneOperator(Operator):
         return np.asarray(self._transformed(whole).real)
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
+        """Return P(report) under theta, or what a difference of two distributions changes in it."""
         cells = theta.reshape(-1, *self._shape)
         moved = self._transformed(cells)
         out = self._back(moved * self._inner)
@@ -65,8 +65,9 @@ class PlaneOperator(Operator):
         out[..., [0, -1], :] = self._two_rows(moved * self._ends)
         for down, across in np.ndindex(2, 2):
             out[..., -down, -across] = np.einsum("...rc,rc->...", cells, self._at_corner(down, across))
-        # Rounding may leave a chance below that of the floor.
-        chances = np.maximum(out.reshape(theta.shape), 0.0)
+        chances = out.reshape(theta.shape)
+        if theta.min() >= 0:  # rounding may leave a chance below that of the floor
+            np.maximum(chances, 0.0, out=chances)
         return chances + self._floor * theta.sum(axis=-1, keepdims=True)
 
     def adjoint(self, w: Floats) -> Floats:

@@ -9,10 +9,10 @@ Floats = NDArray[np.float64]
 
 
 def solution(matrix: Floats, right: Floats) -> Floats | None:
-    """Return x with matrix x = right; None if the matrix is not positive definite."""
+    """Return x with matrix x = right, None if the matrix is not positive definite; the matrix is overwritten."""
     from scipy.linalg.lapack import dposv  # noqa: PLC0415  # slow to import
 
-    _, x, failed = dposv(matrix, right)
+    _, x, failed = dposv(matrix.T, right, overwrite_a=1)  # symmetric, and in the order of LAPACK's tables
     return None if failed else np.asarray(x, dtype=np.float64)
 
 

@@ -18,7 +18,7 @@ from ldpsql.inference.solver.newton import backtracked
 from ldpsql.inference.solver.objective import Point, nearer
 from ldpsql.inference.solver.quadratic import block_pivoting
 
-MOST_VALUES = 5000  # in a table of the curvature among values
+MOST_VALUES = 6500  # in a table of the curvature among values
 PATIENCE = 400  # steps that wait for a twelfth of the values, before as many as `MOST_VALUES` will do
 FEW = 12
 REMEMBERED = 10  # moves from which L-BFGS-B learns the curvature

@@ -2,7 +2,8 @@
 
 A structure with a closed form uses it. Otherwise the groups of a small table are solved together by the interior point method,
 and any other group by itself: Newton steps with an exact quadratic programme in each, then the interior point method, then
-SQUAREM. On large maps quasi-Newton steps come before those of Newton. The gap G = max g - 1 of `Likelihood.gap`, which bounds
+SQUAREM. On large maps quasi-Newton steps come before those of Newton, which use a table of the curvature if few cells have
+shares, and conjugate gradients if many have. The gap G = max g - 1 of `Likelihood.gap`, which bounds
 the distance to the maximum, certifies every result.
 """
 
@@ -19,6 +20,7 @@ from ldpsql.errors import OutOfTime
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
+from ldpsql.inference.solver.conjugate import conjugate_step
 from ldpsql.inference.solver.faces import MOST_VALUES, face_step, few_shares
 from ldpsql.inference.solver.interior import SMALL, interior_maximum
 from ldpsql.inference.solver.limits import Limits
@@ -182,7 +184,7 @@ def maximise(likelihood: Likelihood, start: Floats, tolerance: float, limits: Li
         if op.local:
             best = few_shares(_first_steps(likelihood, start[0]), target, limits)
             few = np.count_nonzero(best.theta) <= MOST_VALUES
-            return (_run(face_step, best, target, limits) if few else best).theta[None], limits.steps
+            return _run(face_step if few else conjugate_step, best, target, limits).theta[None], limits.steps
         return _run(squarem_step, _first_steps(likelihood, start[0]), target, limits).theta[None], limits.steps
     if op.even:
         best = along_gradients(Point(likelihood, start[0]), target, limits, FIRST_GRADIENTS)

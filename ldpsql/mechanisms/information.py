@@ -1,0 +1,170 @@
+"""The information in the reports of a mechanism: entropies, distortion, and how far repeated reports identify a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.channels import TableChannel
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import InvalidParameter
+from ldpsql.mechanisms.base import Mechanism, certify_values
+
+_ROUNDING = 1e-12  # of sums over the reports: it must not make a bound too small
+_POWERS = np.arange(1, 8) / 8  # any power between 0 and 1 gives a valid bound; 1/2 is the best one for symmetric channels
+
+
+@dataclass(frozen=True)
+class Entropies:
+    """Nats of uncertainty about a value before and after its report, and the difference: what a report reveals on average."""
+
+    entropy: float
+    residual_entropy: float
+    mutual_information: float
+
+
+@dataclass(frozen=True)
+class RateDistortion:
+    """Mutual information in nats, average distortion, and the least information that a channel can have at that distortion."""
+
+    mutual_information: float
+    distortion: float
+    least_information: float
+
+
+@dataclass(frozen=True)
+class RepeatedError:
+    """How surely repeated reports of one value identify it.
+
+    Attributes:
+        divergence: the Chernoff information of the two values that are hardest to tell apart, in bits.
+        error: at most this is the probability that the most likely value, given all reports, is not the true one.
+        types_error: the same from the method of types, which is much larger for few reports.
+
+    """
+
+    divergence: float
+    error: float
+    types_error: float
+
+
+def _prior(mechanism: Mechanism, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    weights = np.asarray(prior, dtype=np.float64)
+    size = certify_values(mechanism).channel.inputs
+    if weights.shape != (size,) or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+        raise InvalidParameter(f"a prior of {mechanism.name} must hold {size} numbers, none negative, not all zero")
+    return weights / weights.sum()
+
+
+def _table(mechanism: Mechanism) -> NDArray[np.float64]:
+    channel = certify_values(mechanism).channel
+    if not isinstance(channel, TableChannel):
+        raise InvalidParameter(f"{mechanism.name} has no table of probabilities", "use a mechanism with listed reports")
+    return channel.probabilities()
+
+
+def mutual_information(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
+    """Return I(value; report) in nats under a prior over the values, shape (values,), scaled to sum to one.
+
+    Raises:
+        InvalidParameter: if the prior does not fit, or there is no table of probabilities, as for reports of sets or hashes.
+
+    """
+    shares, table = _prior(mechanism, prior), _table(mechanism)
+    outcome = shares @ table
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(table > 0, np.log(table / outcome), 0.0)
+    return float(shares @ (table * logs).sum(axis=1))
+
+
+def entropies(mechanism: Mechanism, prior: NDArray[np.float64]) -> Entropies:
+    """Return H(value), H(value | report) and I(value; report) in nats under a prior, shape (values,), scaled to sum to one.
+
+    Raises:
+        InvalidParameter: as `mutual_information`.
+
+    """
+    shares = _prior(mechanism, prior)
+    information = mutual_information(mechanism, prior)
+    some = shares[shares > 0]
+    before = -float(some @ np.log(some))
+    return Entropies(before, max(0.0, before - information), information)
+
+
+def average_distortion(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
+    """Return the mean distance from value to report under a prior, in units of the metric.
+
+    Without a metric it is the probability that they differ.
+
+    Raises:
+        InvalidParameter: as `mutual_information`, and for a mechanism whose reports are not the values of its domain.
+
+    """
+    return float((_prior(mechanism, prior) @ (_table(mechanism) * _distortion(mechanism))).sum())
+
+
+def _distortion(mechanism: Mechanism) -> NDArray[np.float64]:
+    """Return the distances between values and reports: those of the claim's metric, else 0 or 1.
+
+    Raises:
+        InvalidParameter: if the reports are not the values of the domain.
+
+    """
+    certified = certify_values(mechanism)
+    values, reports = certified.values, certified.reports
+    if not isinstance(reports, Domain) or not values.values.equals(reports.values):
+        raise InvalidParameter(f"the reports of {mechanism.name} are not values of its domain", "distortion needs them to be")
+    metric = getattr(certified.certificate.claim, "metric", None)
+    return metric.matrix() if metric is not None else 1.0 - np.eye(len(values))
+
+
+def rate_distortion(mechanism: Mechanism, prior: NDArray[np.float64], beta: float) -> RateDistortion:
+    """Return mutual information and average distortion, with Blahut's lower bound at slope ``beta``.
+
+    Any channel with this distortion D has information at least -beta D - sum_x pi(x) log A(x) - log max_y alpha(y), where
+    A(x) = sum_y c(y) e^(-beta d(x,y)), alpha(y) = sum_x pi(x) e^(-beta d(x,y)) / A(x), and c is any distribution: here that of
+    the reports.
+    Source: Blahut 1972, theorem 6.
+
+    Raises:
+        InvalidParameter: as `average_distortion`.
+
+    """
+    shares = _prior(mechanism, prior)
+    near = np.exp(-beta * _distortion(mechanism))
+    scale = near @ (shares @ _table(mechanism))
+    distortion = average_distortion(mechanism, prior)
+    tilt = float(np.log(((shares / scale) @ near).max()))
+    least = -beta * distortion - float(shares @ np.log(scale)) - tilt
+    return RateDistortion(mutual_information(mechanism, prior), distortion, max(0.0, least))
+
+
+def repeated_error(mechanism: Mechanism, reports: int) -> RepeatedError:
+    """Return how surely this many reports of one value, drawn independently, identify it.
+
+    The sum over all other values bounds the error by Chernoff. The method of types bounds the probability that the shares of
+    the reports diverge from the channel's row, and they must do so by ``divergence`` before another row is nearer.
+    Source: ElSalamouny, Palamidessi, "Full convergence of the iterative Bayesian update", 2020, section VI.C, equation 17.
+
+    Raises:
+        InvalidParameter: if there is no table of probabilities, or the reports are not a whole number of at least 1.
+
+    """
+    if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
+        raise InvalidParameter("reports must be a whole number of at least 1", "the number of reports of one person")
+    table = _table(mechanism)
+    with np.errstate(divide="ignore"):  # rows without a common report
+        overlap = np.log2(np.minimum(_overlaps(table) * (1.0 + _ROUNDING), 1.0))
+    np.fill_diagonal(overlap, -np.inf)
+    others = np.exp2(reports * overlap).sum(axis=1)
+    divergence = abs(float(overlap.max()))  # not -0.0
+    types = table.shape[1] * np.log2(1.0 + reports) - reports * divergence
+    return RepeatedError(divergence, min(1.0, float(others.max())), float(np.exp2(min(0.0, types))))
+
+
+def _overlaps(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the smallest sum over the reports of a^(1-s) b^s for each pair of rows a, b."""
+    return reduce(np.minimum, ((table ** (1.0 - power)) @ (table**power).T for power in _POWERS))
