@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from ldpsql.cli.app import app
 from ldpsql.cli.sarif import sarif
 from ldpsql.errors import LdpError
-from ldpsql.ledger.review import CHANGED, STRONGER, WEAKER, changes, terms
+from ldpsql.ledger.changes import CHANGED, STRONGER, WEAKER, changes
+from ldpsql.ledger.review import terms
 
 OLD = """
 [mechanisms]

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from ldpsql.cli.app import app
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, LedgerMissing, PolicyMismatch, UnknownName
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.changes import CHANGED, STRONGER, WEAKER, changes
 from ldpsql.ledger.collections import collection
-from ldpsql.ledger.review import CHANGED, STRONGER, WEAKER, changes, terms
+from ldpsql.ledger.review import terms
 from ldpsql.pages.deployment import entry
 from ldpsql.pages.statement import markdown, open_points, page, sections
 from tests.spending import krr

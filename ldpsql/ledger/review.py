@@ -1,4 +1,4 @@
-"""Settings as a list of terms that somebody can review, and what got weaker between two versions of them."""
+"""Settings as a list of terms that somebody can review."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import PER_DISTANCE, check_total, planned, total_of
 from ldpsql.settings import sections
 
-WEAKER, STRONGER, CHANGED = "weaker", "stronger", "changed"
 SAID = ("collector", "purpose", "people", "recipient")  # what only people can say, in the policy of a table
 _PASSES = "its values pass through"
 Level = Fraction | float
@@ -52,17 +51,6 @@ class Term:
     value: str
     level: Level | None = field(compare=False)
     without: Level = field(default=-inf, compare=False)
-
-
-@dataclass(frozen=True)
-class Change:
-    """A term that differs between two policies; an empty value stands for a term that is not there."""
-
-    verdict: str
-    place: str
-    term: str
-    old: str
-    new: str
 
 
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:
@@ -223,33 +211,3 @@ def _of_policy(place: str, policy: Policy) -> Iterator[Term]:
             yield Term(place, key, decimal_text(budget), budget, 0)
     for group, columns in policy.column_groups.items():
         yield Term(place, f"column_groups, {group}", ", ".join(columns), None, -inf)
-
-
-def changes(old: list[Term], new: list[Term]) -> list[Change]:
-    """Return the terms that differ, the weaker ones first."""
-    before, after = ({(term.place, term.term): term for term in each} for each in (old, new))
-    differing = (
-        Change(
-            _verdict(before.get(key), after.get(key)),
-            *key,
-            *(each[key].value if key in each else "" for each in (before, after)),
-        )
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-    )
-    return sorted(differing, key=lambda change: (WEAKER, CHANGED, STRONGER).index(change.verdict))
-
-
-def _verdict(old: Term | None, new: Term | None) -> str:
-    some = new or old
-    if some is None or (old and new and (old.level is None or new.level is None)):
-        return WEAKER  # values without an order
-    ends = [some.without if term is None else _level(term) for term in (old, new)]
-    if ends[0] == ends[1]:
-        return CHANGED
-    return WEAKER if ends[1] > ends[0] else STRONGER
-
-
-def _level(term: Term) -> Level:
-    """Return the level of a term; one without an order permits more than nothing, and less than no limit."""
-    return 0 if term.level is None else term.level
