@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,15 @@ def test_every_part_is_used_by_some_mechanism() -> None:
     assert used == set(modules._ORDER)
     files = {path.stem for path in (Path(modules.__file__).parent / "js").glob("*.mjs")}
     assert files == used
+
+
+def test_a_module_can_stand_in_a_page_whatever_its_values_are() -> None:
+    mechanism = registry().mechanism("krr(1, ['</script>', '<!--'])")
+    source = module(mechanism)
+    assert "</" not in source
+    assert "<!" not in source
+    (literal,) = re.findall(r"^const mechanism = (.*);$", source, re.MULTILINE)
+    assert json.loads(literal)["values"]["values"] == ["</script>", "<!--"]
 
 
 def test_a_module_has_no_dependency_and_no_other_source_of_random_bits() -> None:

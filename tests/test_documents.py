@@ -8,11 +8,13 @@ from typing import Any
 
 import jsonschema
 import pytest
+from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import certify, settings
 from ldpsql.channels import TOTAL, TableChannel
-from ldpsql.errors import BadSettings, InvalidSpec, LdpError, OtherMechanism, SourceRefused, UnknownName
+from ldpsql.cli.app import app
+from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, LdpError, OtherMechanism, SourceRefused, UnknownName
 from ldpsql.quoting import text_literal
 from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import digits, fingerprint
@@ -94,6 +96,20 @@ PARTS: list[tuple[str, Any]] = [
 def test_a_changed_document_is_refused(part: str, changed: object) -> None:
     with pytest.raises(OtherMechanism, match="make another mechanism than it describes"):
         registry().mechanism(ldpsql.document(registry().mechanism(KRR)) | {part: changed})
+
+
+@pytest.mark.parametrize("version", [True, 1.0, "1", 2, None])
+def test_a_version_is_the_whole_number_one(version: object) -> None:
+    with pytest.raises(InvalidSpec, match="another version"):
+        registry().mechanism(json.dumps(ldpsql.document(registry().mechanism(KRR)) | {"version": version}))
+
+
+def test_a_document_is_not_written_where_it_cannot_be_read_back(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    refused = run(app, ["describe", "-m", KRR, "-o", str(tmp_path / "city.txt")])
+    assert isinstance(refused.exception, InvalidParameter)
+    assert not (tmp_path / "city.txt").exists()
+    assert run(app, ["describe", "-m", KRR, "-o", str(tmp_path / "city.json")]).exit_code == 0
 
 
 @pytest.mark.parametrize("extra", ['{"claim": "0.1-LDP",', '{"parameters": {"epsilon": "0.1", "domain": ["Lima", "Oslo"]},'])

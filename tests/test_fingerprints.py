@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,10 +19,13 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import Counts, merge, partial_counts, partial_supports, privic
+from ldpsql.channels import AnyChannel, DenseChannel, KeepOrSpread
+from ldpsql.channels.exported import digest as channel_digest
 from ldpsql.cli.app import app
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry.fingerprint import fingerprint, of_schema, say_unmarked
+from ldpsql.mechanisms import CategoricalMechanism
+from ldpsql.registry.fingerprint import check, digits, fingerprint, of_schema, of_text, say_unmarked
 from ldpsql.registry.registry import registry
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
@@ -318,3 +324,53 @@ def test_a_warning_that_a_filter_makes_an_error_stays_what_it_is() -> None:
     say_unmarked.cache_clear()
     with pytest.raises(UnmarkedReports, match="nothing says which mechanism drew these reports"):
         ldpsql.estimate(drawn().replace_schema_metadata(None), "city", DREW)
+
+
+class Coin(CategoricalMechanism):
+    """A coin of a plugin."""
+
+    name = "coin"
+
+    def channel(self) -> AnyChannel:
+        return KeepOrSpread.within(len(self.domain), Fraction(5, 2))
+
+
+class ChangedCoin(Coin):
+    """The same coin in the next version of the plugin."""
+
+    def channel(self) -> AnyChannel:
+        return KeepOrSpread.within(len(self.domain), Fraction(2))
+
+
+def test_a_plugin_that_draws_otherwise_with_the_same_parameters_is_noticed_and_old_records_are_not() -> None:
+    old, new = (kind(epsilon=1, domain=["Lima", "Oslo"]) for kind in (Coin, ChangedCoin))
+    line, changed = fingerprint(old), fingerprint(new)
+    assert digits([line]) == digits([changed])
+    stored = ldpsql.perturb_batches(pl.DataFrame({"city": ["Lima"] * 9}), {"city": old}).read_all()
+    ldpsql.estimate(stored, "city", old)
+    with pytest.raises(OtherMechanism, match="with other probabilities than it has now"):
+        ldpsql.estimate(stored, "city", new)
+    with pytest.raises(OtherMechanism, match="several mechanisms"):
+        check(of_text(f"{line}\n{changed}"), new)
+    before = re.sub(r"\.[0-9a-f]{16}", "", line)  # as it was written before there were digits of the channel
+    for mechanism in (old, new):
+        check(of_text(before), mechanism)
+        check(of_text(f"{before}\n{fingerprint(mechanism)}"), mechanism)
+
+
+def test_reports_are_not_appended_to_those_of_the_same_plugin_that_drew_otherwise(con: DuckDBPyConnection) -> None:
+    old, new = (kind(epsilon=1, domain=["Lima", "Oslo"]) for kind in (Coin, ChangedCoin))
+    frame = pl.DataFrame({"city": ["Lima"] * 9})
+    ldpsql.perturb_table(con, frame, "coins", {"city": old})
+    ldpsql.perturb_table(con, frame, "coins", {"city": old}, append=True)
+    with pytest.raises(OtherMechanism):
+        ldpsql.perturb_table(con, frame, "coins", {"city": new}, append=True)
+
+
+def test_the_last_digits_of_a_table_which_differ_between_machines_do_not_change_its_digest() -> None:
+    weights = np.array([[3 << 61, 5 << 61], [5 << 61, 3 << 61]], dtype=np.uint64)
+    nudged = weights + np.array([[1, -1], [-1, 1]], dtype=np.int64).astype(np.uint64)
+    moved = weights + (np.array([[1, -1], [-1, 1]], dtype=np.int64) << 42).astype(np.uint64)
+    table, same, other = (channel_digest(DenseChannel(each)) for each in (weights, nudged, moved))
+    assert table == same
+    assert table != other

@@ -18,7 +18,8 @@ import ldpsql
 from ldpsql.bulk.charging import Charge
 from ldpsql.errors import BadSettings
 from ldpsql.ledger import Ledger, Policy, lineage
-from ldpsql.ledger.review import STRONGER, WEAKER, changes, terms
+from ldpsql.ledger.changes import STRONGER, WEAKER, changes
+from ldpsql.ledger.review import terms
 from tests.spending import krr
 
 CANARY = "canary7f3a"

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from ldpsql.cli.app import app
 from ldpsql.cli.sarif import sarif
 from ldpsql.errors import LdpError
-from ldpsql.ledger.review import CHANGED, STRONGER, WEAKER, changes, terms
+from ldpsql.ledger.changes import CHANGED, STRONGER, WEAKER, changes
+from ldpsql.ledger.review import terms
 
 OLD = """
 [mechanisms]
@@ -145,6 +146,25 @@ def test_settings_that_cannot_be_read_are_refused(tmp_path: Path, text: str) -> 
         terms(written(tmp_path, "ldpsql.toml", text))
     with pytest.raises(LdpError):
         terms(tmp_path / "missing.toml")
+
+
+def test_what_cannot_be_read_is_named_with_its_file_and_its_table(tmp_path: Path) -> None:
+    old, new = written(tmp_path, "old.toml", OLD), written(tmp_path, "new.toml", OLD.replace('age = "square', 'age = "squire'))
+    with pytest.raises(LdpError, match=r"new\.toml: age in \[tables\.people\]: there is no mechanism"):
+        changes(terms(old), terms(new))
+    for text, place in (
+        (OLD.replace("epsilon = 2\n", "epsilon = -2\n"), r"\[tables\.people\]"),
+        (OLD.replace("[mech", "[mach"), ""),
+    ):
+        with pytest.raises(LdpError, match=rf"new\.toml.*{place}"):
+            terms(written(tmp_path, "new.toml", text))
+
+
+def test_addresses_of_files_in_sarif_are_percent_encoded() -> None:
+    finding = {"line": 0, "kind": "view", "problem": "p", "remedy": "r"}
+    log = json.loads(sarif([{**finding, "file": name} for name in ("models/a b#1%.sql", "/srv/ä.sql")]))
+    places = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["runs"][0]["results"]]
+    assert places == ["models/a%20b%231%25.sql", "file:///srv/%C3%A4.sql"]
 
 
 def test_findings_are_a_log_of_sarif_with_a_rule_for_each_kind() -> None:

@@ -162,7 +162,7 @@ def locking(handle, mode, length):
 
 sys.modules["msvcrt"] = types.SimpleNamespace(LK_NBLCK=2, locking=locking)
 sys.modules["fcntl"], sys.platform, os.O_TEMPORARY = None, "win32", 0
-import ldpsql.bulk.locks
+import ldpsql.system
 sys.platform = "linux"
 import ldpsql
 from ldpsql.bulk.staging import Staging, staging_folder

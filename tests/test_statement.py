@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from ldpsql.cli.app import app
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, LedgerMissing, PolicyMismatch, UnknownName
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.changes import CHANGED, STRONGER, WEAKER, changes
 from ldpsql.ledger.collections import collection
-from ldpsql.ledger.review import CHANGED, STRONGER, WEAKER, changes, terms
+from ldpsql.ledger.review import terms
 from ldpsql.pages.deployment import entry
 from ldpsql.pages.statement import markdown, open_points, page, sections
 from tests.spending import krr
@@ -121,6 +122,12 @@ def test_what_nobody_stated_and_what_nothing_limits_is_to_be_settled_first(tmp_p
     assert "hardly protected" in beyond
     other = " ".join(open_points(collection(written(tmp_path, TABLE + LEDGER.replace('privacy_unit = "person_id"\n', "")))))
     assert "counts other persons" in other
+
+
+def test_answers_to_several_questions_are_a_combination_and_no_map(tmp_path: Path) -> None:
+    both = "columns = { r = \"joint_krr(1, {'a': [1, 2], 'b': [1, 2, 3]})\" }"
+    text = markdown(collection(written(tmp_path, f"[tables.people]\nepsilon = 1\n{both}\n")))
+    assert "| r | any combination of a (2 answers), b (3 answers) |" in text
 
 
 def test_items_that_pass_through_are_named_as_not_protected_and_so_is_the_name_of_the_person(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +22,7 @@ from ldpsql.mechanisms.shuffled import shuffled as central_of
 
 if TYPE_CHECKING:
     from ldpsql.ledger import Ledger, Release
+    from ldpsql.mechanisms.base import Mechanism
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Charge:
     part: str = ""
     user: str | None = None
     shuffled_delta: float | None = None
+
+    def always(self, columns: Mapping[str, Mechanism], destination: str, users: Any = None, rows: int | None = None) -> Release:
+        """Charge for reports that are drawn whenever this is called, though the same were published before."""
+        options: dict[str, Any] = {"users": users, "rows": rows, "part": self.part, "again": True}
+        return self.ledger.charge(self.dataset, columns, destination, **options)
 
 
 Charged: TypeAlias = "Charge | str | None"  # a name is that of the people; see `charge_of`

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ldpsql.bulk import locks
+from ldpsql import system
 from ldpsql.errors import DestinationRefused, LdpError, UnfinishedRun
 
 _PUBLISHED = re.compile(r"([^/]+=[^/]*/)*part-\d{5,}(_\d+)?(\.tmp|\.parquet)?")  # what a run writes into a folder
@@ -37,7 +37,7 @@ def locked_folder(folder: Path) -> int:
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        handle = locks.opened(folder)
+        handle = system.opened(folder)
     except OSError:
         raise _no_folder(folder) from None
     try:
@@ -45,17 +45,17 @@ def locked_folder(folder: Path) -> int:
     except LdpError:
         os.close(handle)
         raise
-    if locks.stands_for(folder, handle):
+    if system.stands_for(folder, handle):
         return handle
     os.close(handle)  # the last owner of the lock removed the folder in the meantime
     return locked_folder(folder)
 
 
 def _lock(folder: Path, handle: int) -> None:
-    if not locks.is_own(handle):
+    if not system.is_own(handle):
         raise _no_folder(folder)
     try:
-        locks.lock(handle)
+        system.lock(handle)
     except BlockingIOError:
         raise UnfinishedRun("another run is writing to this destination", "wait until it has ended") from None
     except OSError:

@@ -21,7 +21,18 @@ from ldpsql.errors import OtherMechanism, SourceRefused
 from ldpsql.ledger.datasets import parts, table_of
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.fingerprint import NONE, Fingerprints, check, digits, fingerprint, of_schema, of_text, say_unmarked
+from ldpsql.registry.fingerprint import (
+    NONE,
+    Fingerprints,
+    agree,
+    check,
+    fingerprint,
+    marks,
+    of_schema,
+    of_text,
+    say_unmarked,
+    several,
+)
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import mechanism_of
@@ -62,7 +73,7 @@ class Marking:
 
         """
         for column, before in self._before.items():
-            if before and digits(before) != digits([fingerprint(self._mechanisms[column])]):
+            if not agree(before, [fingerprint(self._mechanisms[column])]):
                 raise OtherMechanism(
                     f"another mechanism drew the reports in the column '{column}'", "write these into a table of their own"
                 )
@@ -103,7 +114,7 @@ def add_comment(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column
     """Add a fingerprint to the comment of a column of the table catalog.schema.name, unless the comment has it."""
     line = fingerprint(mechanism)
     for (comment,) in _comments(cursor, path, column):
-        if not digits([line]) <= digits(of_text(comment)):
+        if not marks([line]) <= marks(of_text(comment)):
             text = f"{comment}\n{line}" if comment else line
             full = ".".join(map(quoted, (*(path or ()), column)))
             cursor.execute(f"COMMENT ON COLUMN {full} IS {text_literal(text)}")
@@ -127,7 +138,7 @@ def of_table(cursor: DuckDBPyConnection, name: str, column: str) -> Fingerprints
     path = table_of(cursor, name)
     written = NONE.union(*(of_text(comment) for (comment,) in _comments(cursor, path, column)))
     is_view = path is not None and path[-1] != parts(name)[-1]
-    return NONE if is_view and len(digits(written)) > 1 else written
+    return NONE if is_view and several(written) else written
 
 
 def compare_comments(

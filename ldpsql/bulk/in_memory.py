@@ -35,18 +35,14 @@ class Charging:
     def whole(self, users: pa.ChunkedArray | None = None, rows: int | None = None) -> None:
         """Charge for all rows before the first one is drawn; without users, each row is a person."""
         if self._charge is not None and rows != 0:
-            self._release = self._charged(self._charge, users, rows)
-
-    def _charged(self, charge: Charge, users: Any, rows: int | None = None) -> Release:
-        options: dict[str, Any] = {"users": users, "rows": rows, "part": charge.part, "again": True}
-        return charge.ledger.charge(charge.dataset, self._columns, DESTINATION, **options)
+            self._release = self._charge.always(self._columns, DESTINATION, users, rows)
 
     @contextmanager
     def drawing(self, batch: pa.RecordBatch) -> Iterator[None]:
         """Charge the users of a batch, unless all rows are charged already, and then run the block, which draws it."""
         release = None
         if self._charge is not None and self._release is None and self.user is not None and batch.num_rows:
-            release = self._charged(self._charge, batch.column(self.user))
+            release = self._charge.always(self._columns, DESTINATION, batch.column(self.user))
         yield
         self._publish(release)
 

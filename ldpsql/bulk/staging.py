@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from ldpsql.bulk.disk import delete, disk_refusals, foreign_files, locked_folder
-from ldpsql.bulk.locks import synced
 from ldpsql.errors import DestinationExists, DestinationRefused, UnfinishedRun
+from ldpsql.system import synced
 
 _STAGED = re.compile(r"state\.json|state\.tmp|whole|replaced|(part|drawn)-\d{5,}(\.tmp)?")
 _COMPLETE = re.compile(r"(part|drawn)-\d{5,}")

@@ -5,9 +5,12 @@ Weights may be as large as 2**64, which JSON's readers round: they are written a
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, cast
+from hashlib import blake2b
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +24,7 @@ from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.planar_noise import PlanarNoise
 
 _WEIGHTS = {"keep", "spread", "own", "other", "inside", "anything", "same", "opposite"}  # out of 2**64
+_Write: TypeAlias = Callable[[Weights], dict[str, Any]]  # how a table of weights is written
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -35,7 +39,42 @@ def exported(channel: ChannelOf[Any]) -> dict[str, Any]:
         NotPrivate: unless the channel and its parts have structures of the core.
 
     """
-    return {"structure": name_of(structure(channel)), **_parts(channel)}
+    return _whole(channel, table)
+
+
+def _whole(channel: ChannelOf[Any], write: _Write) -> dict[str, Any]:
+    return {"structure": name_of(structure(channel)), **_parts(channel, write)}
+
+
+def digest(channel: ChannelOf[Any]) -> str:
+    """Return 16 hexadecimal digits that differ for channels with other probabilities or of another structure.
+
+    Probabilities are rounded to 24 binary digits: the last digits of a table may differ between machines.
+
+    Raises:
+        NotPrivate: unless the channel and its parts have structures of the core.
+
+    """
+    written = json.dumps(_coarse(_whole(channel, _table_digest)), sort_keys=True)
+    return blake2b(written.encode(), digest_size=8).hexdigest()
+
+
+def _table_digest(weights: Weights) -> dict[str, str]:
+    rounded = np.ascontiguousarray(_rounded(weights), dtype="<u4")
+    return {"table": f"{weights.shape} {blake2b(rounded.tobytes(), digest_size=8).hexdigest()}"}
+
+
+def _coarse(written: Any) -> Any:
+    """Return a channel in JSON with its weights rounded: the texts that are numbers."""
+    if isinstance(written, dict):
+        return {name: _coarse(part) for name, part in written.items()}
+    if isinstance(written, list):
+        return [_coarse(part) for part in written]
+    return str(_rounded(int(written))) if isinstance(written, str) and written.isdigit() else written
+
+
+def _rounded(weight: Any) -> Any:
+    return ((weight >> 39) + 1) >> 1  # of 64 binary digits, in whole numbers or arrays of them
 
 
 def name_of(kind: type) -> str:
@@ -43,24 +82,24 @@ def name_of(kind: type) -> str:
     return _WORD.sub("_", kind.__name__).lower()
 
 
-def _parts(channel: ChannelOf[Any]) -> dict[str, Any]:
+def _parts(channel: ChannelOf[Any], write: _Write) -> dict[str, Any]:
     if isinstance(channel, DenseChannel):
-        return table(channel.weights())
+        return write(channel.weights())
     if isinstance(channel, Convolution):
-        return {"inputs": channel.inputs, "margin": channel.margin, "noise": table(channel.noise[None])}
+        return {"inputs": channel.inputs, "margin": channel.margin, "noise": write(channel.noise[None])}
     if isinstance(channel, PlanarNoise):
-        (rows, columns), floor = channel.shape, table(channel.floor)
+        (rows, columns), floor = channel.shape, write(channel.floor)
         return {"columns": columns, "rows": rows, "points": channel.points, "falling": _texts(channel.falling), "floor": floor}
-    parts = {part.name: _part(part.name, getattr(channel, part.name)) for part in fields(cast("Any", channel))}
+    parts = {part.name: _part(part.name, getattr(channel, part.name), write) for part in fields(cast("Any", channel))}
     return parts | (_field(channel) if isinstance(channel, OrthogonalHash) else {})
 
 
-def _part(name: str, part: Any) -> Any:
+def _part(name: str, part: Any, write: _Write) -> Any:
     if isinstance(part, tuple):
-        return [_part(name, one) for one in part]
+        return [_part(name, one, write) for one in part]
     if isinstance(part, int):
         return str(part) if name in _WEIGHTS else part
-    return exported(part)
+    return _whole(part, write)
 
 
 def _field(channel: OrthogonalHash) -> dict[str, int]:

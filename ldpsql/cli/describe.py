@@ -26,6 +26,11 @@ def describe(
     Example: ldpsql describe -m "krr(epsilon=1, domain=['a', 'b'])" -o city.json
     """
     from ldpsql.cli.source import mechanism_from
+    from ldpsql.errors import InvalidParameter
     from ldpsql.registry.documents import document_text
 
+    if output is not None and output.suffix != ".json":
+        raise InvalidParameter(
+            "a document is read back from a file that ends in .json only", "ldpsql describe -m city -o city.json"
+        )
     write_text(document_text(mechanism_from(mechanism)), output, f"Wrote {output}")

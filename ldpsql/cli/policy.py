@@ -38,7 +38,8 @@ def diff(
     from dataclasses import asdict
 
     from ldpsql.errors import PrivacyError
-    from ldpsql.ledger.review import WEAKER, changes, terms
+    from ldpsql.ledger.changes import WEAKER, changes
+    from ldpsql.ledger.review import terms
 
     differing = changes(terms(old), terms(new))
     write_rows([asdict(change) for change in differing], form)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -25,8 +27,13 @@ def _rule(finding: Mapping[str, Any]) -> str:
     return str(finding["kind"]).split(" ", 1)[0]
 
 
+def _uri(path: PurePath) -> str:
+    """Return the address of a file, relative to the folder of the review if the path is."""
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
 def _result(finding: Mapping[str, Any]) -> dict[str, Any]:
-    location: dict[str, Any] = {"artifactLocation": {"uri": str(finding["file"]).replace("\\", "/")}}
+    location: dict[str, Any] = {"artifactLocation": {"uri": _uri(PurePath(str(finding["file"])))}}
     if finding["line"]:  # an object of a database has none
         location["region"] = {"startLine": finding["line"]}
     text = f"{finding['kind']}: {finding['problem']}. {finding['remedy']}"

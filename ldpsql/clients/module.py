@@ -112,7 +112,7 @@ def _parts(described: Any) -> Iterator[str]:
 
 def _literal(described: dict[str, Any]) -> str:
     """Return a mechanism as an expression of JavaScript: JSON, compressed if it is long."""
-    text = json.dumps(described, ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(described, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")  # no </script> in a page
     if len(text) <= _SHORT:
         return text
     return f'await inflated("{b64encode(zlib.compress(text.encode(), 9)).decode()}")'

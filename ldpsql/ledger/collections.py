@@ -104,7 +104,7 @@ def collection(path: Path, name: str | None = None, ledger: Path | None = None) 
     read = read_settings(path)
     name, table = _table(read.get("tables", {}), name)
     rounds = rounds_in_a_year(frequency_of(name, table))
-    items = {column: certify(made) for column, made in column_mechanisms(table, read.get("mechanisms", {})).items()}
+    items = {column: certify(made) for column, made in column_mechanisms(name, table, read.get("mechanisms", {})).items()}
     check_total(name, table, [certified.certificate.claim for certified in items.values()])
     words = {key: table[key] for key in WORDS if table.get(key)}
     limit = _limit(read.get("ledger", {}), ledger, items)

@@ -17,6 +17,7 @@ from pathlib import Path
 from ldpsql.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable, LedgerVersion
 from ldpsql.ledger.layout import LAYOUT, VERSION, begin, check_layout, upgrade
 from ldpsql.ledger.seals import Head, seal, verified
+from ldpsql.system import synced
 
 APPLICATION = 0x4C445053  # "LDPS"
 _LOG = logging.getLogger("ldpsql")  # without a handler, Python writes warnings to stderr
@@ -61,12 +62,7 @@ def _link(made: Path, path: Path) -> bool:
         os.link(made, path)
     except FileExistsError:
         return False
-    if os.name != "nt":  # Windows cannot open a folder
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    synced(path.parent)
     return True
 
 

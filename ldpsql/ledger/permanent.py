@@ -29,6 +29,7 @@ from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.keyed import Keyed, Stream
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedValues
+from ldpsql.system import is_shared
 
 _HEADS = {"ldpsql-key-1": 1, "ldpsql-key-2": 2}
 _SIZE = 32
@@ -89,7 +90,7 @@ class Key:
         """
         try:
             with Path(path).open(encoding="ascii") as file:
-                shared = os.name != "nt" and os.fstat(file.fileno()).st_mode & 0o077
+                shared = is_shared(file.fileno())
                 parts = file.read(200).split()
         except FileNotFoundError:
             raise KeyUnusable(

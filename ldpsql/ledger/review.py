@@ -1,9 +1,10 @@
-"""Settings as a list of terms that somebody can review, and what got weaker between two versions of them."""
+"""Settings as a list of terms that somebody can review."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
@@ -15,7 +16,7 @@ import duckdb
 
 from ldpsql.channels import RepeatedHash
 from ldpsql.domains.exported import exported
-from ldpsql.errors import SourceRefused
+from ldpsql.errors import LdpError, SourceRefused
 from ldpsql.ledger.frequency import frequency_of
 from ldpsql.ledger.lasting import permanent_claim
 from ldpsql.ledger.policy import PERMANENT, Cost, Policy, delta_text
@@ -27,7 +28,6 @@ from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import PER_DISTANCE, check_total, planned, total_of
 from ldpsql.settings import sections
 
-WEAKER, STRONGER, CHANGED = "weaker", "stronger", "changed"
 SAID = ("collector", "purpose", "people", "recipient")  # what only people can say, in the policy of a table
 _PASSES = "its values pass through"
 Level = Fraction | float
@@ -53,17 +53,6 @@ class Term:
     without: Level = field(default=-inf, compare=False)
 
 
-@dataclass(frozen=True)
-class Change:
-    """A term that differs between two policies; an empty value stands for a term that is not there."""
-
-    verdict: str
-    place: str
-    term: str
-    old: str
-    new: str
-
-
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:
     """Return the sections of a settings file.
 
@@ -85,13 +74,18 @@ def terms(path: Path) -> list[Term]:
 
     """
     read = read_settings(path)
+    with _named(str(path)):
+        return _terms(read, path.parent)
+
+
+def _terms(read: Mapping[str, Any], folder: Path) -> list[Term]:
     named = read.get("mechanisms", {})
     return [
         *_of_plugins(read.get("plugins", {})),
         *(term for name, table in read.get("tables", {}).items() for term in _of_table(name, table, named)),
-        *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(spec), 0)),
-        *_of_ledger(read.get("ledger"), path.parent),
-        *_of_lineage(read.get("lineage", {}), path.parent),
+        *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(name, spec), 0)),
+        *_of_ledger(read.get("ledger"), folder),
+        *_of_lineage(read.get("lineage", {}), folder),
     ]
 
 
@@ -101,21 +95,37 @@ def _of_plugins(section: Mapping[str, Any]) -> Iterator[Term]:
         yield Term("[plugins]", "allow", ", ".join(sorted(section["allow"])) or "none", None, inf)
 
 
-def mechanism(spec: Any) -> Mechanism:
+def mechanism(name: str, spec: Any, section: str = "[mechanisms]") -> Mechanism:
     """Return a mechanism of a settings file; its domain may be a column of a file."""
-    with duckdb.connect() as con:
+    with _named(f"{name} in {section}"), duckdb.connect() as con:
         return registry().mechanism(spec, con)
 
 
-def column_mechanisms(table: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Mechanism]:
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Put the place in front of the message of an error that does not have it yet."""
+    try:
+        yield
+    except LdpError as error:
+        if place not in error.message:
+            error.message = f"{place}: {error.message}"
+            error.args = (error.message,)
+        raise
+
+
+def column_mechanisms(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Mechanism]:
     """Return the mechanism of each column of a table's policy."""
-    return {column: mechanism(spec) for column, spec in planned(table, named, registry().mechanisms).items()}
+    place = f"[tables.{name}]"
+    with _named(place):
+        specs = planned(table, named, registry().mechanisms)
+    return {column: mechanism(column, spec, place) for column, spec in specs.items()}
 
 
 def _of_table(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> Iterator[Term]:
     place = f"[tables.{name}]"
-    for key in ("epsilon", PER_DISTANCE, "delta"):
-        total = total_of(table, key)
+    with _named(place):
+        totals = {key: total_of(table, key) for key in ("epsilon", PER_DISTANCE, "delta")}
+    for key, total in totals.items():
         if total:
             yield Term(place, f"{key.replace('_', ' ')} of a row", decimal_text(total), total)
     yield Term(place, "unit", table.get("unit", "row"), None)
@@ -127,7 +137,7 @@ def _of_table(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> 
         yield Term(place, "frequency", table["frequency"], Fraction(1, every) if every else 0, inf)
     for column in table.get("keep", []):
         yield Term(place, f"column {column}, kept", _PASSES, inf)
-    mechanisms = column_mechanisms(table, named)
+    mechanisms = column_mechanisms(name, table, named)
     check_total(name, table, [certify(made).certificate.claim for made in mechanisms.values()])
     for column, made in mechanisms.items():
         yield from _of_mechanism(place, column, made, -inf)
@@ -201,33 +211,3 @@ def _of_policy(place: str, policy: Policy) -> Iterator[Term]:
             yield Term(place, key, decimal_text(budget), budget, 0)
     for group, columns in policy.column_groups.items():
         yield Term(place, f"column_groups, {group}", ", ".join(columns), None, -inf)
-
-
-def changes(old: list[Term], new: list[Term]) -> list[Change]:
-    """Return the terms that differ, the weaker ones first."""
-    before, after = ({(term.place, term.term): term for term in each} for each in (old, new))
-    differing = (
-        Change(
-            _verdict(before.get(key), after.get(key)),
-            *key,
-            *(each[key].value if key in each else "" for each in (before, after)),
-        )
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-    )
-    return sorted(differing, key=lambda change: (WEAKER, CHANGED, STRONGER).index(change.verdict))
-
-
-def _verdict(old: Term | None, new: Term | None) -> str:
-    some = new or old
-    if some is None or (old and new and (old.level is None or new.level is None)):
-        return WEAKER  # values without an order
-    ends = [some.without if term is None else _level(term) for term in (old, new)]
-    if ends[0] == ends[1]:
-        return CHANGED
-    return WEAKER if ends[1] > ends[0] else STRONGER
-
-
-def _level(term: Term) -> Level:
-    """Return the level of a term; one without an order permits more than nothing, and less than no limit."""
-    return 0 if term.level is None else term.level

@@ -10,6 +10,7 @@ from ldpsql.channels import KeepOrSpread, RepeatedHash
 from ldpsql.channels.base import TOTAL
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
+from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import Numbers
 from ldpsql.ledger.lasting import permanent_claim
 from ldpsql.ledger.review import distances
@@ -30,6 +31,9 @@ def possible(certified: CertifiedMechanism) -> str:
         return f"any of {counted(len(values.keys), 'entry').replace('entrys', 'entries')}, each with a number"
     if not isinstance(values, Domain):
         return "any text"
+    if isinstance(values, Product):
+        parts = zip(values.names, values.parts, strict=True)
+        return f"any combination of {', '.join(f'{name} ({len(part):,} answers)' for name, part in parts)}"
     low, high = getattr(mechanism, "low", None), getattr(mechanism, "high", None)
     if isinstance(values, Numbers) and low is not None and high is not None:
         return f"a number from {float(low):g} to {float(high):g}"

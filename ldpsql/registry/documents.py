@@ -83,7 +83,8 @@ def parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
     """
     if spec.get("format") != FORMAT or not isinstance(spec.get("parameters"), Mapping):
         raise InvalidSpec("this JSON is not a document of a mechanism", _EXAMPLE)
-    if spec.get("version") != VERSION:
+    version = spec.get("version")
+    if type(version) is not int or version != VERSION:  # true and 1.0 are 1 in Python, and not in other languages
         raise InvalidSpec(f"this document has another version than {VERSION}", "update ldpsql, or write the document again")
     return {Mechanism.kind: spec.get("mechanism"), **spec["parameters"]}
 

@@ -1,9 +1,10 @@
 """Fingerprints: which mechanism drew a column of reports, written next to the reports, and compared before they are estimated.
 
-A fingerprint is one line of text, ``ldpsql:`` with 32 hexadecimal digits and the mechanism as text; of a long domain, the text
-has only the length and the digits. Arrow and Parquet keep it in the metadata of the schema, under ``ldpsql.mechanism.COLUMN``;
-DuckDB in the comment of the column. The digits are the same for mechanisms that draw alike: rules for NULL and for other values
-do not count, nor does the type that a value was declared in.
+A fingerprint is one line of text: ``ldpsql:``, 32 hexadecimal digits, a dot, 16 digits of the channel, and the mechanism as
+text; of a long domain, the text has only length and digits. Arrow and Parquet keep it in the metadata of the schema, under
+``ldpsql.mechanism.COLUMN``; DuckDB in the comment of the column. The digits are the same for mechanisms that draw alike: rules
+for NULL and other values do not count, nor does the type of a declared value. Those of the channel differ if a plugin draws
+otherwise with the same parameters; a record without them fits any channel.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import KeepOrSpread
+from ldpsql.channels.exported import digest as channel_digest
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
@@ -32,7 +35,7 @@ from ldpsql.registry.registry import registry
 
 KEY = "ldpsql.mechanism."
 _SHORT = 20_000  # characters of a mechanism as text
-_LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?: (.*))?")
+_LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?:\.([0-9a-f]{16}))?(?: (.*))?")
 _SAID = 200
 _PART = 1 << 16  # values of a domain at a time
 
@@ -48,7 +51,8 @@ def fingerprint(mechanism: Mechanism) -> str:
 def _fingerprint(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
     text = _text(mechanism, _SHORT) or _abridged(mechanism)
-    return f"ldpsql:{_digits(certified)} {text if text.isprintable() else mechanism.name}"
+    both = f"{_digits(certified)}.{channel_digest(certified.channel)}"
+    return f"ldpsql:{both} {text if text.isprintable() else mechanism.name}"
 
 
 def _text(mechanism: Mechanism, most: int) -> str | None:
@@ -170,6 +174,23 @@ def identifier(mechanism: Mechanism) -> str:
     return own[:8]
 
 
+def marks(fingerprints: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the digits of mechanisms and of their channels; '' if a record has none of the channel."""
+    return {(match[1], match[2] or "") for line in fingerprints if (match := _LINE.match(line))}
+
+
+def agree(fingerprints: Iterable[str], others: Iterable[str]) -> bool:
+    """Return whether all fingerprints of one set stand for the same channel as all of another set."""
+    pairs = product(marks(fingerprints), marks(others))
+    return all(one[0] == other[0] and (one[1] == other[1] or "" in (one[1], other[1])) for one, other in pairs)
+
+
+def several(fingerprints: Iterable[str]) -> bool:
+    """Return whether fingerprints stand for different mechanisms."""
+    lines = list(fingerprints)
+    return not agree(lines, lines)
+
+
 def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
     """Refuse reports that another mechanism drew, or several; those without a fingerprint pass.
 
@@ -177,11 +198,15 @@ def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
         OtherMechanism: if another mechanism drew them, or several did.
 
     """
-    drew = digits(fingerprints)
-    if not drew or drew == digits([fingerprint(mechanism)]):
+    if not marks(fingerprints) or agree(fingerprints, [own := fingerprint(mechanism)]):
         return
-    if len(drew) > 1:
+    if several(fingerprints):
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
+    if digits(fingerprints) == digits([own]):
+        raise OtherMechanism(
+            f"{_short(mechanism)} drew these reports with other probabilities than it has now",
+            "its plugin, or ldpsql, was changed: estimate with the version that drew them",
+        )
     raise OtherMechanism(
         f"{_spoken(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
         "estimate with the mechanism that drew them; with another version of its domain it is another mechanism",
@@ -196,7 +221,7 @@ def together(parts: Iterable[Fingerprints]) -> Fingerprints:
 
     """
     union = frozenset[str]().union(*parts)
-    if len(digits(union)) > 1:
+    if several(union):
         raise OtherMechanism("reports of different mechanisms do not add up", "estimate them apart")
     return union
 
@@ -205,7 +230,7 @@ def written_mechanism(line: str) -> Mechanism | None:
     """Return the mechanism that a fingerprint writes out; None if the text is not that of a mechanism with these digits."""
     match = _LINE.match(line)
     try:
-        mechanism = registry().mechanism(match[2]) if match and match[2] else None
+        mechanism = registry().mechanism(match[3]) if match and match[3] else None
         same = mechanism is not None and digits([fingerprint(mechanism)]) == digits([line])
     except LdpError:
         return None

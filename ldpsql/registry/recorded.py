@@ -8,7 +8,7 @@ from itertools import chain
 from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.declared import DECLARATIONS
-from ldpsql.registry.fingerprint import Fingerprints, digits, fingerprint, written_mechanism
+from ldpsql.registry.fingerprint import Fingerprints, check, digits, fingerprint, several, written_mechanism
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 
@@ -29,15 +29,17 @@ def recorded(fingerprints: Fingerprints | None) -> Mechanism:
     """
     if not fingerprints:
         raise MechanismUnrecorded(UNRECORDED, _REMEDY)
-    if len(drew := digits(fingerprints)) > 1:
+    if several(fingerprints):
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
     candidates = chain(map(written_mechanism, sorted(fingerprints)), _named_here())
+    drew = digits(fingerprints)
     drawn_by = next((one for one in candidates if one is not None and _digits_of(one) == drew), None)
     if drawn_by is None:
         raise MechanismUnrecorded(
             "the mechanism that drew these reports is not written out, and none that is declared here has its fingerprint",
             f"{_REMEDY}, or declare it in ldpsql.toml",
         )
+    check(fingerprints, drawn_by)  # a plugin may have changed what the mechanism draws
     return drawn_by
 
 

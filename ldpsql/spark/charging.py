@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -40,8 +40,7 @@ def charged(
         return
     users = _users(frame, charge.user)
     rows = None if users is not None else frame.count()
-    options: dict[str, Any] = {"users": users, "rows": rows, "part": charge.part, "again": True}
-    release = charge.ledger.charge(charge.dataset, projection.uncertified, destination, **options)
+    release = charge.always(projection.uncertified, destination, users, rows)
     charge.ledger.drawn(release.token)
     yield
     if users is not None and (new := others(users, _users(frame, charge.user))):

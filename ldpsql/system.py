@@ -1,7 +1,7 @@
-"""What a lock on a folder needs of the operating system; the lock ends with the process, however that ends.
+"""What differs between operating systems in locks on folders, in files on the disk and in who may read them.
 
-Where there is flock, the folder itself is locked. Windows locks files only: there it is a file next to the folder, which the
-system deletes when it is closed.
+A lock ends with the process, however that ends. Where there is flock, the folder itself is locked. Windows locks files only:
+there it is a file next to the folder, which the system deletes when it is closed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ if sys.platform == "win32":
         """Return whether the folder is still there."""
         return folder.is_dir()
 
+    def is_shared(_: int) -> bool:
+        """Return whether others may read a file: not known on Windows, where its folder decides."""
+        return False
+
     def synced(path: Path) -> None:
         """Wait until a file is on the disk; Windows takes care of folders by itself."""
         if not path.is_dir():
@@ -57,6 +61,10 @@ else:
     def stands_for(folder: Path, handle: int) -> bool:
         """Return whether the handle is that of the folder which is there now."""
         return folder.exists() and os.fstat(handle).st_ino == folder.stat().st_ino
+
+    def is_shared(handle: int) -> bool:
+        """Return whether others may read or write a file."""
+        return bool(os.fstat(handle).st_mode & 0o077)
 
     def synced(path: Path) -> None:
         """Wait until a file or a folder is on the disk."""
