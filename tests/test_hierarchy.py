@@ -24,7 +24,7 @@ from ldpsql.estimates.estimate import Estimates, estimate_counts
 from ldpsql.estimates.functionals import Mean, Quantile, Quantiles, RangeShare, RangeShares
 from ldpsql.estimates.spans import _Band
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.operators import LevelsOperator, Ranges
+from ldpsql.inference.operators import DenseOperator, ExtendedOperator, LevelsOperator, Operator, Ranges, StackOperator
 from ldpsql.inference.operators.ranges import range_variances
 from ldpsql.inference.operators.tree import Parents, Tree
 from ldpsql.mechanisms import audit
@@ -556,3 +556,12 @@ def test_an_impossible_report_is_refused_and_a_raw_column_is_too() -> None:
     for column in (wrong, pa.array(range(100))):
         with pytest.raises(ldpsql.LdpError):
             ldpsql.estimate(column, made)
+
+
+@pytest.mark.parametrize("at", [[0, 1, 1], [0, 0, 0]])
+def test_which_reports_have_a_chance_follows_from_the_parts(at: list[int]) -> None:
+    base = DenseOperator(np.array([[0.5, 0.5, 0.0, 0.0], [0.25, 0.0, 0.75, 0.0]]))
+    extended = ExtendedOperator(base, np.array(at))
+    several = StackOperator([extended, extended, extended], np.array([0.5, 0.5, 0.0]))
+    for op in (extended, several):
+        assert op.reachable().tolist() == Operator.reachable(op).tolist()

@@ -113,4 +113,6 @@ def normalised(theta: Floats) -> Floats:
     If the sum of the shares is not positive, they are those of the nearest distribution.
     """
     total = theta.sum(axis=-1, keepdims=True)
+    if (total > 0).all():
+        return np.asarray(theta / total)
     return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))

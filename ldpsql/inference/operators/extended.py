@@ -33,6 +33,11 @@ class ExtendedOperator(Operator):
         ]
         return np.stack(rows).reshape(*theta.shape[:-1], self.base.inputs)
 
+    def reachable(self) -> NDArray[np.bool_]:
+        """Return which reports some value gives with a chance above zero."""
+        whole = bool(np.bincount(self.at, minlength=self.base.inputs).all())
+        return self.base.reachable() if whole else super().reachable()
+
     def adjoint(self, w: Floats) -> Floats:
         """Return sum_z a_xz w_z."""
         return self.base.adjoint(w)[..., self.at]

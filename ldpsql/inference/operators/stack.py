@@ -49,6 +49,10 @@ class StackOperator(Operator):
         """Return P(channel, report) under theta."""
         return np.concatenate([weight * part.forward(theta) for part, weight, _ in self._each()], axis=-1)
 
+    def reachable(self) -> NDArray[np.bool_]:
+        """Return which pairs of a channel and a report have a chance above zero for some value."""
+        return np.concatenate([part.reachable() & (weight > 0) for part, weight, _ in self._each()])
+
     def adjoint(self, w: Floats) -> Floats:
         """Return sum_z a_xz w_z."""
         return np.asarray(sum(weight * part.adjoint(w[..., at]) for part, weight, at in self._each()))
