@@ -41,6 +41,17 @@ def test_numbers_are_smoothed_unless_they_are_clearly_rough(weights: Floats, n: 
     assert {text.split("(")[0] for text in fit.chosen[0].split(" + ")} == {kind}
 
 
+def test_what_keeps_spikes_is_tried_only_in_groups_where_neighbours_differ() -> None:
+    mechanism = "truncated_geometric(epsilon=2, low=0, high=59)"
+    smooth, rough = expected(BELL, 10_000, mechanism), expected(SPIKES, 10_000, mechanism)
+    both = smooth.with_counts(np.concatenate([smooth.counts, rough.counts]))
+    fit = registry().estimator("best").fit(both)
+    assert ["pool" in text for text in fit.reasons] == [False, True]
+    alone = [registry().estimator("best").fit(one) for one in (smooth, rough)]
+    assert np.allclose(fit.theta, np.concatenate([one.theta for one in alone]), atol=1e-9)
+    assert fit.chosen == tuple(one.chosen[0] for one in alone)
+
+
 def test_rough_numbers_lose_nothing_by_the_smooth_candidates() -> None:
     comb = expected(COMB, 100_000, WAVE)
     assert error("best", comb, COMB) <= 1.03 * error("ibu(stop='held_out', max_iterations=1000)", comb, COMB)

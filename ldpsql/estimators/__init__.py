@@ -28,6 +28,7 @@ from ldpsql.estimators.pooling import (
 from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
 from ldpsql.estimators.smoothing import smoothed
 from ldpsql.estimators.tables import TableEstimator, mutual_information, outer, shares_of
+from ldpsql.estimators.trials import COMPARING, compared
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.deadline import check, within_part
 from ldpsql.inference.likelihood import Likelihood
@@ -40,6 +41,7 @@ from ldpsql.inference.solver.together import Ascent, until_still
 __all__ = [
     "ALIKE",
     "API_VERSION",
+    "COMPARING",
     "Ascent",
     "Blocks",
     "Estimator",
@@ -62,6 +64,7 @@ __all__ = [
     "certain_parts",
     "check",
     "clear",
+    "compared",
     "contrasts",
     "em_step",
     "folds",

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.estimators import (
-    ALIKE,
+    COMPARING,
     Estimator,
     Fit,
-    Floats,
-    IllConditioned,
-    IterativeEstimator,
     Likelihood,
     NotApplicable,
-    Split,
     Status,
     certain_parts,
-    check,
-    clear,
-    gained,
+    compared,
     hookimpl,
     split,
     within_part,
@@ -43,12 +35,10 @@ SMOOTH = ("ems(max_iterations={})", SMOOTHED[1])
 LATE = "ibu(stop='paper', tolerance=0.001, max_iterations={})"
 FINER = ("ems(max_iterations={}, weight=0.0625)",), ("ems(max_iterations={}, weight=0.015625)", SMOOTHED[0], LATE)
 ROUGH = ("pool(neighbours='ignore')", *SHRUNK, "ibu")
-FINER_COUNTS, LAST_COUNTS = (0.5, 2.0), (1.0, 2.0)  # standard errors of a gain, from which it counts, and counts fully
 STEPS, FEWEST_STEPS = 1000, 20
 SET_CELLS = 4 * 10**9  # of sets that are read, values x reports x steps: a quarter of a minute
 TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
 TABLE_WORK = 4_000_000  # numbers of the channel of observed reports, from which on every step takes long
-COMPARING = 0.7  # of the time until the deadline; the rest is for the estimate by what was chosen
 CELLS = 2_000_000  # of groups x folds x (values + reports), for the groups that are estimated together
 
 
@@ -66,8 +56,8 @@ class Best(Estimator):
     For numbers in order there are four kinds, from smooth to rough: smoothing; smoothing less; ibu, stopped early or late, and
     smoothing very little; and what is right for spikes: pooling, empirical Bayes, and ibu that does not stop. Reports hardly
     show whether neighbouring numbers differ, so each kind counts only as far as it predicts better than those before it: from
-    half a standard error to two, or from one to two for the last kind. In the same way smoothing counts next to empirical
-    Bayes.
+    half a standard error to two, or from one to two for the last kind, which is tried only if one of the two before it counts.
+    In the same way smoothing counts next to empirical Bayes.
 
     ``ldp.diagnose`` returns the estimators used as ``chosen``, and the differences as ``reason``. Every candidate is fitted
     once for each of ``splits`` folds: from a millisecond to a few seconds a group. After Hansen, Lunde, Nason, "The model
@@ -101,24 +91,13 @@ class Best(Estimator):
 
     def _chosen(self, part: Likelihood) -> Fit:
         parts = split(part, self.splits, certain_parts(part) if lift(part) >= NAMED[1][0] else None)
-        kinds, untried = tried(part, parts)
-        trials = [trial for kind in kinds for trial in kind]
-        if not trials:
+        kinds = [[registry().estimator(text) for text in kind] for kind in candidates(part)]
+        outcome = compared(part, parts, kinds, self.margin)
+        if not outcome.trials:
             return uncompared(part)
-        weights = weighed(parts, kinds, self.margin)
-        theta, steps = np.zeros((len(part.n), part.operator.inputs)), np.zeros(len(part.n), dtype=np.int64)
-        for trial, weight in zip(trials, weights, strict=True):
-            rows = np.flatnonzero(weight)
-            if len(rows):
-                shares, taken = trial.fitted(part, parts, rows)
-                theta[rows] += weight[rows, None] * shares
-                steps[rows] += taken
-        status, groups = (Status.OUT_OF_TIME if untried else Status.REGULARISED,) * len(theta), range(len(theta))
-        names = tuple(" + ".join(t.name(g) for t, weight in zip(trials, weights[:, g], strict=True) if weight) for g in groups)
-        top, highest = leading(parts, trials)
-        behind = [gained(parts, trial.expected, highest) for trial in trials]
-        late = f"; there was no time to compare {', '.join(untried)}" if untried else ""
-        return Fit(theta, steps, status, names, tuple(reason(trials, behind, int(top[g]), g) + late for g in groups))
+        theta, steps = outcome.fitted(part)
+        status = (Status.OUT_OF_TIME if outcome.untried else Status.REGULARISED,) * len(theta)
+        return Fit(theta, steps, status, outcome.names(), outcome.reasons())
 
     def _simulated(self, one: Likelihood) -> Fit:
         """Return the fit by the candidate with the least error in simulations, or the mean if there is no time for them."""
@@ -128,71 +107,13 @@ class Best(Estimator):
         names = dict.fromkeys(["best", *(text for kind in candidates(one) for text in kind), "em_mr"])
         simulation = Simulation(tuple(map(registry().estimator, names)), self.metric)
         with within_part(COMPARING):
-            compared = compare_simulated(one, mean.theta, simulation, error)
-            errors = [(np.inf if row.error is None else row.error, row.estimator) for row in compared]
+            ranked = compare_simulated(one, mean.theta, simulation, error)
+            errors = [(np.inf if row.error is None else row.error, row.estimator) for row in ranked]
             text = ", ".join(f"{name} {size:.2g}" for size, name in sorted(errors) if np.isfinite(size))
             name = min(errors)[1]
             fit = mean if name == "best" else registry().estimator(name).fit(one)
             return replace(fit, chosen=(name,), reasons=(f"{self.metric} in simulations: {text}",))
         return replace(mean, reasons=("there was no time for simulations",))
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A candidate: what it expects of each fold, having learnt from the others, and how many steps it takes in each group."""
-
-    estimator: Estimator
-    expected: Floats
-    scores: Floats
-    steps: NDArray[np.int64] | None
-    learnt: Floats
-
-    @classmethod
-    def of(cls, text: str, part: Likelihood, parts: Split) -> Trial | None:
-        """Return the trial of an estimator; None if it does not apply."""
-        estimator = registry().estimator(text)
-        try:
-            theta, steps = learnt(estimator, part, parts)
-        except (NotApplicable, IllConditioned):
-            return None
-        check()  # an estimator that was cut short is not compared
-        expected = part.operator.forward(theta)
-        return cls(estimator, expected, parts.scores(expected), steps, theta)
-
-    def fitted(self, part: Likelihood, parts: Split, rows: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-        """Return the estimates of some groups and the numbers of steps: from all their reports, or the mean over the folds.
-
-        The latter if there is no time for the former.
-        """
-        some = part.with_counts(part.counts[rows])
-        if self.steps is None or not isinstance(self.estimator, IterativeEstimator):
-            fit = self.estimator.fit(some)
-            theta, taken, late = fit.theta, fit.iterations, Status.OUT_OF_TIME in fit.status
-        else:
-            begin = self.estimator.started(some)
-            theta, taken = self.estimator.after_steps(some, begin, self.steps[rows], self.estimator.limits())
-            late = bool((taken < self.steps[rows]).any())
-        return parts.means(self.learnt)[rows] if late else theta, taken
-
-    def name(self, group: int) -> str:
-        """Return the estimator of a group, with its number of steps."""
-        if self.steps is None:
-            return str(self.estimator)
-        return stopped(self.estimator.name, int(self.steps[group]))
-
-
-def tried(part: Likelihood, parts: Split) -> tuple[list[list[Trial]], list[str]]:
-    """Return the trials of each kind of candidates that apply, and the candidates for which there is no time."""
-    kinds = candidates(part)
-    texts = [(number, text) for number, kind in enumerate(kinds) for text in kind]
-    trials: list[tuple[int, Trial | None]] = []
-    with within_part(COMPARING):
-        while texts:
-            number, text = texts[0]
-            trials.append((number, Trial.of(text, part, parts)))
-            del texts[0]
-    of_kinds = [[trial for of, trial in trials if of == number and trial is not None] for number in range(len(kinds))]
-    return [kind for kind in of_kinds if kind], [text for _, text in texts]
 
 
 def uncompared(part: Likelihood) -> Fit:
@@ -201,20 +122,6 @@ def uncompared(part: Likelihood) -> Fit:
     fit = registry().estimator(text).fit(part).out_of_time()
     names, reasons = (text,) * groups, ("there was no time to compare it with others",) * groups
     return fit if fit.chosen else replace(fit, chosen=names, reasons=reasons)
-
-
-@lru_cache(maxsize=4096)
-def stopped(name: str, steps: int) -> str:
-    """Return an estimator that takes this many steps."""
-    return str(registry().estimator({"estimator": name, "stop": steps}))
-
-
-def learnt(estimator: Estimator, part: Likelihood, parts: Split) -> tuple[Floats, NDArray[np.int64] | None]:
-    """Return theta of each fold, learnt from the others, and the steps of each group if these folds choose them."""
-    if not isinstance(estimator, IterativeEstimator) or estimator.stop != "held_out":
-        return estimator.fit(parts.learnt).theta, None
-    steps, theta = estimator.held_out_steps(parts, estimator.started(part), estimator.limits())
-    return theta, steps
 
 
 def lift(part: Likelihood) -> float:
@@ -253,45 +160,6 @@ def in_steps(part: Likelihood, texts: tuple[str, ...]) -> tuple[str, ...]:
     op = part.operator
     steps = STEPS if op.complete else min(STEPS, SET_CELLS // (op.inputs * op.outputs))
     return tuple(text.format(steps) for text in texts) if steps >= FEWEST_STEPS else ()
-
-
-def weighed(parts: Split, kinds: list[list[Trial]], margin: float) -> Floats:
-    """Return how much each trial counts in each group, (trials, groups).
-
-    Those of one kind that are alike count the same. Each kind after the first counts as far as it clearly gains on all kinds
-    before it. Its trials are as wrong as they are rough, so fewer of them count as alike.
-    """
-    weights, before = alike(parts, kinds[0], margin), list(kinds[0])
-    for trials in kinds[1:]:
-        gain = gained(parts, leading(parts, before)[1], leading(parts, trials)[1])
-        part = clear(*gain, *(LAST_COUNTS if trials is kinds[-1] else FINER_COUNTS))
-        weights = np.concatenate([(1.0 - part) * weights, part * alike(parts, trials, margin / 2.0)])
-        before += trials
-    return weights
-
-
-def alike(parts: Split, trials: list[Trial], margin: float) -> Floats:
-    """Return equal weights for the best trial of each group and all that cannot be distinguished from it, (trials, groups)."""
-    highest = leading(parts, trials)[1]
-    behind = [gained(parts, trial.expected, highest) for trial in trials]
-    near = np.array([gain <= np.maximum(ALIKE, margin * error) for gain, error in behind], dtype=np.float64)
-    return np.asarray(near / near.sum(axis=0))
-
-
-def leading(parts: Split, trials: list[Trial]) -> tuple[NDArray[np.int64], Floats]:
-    """Return the number of the best trial of each group, and what it expects of each fold."""
-    top = np.array([trial.scores for trial in trials]).argmax(axis=0)
-    return top, np.stack([trial.expected for trial in trials])[top[parts.group], np.arange(len(parts.group))]
-
-
-def reason(trials: list[Trial], behind: list[tuple[Floats, Floats]], top: int, group: int) -> str:
-    """Return how far the others are behind the best in a group."""
-    lags = [
-        f"{trial.name(group)} {-gain[group]:.1f} +- {error[group]:.1f}"
-        for trial, (gain, error) in zip(trials, behind, strict=True)
-    ]
-    del lags[top]
-    return f"log-likelihood of held-out reports, relative to {trials[top].name(group)}: {', '.join(lags)}"
 
 
 @hookimpl
