@@ -22,7 +22,7 @@ import ldpsql
 import ldpsql.polars
 from ldpsql import Key
 from ldpsql.bulk.charging import Charge
-from ldpsql.channels import TOTAL, KeepOrSpread, RepeatedHash
+from ldpsql.channels import TOTAL, Channel, DenseChannel, KeepOrSpread, RepeatedHash
 from ldpsql.errors import (
     BudgetExceeded,
     ChangedReports,
@@ -264,7 +264,7 @@ class Earlier(CategoricalMechanism):
     def claim(self) -> PureLdp:
         return PureLdp(self.epsilon)
 
-    def channel(self) -> KeepOrSpread:
+    def channel(self) -> Channel:
         return KeepOrSpread.within(len(self.domain), self.ratio)
 
 
@@ -272,12 +272,22 @@ class Later(Earlier):
     ratio = Fraction(2)
 
 
+class Alike(Later):
+    """A version with the same largest ratio, whose reports have other names."""
+
+    def channel(self) -> Channel:
+        rows = KeepOrSpread.within(len(self.domain), self.ratio).rows(np.arange(len(self.domain), dtype=np.int32))
+        return DenseChannel(np.roll(rows, 1, axis=1))
+
+
 def test_a_plugin_that_draws_otherwise_draws_a_new_report(key: Key) -> None:
     values, people = pa.array(["a"] * 50), pa.array([b"%d" % i for i in range(50)], pa.binary())
-    versions = [certify(kind(epsilon=1, domain=["a", "b"])) for kind in (Earlier, Later, Later)]
-    first, second, again = (key.fingerprints(version, values, people, "city").tolist() for version in versions)
+    versions = [certify(kind(epsilon=1, domain=["a", "b"])) for kind in (Earlier, Later, Later, Alike)]
+    first, second, again, alike = (key.fingerprints(version, values, people, "city").tolist() for version in versions)
     assert second == again
     assert not {*first} & {*second}
+    assert versions[2].certificate.ratio == versions[3].certificate.ratio
+    assert not {*second} & {*alike}
 
 
 def test_no_rows_cost_nothing(key: Key, ledger: Ledger) -> None:

@@ -123,6 +123,17 @@ def test_a_release_sends_one_event_that_keeps_the_specification(ledger: Ledger, 
     assert tags == {("city", "epsilon"): "0.5", ("city", "delta"): "0"}
 
 
+def test_an_address_is_an_event_without_its_password_and_its_signature(ledger: Ledger) -> None:
+    configured('file = "events.jsonl"')
+    address = "https://user:s3cret@example.com/people.parquet?X-Amz-Signature=s3cret"
+    ledger.publish(ledger.charge(address, {"city": krr("0.5")}, address.replace("people", "reports"), rows=3))
+    text = Path("events.jsonl").read_text(encoding="utf-8")
+    assert "s3cret" not in text
+    event = json.loads(text)
+    assert event["inputs"] == [{"namespace": "https://example.com", "name": "people.parquet"}]
+    assert event["job"]["name"] == "release of https://example.com/people.parquet"
+
+
 def test_only_the_first_publication_is_an_event(ledger: Ledger, catalogue: Catalogue) -> None:
     configured(f'url = "{catalogue.url}"')
     token = released(ledger)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.changes import CHANGED, STRONGER, WEAKER, changes
 from ldpsql.ledger.collections import collection
 from ldpsql.ledger.review import terms
+from ldpsql.pages.answers import certainty, factor
 from ldpsql.pages.deployment import entry
 from ldpsql.pages.statement import markdown, open_points, page, sections
 from tests.spending import krr
@@ -53,7 +56,7 @@ def figures(path: Path) -> dict[str, tuple[str, ...]]:
 
 def test_a_year_has_as_many_collections_as_fit_and_the_limit_of_as_many_windows_as_begin(tmp_path: Path) -> None:
     assert figures(written(tmp_path, TABLE + SAID + LEDGER)) == {
-        "One collection": ("2", "7.4", "88 %"),
+        "One collection": ("2", "7.4", "89 %"),
         "A year as planned: 53 collections": ("106", "more than a million", "more than 99.9 %"),  # on days 0, 7, ..., 364
         "The first year at the limit": ("52", "more than a million", "more than 99.9 %"),  # windows on days 0, 30, ..., 360
     }
@@ -81,6 +84,26 @@ def test_an_epsilon_per_distance_has_its_own_figures_and_says_what_it_does_not_p
     assert json.loads(entry(collection(path)))["deployment"]["privacy_loss"]["privacy_parameters"] == {
         "epsilon_per_distance": 0.5
     }
+
+
+def test_an_epsilon_per_distance_alone_is_never_said_to_be_none(tmp_path: Path) -> None:
+    place = 'columns = { place = "planar_geometric(3, columns=4, rows=3)" }\nepsilon_per_distance = 3\nunit = "person_id"\n'
+    collected = collection(written(tmp_path, f"[tables.people]\nepsilon = 1\n{place}frequency = '1 week'\n{LEDGER}"))
+    assert {name: row[0] for name, row in figures(tmp_path / "ldpsql.toml").items()} == {
+        "One collection, two answers one unit apart": "3",
+        "A year as planned: 53 collections, two answers one unit apart": "159",
+    }  # the ledger has no budget for it, which limits nothing to 0
+    facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page(collected)))
+    assert facts["Epsilon per unit of distance, one collection"] == "3"
+    assert (facts["Epsilon per unit of distance, first year"], "Epsilon, one collection" in facts) == ("none", False)
+    assert "exceeds the limit" in " ".join(open_points(collected))
+    assert "year as planned" not in entry(collected)
+
+
+def test_what_can_be_found_out_at_most_is_rounded_up() -> None:
+    for epsilon in (Fraction(number, 100) for number in range(1, 690)):
+        assert float(factor(epsilon).replace(",", "")) >= math.exp(epsilon)
+        assert float(certainty(epsilon).removesuffix(" %")) >= 100 / (1 + math.exp(-epsilon))
 
 
 EVERY_ITEM = """[tables.people]
@@ -158,6 +181,9 @@ def test_words_of_the_settings_are_text_in_every_form(tmp_path: Path) -> None:
     (line,) = (line for line in markdown(collected).splitlines() if line.startswith("| What for"))
     assert line == r"| What for | \<script\>alert(1)\</script\> \| \*x\* \# head |"
     assert json.loads(entry(collected))["deployment"]["product"]["intended_use"] == hostile.replace("\\n", "\n")
+    named = collection(written(tmp_path, TABLE.replace("tables.people", 'tables."<img src=x> *x*"')))
+    assert markdown(named).startswith(r"# What is collected: \<img src=x\> \*x\*")
+    assert "<img" not in page(named)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Random words that are keyed functions of person, column, channel and value: one hash a row, for many rows at a time.
 
-    purpose = BLAKE2b(column, digits of the mechanism's fingerprint, exact ratio of its channel; key)
+    purpose = BLAKE2b(column, digits of the mechanism and of its channel, exact ratio of the channel; key)
     row     = BLAKE2b(person, value; purpose): 64 bytes, of which the first 48 give random words and the others a fingerprint
     stream  = SHAKE-256(purpose, person, value): as many random words as a set of values needs
 
@@ -23,7 +23,7 @@ from ldpsql.channels import Channel, Codes, Drawn, RepeatedHash
 from ldpsql.channels.hashed import hashed
 from ldpsql.errors import InternalError
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
-from ldpsql.registry.fingerprint import digits, fingerprint, order_of
+from ldpsql.registry.fingerprint import fingerprint, marks, order_of
 
 _WORDS = 8  # in one BLAKE2b digest
 _USED = 6  # of them for draws; the rest stays apart
@@ -94,9 +94,12 @@ class Keyed:
 
 
 def channel_of(mechanism: CertifiedMechanism) -> list[str]:
-    """Return what identifies the channel of permanent reports: the digits of the fingerprint, and the exact ratio."""
-    (own,) = digits([fingerprint(mechanism.mechanism)])
-    return [own, str(mechanism.certificate.ratio)]  # another ratio if a new version of a plugin draws otherwise
+    """Return what identifies the channel of permanent reports: the digits of the fingerprint, and the exact ratio.
+
+    A new version of a plugin may draw otherwise from the same parameters: then its channel has other digits or another ratio.
+    """
+    ((own, channel),) = marks([fingerprint(mechanism.mechanism)])
+    return [own, channel, str(mechanism.certificate.ratio)]
 
 
 def all_among(charged: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> bool:

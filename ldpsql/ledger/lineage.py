@@ -28,6 +28,7 @@ _LOG = logging.getLogger("ldpsql")
 _SECONDS = 5.0  # to connect, and between two answers
 _SPEC = "https://openlineage.io/spec"
 _NAMESPACE = "ldpsql"
+_SECRET = re.compile(r"(?<=://)[^/]*@|[?#][^/?#]*=.*")  # in an address: a user with a password, a signature
 _NETWORK = re.compile(r"([a-z0-9]+://[^/]+)/(.+)", re.IGNORECASE)
 _TABLE = re.compile(r"(.+\.(?:duckdb|ddb|db)) ([^/\\]+)", re.IGNORECASE)
 _MEMORY = "memory"
@@ -63,6 +64,7 @@ def event(db: sqlite3.Connection, token: str, namespace: str) -> dict[str, Any]:
     number, dataset, destination, rows, at = db.execute(release, [token]).fetchone()
     charges = "SELECT DISTINCT column_name, mechanism, claim, epsilon, delta FROM charge WHERE release = ?"
     columns = db.execute(charges, [number]).fetchall()
+    dataset, destination = map(_without_secrets, (dataset, destination))
     source = _named(dataset, namespace)
     output = _named(destination, namespace) | {"facets": _facets(source, columns)}
     if rows is not None:
@@ -117,6 +119,11 @@ def _producer() -> str:
     from ldpsql import __version__  # noqa: PLC0415  # the package imports this module
 
     return f"https://pypi.org/project/ldpsql/{__version__}/"
+
+
+def _without_secrets(name: str) -> str:
+    """Return a name; without the user and the query if it is an address, since these can hold a password or a signature."""
+    return _SECRET.sub("", name) if "://" in name else name
 
 
 def _named(name: str, namespace: str) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 The random bits of a report are a keyed function (BLAKE2b) of person, column, mechanism and value. Keys have a version: those
 of version 1 also read the order and the types of a domain and the rules for NULL, those of version 2 only what the fingerprint
-of the mechanism reads, and the exact ratio of its channel. Without the key the bits cannot be distinguished from random bits.
-With the key they can be drawn again for every value, so it is as secret as the raw values, and stays in Python: no statement,
-plan or message shows it.
+of the mechanism reads, the digits of its channel, and the exact ratio of the channel. Without the key the bits cannot be
+distinguished from random bits. With the key they can be drawn again for every value, so it is as secret as the raw values, and
+stays in Python: no statement, plan or message shows it.
 """
 
 from __future__ import annotations

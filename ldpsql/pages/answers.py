@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from math import exp
+from math import ceil, exp
 
 from ldpsql.channels import KeepOrSpread, RepeatedHash
 from ldpsql.channels.base import TOTAL
@@ -72,27 +72,27 @@ def _protection(certified: CertifiedMechanism) -> Iterator[str]:
 
 
 def factor(epsilon: Fraction) -> str:
-    """Return the factor by which the odds of a guess may change.
+    """Return the most by which the odds of a guess may change, rounded up.
 
     >>> factor(Fraction(1)), factor(Fraction(20))
-    ('2.7', 'more than a million')
+    ('2.8', 'more than a million')
     """
     if epsilon > 13:
         return "more than a million"
     value = exp(float(epsilon))
-    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+    return f"{ceil(10 * value) / 10:,.1f}" if value < 100 else f"{ceil(value):,}"
 
 
 def certainty(epsilon: Fraction) -> str:
-    """Return how sure a guess can become that was even before.
+    """Return how sure a guess can become at most that was even before, rounded up.
 
     >>> certainty(Fraction(1)), certainty(Fraction(20))
-    ('73 %', 'more than 99.9 %')
+    ('74 %', 'more than 99.9 %')
     """
-    share = 1 / (1 + exp(-min(float(epsilon), 700)))
-    if share > 0.999:
+    percents = 100 / (1 + exp(-min(float(epsilon), 700)))
+    if percents > 99.9:
         return "more than 99.9 %"
-    return f"{100 * share:.0f} %" if share < 0.99 else f"{100 * share:.1f} %"
+    return f"{ceil(percents)} %" if percents < 99 else f"{ceil(10 * percents) / 10:.1f} %"
 
 
 def plain(epsilon: Fraction) -> str:

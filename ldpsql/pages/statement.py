@@ -67,20 +67,22 @@ def sections(collected: Collection) -> list[Section]:
 def markdown(collected: Collection) -> str:
     """Return the statement as Markdown."""
     parts = (f"## {part.title}\n\n{_text(part)}" for part in sections(collected))
-    return f"# {_title(collected)}\n\n{_LEAD}\n\n" + "\n".join(parts)
+    return f"# {_escaped(_title(collected))}\n\n{_LEAD}\n\n" + "\n".join(parts)
 
 
 def page(collected: Collection) -> str:
     """Return the statement as a page of HTML."""
-    once = collected.epsilon()
-    facts = [
-        Fact("Items", str(len(collected.items)), f"{len(collected.keep)} more without protection" if collected.keep else ""),
-        Fact("Epsilon, one collection", plain(once), f"a guess at 50 % can become {certainty(once)}"),
-        Fact("Epsilon, first year", *_year(collected)),
-    ]
+    kept = f"{len(collected.keep)} more without protection" if collected.keep else ""
+    facts = [Fact("Items", str(len(collected.items)), kept)]
+    for currency, name, between in ((EPSILON, "Epsilon", ""), (PER_DISTANCE, "Epsilon per unit of distance", _NEAR)):
+        if once := collected.epsilon(currency):
+            note = f"a guess at 50 % can become {certainty(once)}{between}"
+            facts.append(Fact(f"{name}, one collection", plain(once), note))
+            facts.append(Fact(f"{name}, first year", *_year(collected, currency)))
     return document(_title(collected), _LEAD, facts, joined(*map(_html, sections(collected))))
 
 
+_NEAR = ", two answers one unit apart"
 _LEAD = "For the person who approves it. It follows from the settings of the software."
 
 
@@ -108,6 +110,7 @@ def _epsilon_of(claim: object) -> str:
 
 
 def _exceptions(collected: Collection) -> Iterator[str]:
+    yield "The figures of a collection are for one line. Those of a person with several lines add up."
     if collected.epsilon(PER_DISTANCE):
         yield (
             "Items with an epsilon per unit of distance are protected otherwise: the limit is for two answers one unit apart, "
@@ -120,7 +123,7 @@ def _exceptions(collected: Collection) -> Iterator[str]:
 def _figures(collected: Collection) -> tuple[tuple[str, ...], ...]:
     head = ("For one person", "Epsilon", "Odds change by a factor of at most", "A guess that was 50 % sure becomes at most")
     near = _totals(collected, EPSILON)
-    far = [(f"{name}, two answers one unit apart", total) for name, total in _totals(collected, PER_DISTANCE)]
+    far = [(name + _NEAR, total) for name, total in _totals(collected, PER_DISTANCE)]
     return (head, *((name, plain(total), factor(total), certainty(total)) for name, total in near + far))
 
 
@@ -132,15 +135,17 @@ def _totals(collected: Collection, currency: str) -> list[tuple[str, Fraction]]:
     totals = [("One collection", once)]
     if collected.rounds is not None:
         totals.append((f"A year as planned: {counted(collected.rounds, 'collection')}", collected.rounds * once))
-    if collected.limit is not None:
-        totals.append(("The first year at the limit", collected.limit.in_a_year(currency)))
+    if collected.limit is not None and (most := collected.limit.in_a_year(currency)):
+        totals.append(("The first year at the limit", most))
     return totals
 
 
-def _year(collected: Collection) -> tuple[str, str]:
+def _year(collected: Collection, currency: str) -> tuple[str, str]:
     """Return the epsilon of a year, the smaller one of plan and limit, and where it comes from."""
-    planned = None if collected.rounds is None else collected.rounds * collected.epsilon()
-    limit = None if collected.limit is None else collected.limit.in_a_year(EPSILON)
+    planned = None if collected.rounds is None else collected.rounds * collected.epsilon(currency)
+    limit = None if collected.limit is None else collected.limit.in_a_year(currency)
+    if limit == 0:
+        return "none", "the limit does not allow it, so the software refuses to collect"
     if limit is not None and (planned is None or limit <= planned):
         return plain(limit), "the limit that the software enforces"
     return ("no limit", "nothing states how often") if planned is None else (plain(planned), "as planned, without a limit")
@@ -203,7 +208,7 @@ def open_points(collected: Collection) -> Iterator[str]:
         yield "No account is kept, so nothing stops further collections from the same people."
     elif limit.policy.privacy_unit != collected.unit:
         yield "The account counts other persons than the collection does: the software refuses to collect until both agree."
-    elif collected.rounds is not None and collected.rounds * total > limit.in_a_year(EPSILON):
+    elif any((collected.rounds or 1) * collected.epsilon(one) > limit.in_a_year(one) for one in (EPSILON, PER_DISTANCE)):
         yield "The plan of a year exceeds the limit: the software refuses the collections beyond it."
     if total * (collected.rounds or 1) > _LITTLE:
         yield f"As planned, a year has more than epsilon {_LITTLE}: such answers are hardly protected."
