@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Projection
 from ldpsql.bulk.parts import Source
+from ldpsql.bulk.projection import Projection
 from ldpsql.bulk.tables import written_tokens
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationExists, InvalidParameter, LedgerMissing, NotReleased, UnfinishedRun

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.batches import Columns, Projection, batches_of, drawn, stream
+from ldpsql.bulk.batches import batches_of, stream
 from ldpsql.bulk.charging import Charge, Charged, charge_of, publish
+from ldpsql.bulk.columns import Columns
 from ldpsql.bulk.in_memory import DESTINATION
 from ldpsql.bulk.permanent import Permanent, opened, permanent_of
+from ldpsql.bulk.projection import Projection, drawn
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger import Release
 from ldpsql.ledger.datasets import Dataset

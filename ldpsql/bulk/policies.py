@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Columns, by_column
 from ldpsql.bulk.charging import Charge, Charged, charge_of
+from ldpsql.bulk.columns import Columns, by_column
 from ldpsql.bulk.permanent import Permanent, permanent_of
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger.permanent import Key

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Columns, Projection
 from ldpsql.bulk.charging import Charge, Charged, charged, check_ledger, is_published, mark_drawn, publish, written_release
+from ldpsql.bulk.columns import Columns
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
@@ -24,6 +24,7 @@ from ldpsql.bulk.orders import Drawing, Order, check_order
 from ldpsql.bulk.parts import Source
 from ldpsql.bulk.permanent import is_permanent
 from ldpsql.bulk.policies import chosen_columns
+from ldpsql.bulk.projection import Projection
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
