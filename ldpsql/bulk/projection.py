@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from ldpsql.bulk.columns import Columns, by_column, check_columns
 from ldpsql.bulk.kept import kept, kept_field
+from ldpsql.bulk.permanent import Permanent
 from ldpsql.channels import Drawn
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry.fingerprint import metadata
 from ldpsql.reports import type_of
-
-if TYPE_CHECKING:
-    from ldpsql.bulk.permanent import Permanent
 
 Made = TypeVar("Made")
 
