@@ -164,9 +164,12 @@ def _charged_once(
 
 
 def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str) -> str:
-    """Return the token of a run that was killed after writing its table and before publishing it, or an empty string."""
+    """Return the token of a run that was killed after writing its table and before publishing it, or an empty string.
+
+    Permanent reports are written again at no cost.
+    """
     tokens = written_tokens(con)
-    if not tokens:
+    if not tokens or projection.permanent is not None:
         return ""
     users = source.users[0] if source.users else None
     release = charge.ledger.unfinished(
