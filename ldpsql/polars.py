@@ -17,8 +17,9 @@ import polars as pl
 import pyarrow as pa
 
 from ldpsql.bulk import frames
-from ldpsql.bulk.batches import Columns, perturb_batches
+from ldpsql.bulk.batches import perturb_batches
 from ldpsql.bulk.charging import Charged
+from ldpsql.bulk.columns import Columns
 from ldpsql.bulk.once import perturb_once
 from ldpsql.bulk.orders import Order, check_order
 from ldpsql.bulk.shuffling import permutation

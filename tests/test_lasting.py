@@ -36,7 +36,8 @@ from ldpsql.errors import (
     UnknownName,
 )
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.lasting import charge_once
+from ldpsql.ledger.lasting import Reported, charge_columns_once
+from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.uncharged import notice_again
 from ldpsql.mechanisms import CategoricalMechanism, HashReports
 from ldpsql.mechanisms.base import certify
@@ -239,9 +240,10 @@ def test_a_permanent_response_that_breaks_its_epsilon_is_not_charged(
     key: Key, ledger: Ledger, bad: tuple[Epsilon, KeepOrSpread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Keeping, "bad", bad, raising=False)
-    keeping, people = Keeping(epsilon=1, domain=["a", "b", "c"]), pa.array([1])
+    certified, people = certify(Keeping(epsilon=1, domain=["a", "b", "c"])), id_bytes(pa.array([1]))
+    fingerprints = key.fingerprints(certified, pa.array(["a"]), people, "x")
     with pytest.raises(NotPrivate):
-        charge_once(ledger, "people", "x", keeping, "memory", key=key, values=pa.array(["a"]), users=people)
+        charge_columns_once(ledger, "people", {"x": Reported(certified, fingerprints, people)}, "memory")
     assert spent(ledger) == []
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Projection
 from ldpsql.bulk.parts import Source
+from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.reported import charge_reports
 from ldpsql.bulk.tables import written_tokens
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationExists, InvalidParameter, LedgerMissing, NotReleased, UnfinishedRun
@@ -157,17 +158,18 @@ def shuffled_claim(charge: Charge, source: Source, projection: Projection, *, sh
 def _charged_once(
     con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str
 ) -> list[Release]:
-    from ldpsql.bulk.once import charge_reports  # noqa: PLC0415  # charges of frames too
-
     wanted = projection.read(source.names)
     batches = (batch for part in source.parts for batch in part.read(wanted, projection.mechanisms.keys(), projection.keep))
-    return charge_reports(charge, _dataset(con, charge), projection, batches, destination)
+    return charge_reports(charge.ledger, _dataset(con, charge), projection, batches, destination)
 
 
 def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str) -> str:
-    """Return the token of a run that was killed after writing its table and before publishing it, or an empty string."""
+    """Return the token of a run that was killed after writing its table and before publishing it, or an empty string.
+
+    Permanent reports are written again at no cost.
+    """
     tokens = written_tokens(con)
-    if not tokens:
+    if not tokens or projection.permanent is not None:
         return ""
     users = source.users[0] if source.users else None
     release = charge.ledger.unfinished(

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.bulk.batches import batches_of, check_columns, stream
+from ldpsql.bulk.batches import batches_of, stream
+from ldpsql.bulk.columns import check_columns
 from ldpsql.bulk.fingerprints import of_frame
 from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain

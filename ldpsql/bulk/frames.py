@@ -13,11 +13,13 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.bulk.batches import batches_of, drawn, drawn_apart, row_of, row_part, stream
+from ldpsql.bulk.batches import batches_of, stream
 from ldpsql.bulk.charging import Charge, Charged, charge_of
+from ldpsql.bulk.columns import drawn_apart, row_of, row_part
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
 from ldpsql.bulk.in_memory import Charging
+from ldpsql.bulk.projection import drawn
 from ldpsql.bulk.sources import source_of
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.domains.columns import plain

@@ -1,4 +1,4 @@
-"""Permanent reports of frames and runs, which pay once for each value of a person."""
+"""Permanent reports of frames, which pay once for each value of a person."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.batches import Columns, Projection, batches_of, drawn, stream
-from ldpsql.bulk.charging import Charge, Charged, charge_of, publish
+from ldpsql.bulk.batches import batches_of, stream
+from ldpsql.bulk.charging import Charged, charge_of, publish
+from ldpsql.bulk.columns import Columns
 from ldpsql.bulk.in_memory import DESTINATION
-from ldpsql.bulk.permanent import Permanent, opened, permanent_of
+from ldpsql.bulk.permanent import opened, permanent_of
+from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.reported import charge_reports
 from ldpsql.errors.boundary import withheld
-from ldpsql.ledger import Release
-from ldpsql.ledger.datasets import Dataset
-from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.permanent import Key
-from ldpsql.mechanisms.base import CertifiedMechanism
 
 
 @withheld
@@ -61,54 +59,7 @@ def perturb_once(
     reader = stream(frame, [*projection.columns, permanent.user])
     projection.read(reader.schema.names)
     schema, batches = projection.schema(reader.schema), [*batches_of(reader)]
-    releases = [] if charged is None else charge_reports(charged, charged.dataset, projection, batches, DESTINATION)
+    releases = [] if charged is None else charge_reports(charged.ledger, charged.dataset, projection, batches, DESTINATION)
     reports = pa.Table.from_batches((projection.perturb(batch, schema) for batch in batches), schema)
     publish(charged, " ".join(release.token for release in releases))
     return reports
-
-
-def charge_reports(
-    charge: Charge, dataset: str | Dataset, projection: Projection, batches: Iterable[pa.RecordBatch], destination: str
-) -> list[Release]:
-    """Charge for the permanent reports of batches, and let the projection draw no others.
-
-    Returns:
-        the release of each column; none if there are no rows.
-
-    Raises:
-        BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
-
-    """
-    reported = reported_in(projection, batches)
-    if projection.permanent is None:
-        return []
-    nothing = np.array([], dtype="S16")
-    charged = {name: np.unique(reported[name].fingerprints) if name in reported else nothing for name in projection.mechanisms}
-    projection.permanent.charged.update(charged)
-    if not reported:
-        return []
-    return charge_columns_once(charge.ledger, dataset, reported, destination)
-
-
-def reported_in(projection: Projection, batches: Iterable[pa.RecordBatch]) -> dict[str, Reported]:
-    """Return the permanent reports of each column of batches; nothing if there are no rows."""
-    seen: dict[str, list[Reported]] = {name: [] for name in projection.mechanisms}
-    permanent = projection.permanent
-    for batch in batches:
-        if permanent is not None and batch.num_rows:
-            for name, certified in projection.mechanisms.items():
-                seen[name].append(_distinct(batch, name, certified, permanent))
-    return {name: _together(parts) for name, parts in seen.items() if parts}
-
-
-def _distinct(batch: pa.RecordBatch, name: str, certified: CertifiedMechanism, permanent: Permanent) -> Reported:
-    """Return the distinct permanent reports of a column of a batch."""
-    people = permanent.people(batch)
-    each = drawn(certified, batch.column(name), name, lambda one, values: permanent.fingerprints(one, values, people, name))
-    fingerprints, first = np.unique(each, return_index=True)
-    return Reported(certified, fingerprints, people.take(pa.array(first)))
-
-
-def _together(parts: list[Reported]) -> Reported:
-    fingerprints = np.concatenate([part.fingerprints for part in parts])
-    return Reported(parts[0].certified, fingerprints, pa.concat_arrays([part.people for part in parts]))

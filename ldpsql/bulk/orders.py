@@ -17,11 +17,11 @@ from typing import IO, Literal, TypeAlias, get_args
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Projection
 from ldpsql.bulk.compact import CompactProjection
 from ldpsql.bulk.forms import Form, file_name, write_table
 from ldpsql.bulk.meter import Meter
 from ldpsql.bulk.parts import Part, Source
+from ldpsql.bulk.projection import Projection
 from ldpsql.bulk.shuffling import Scattered, buckets_for, scatter, schema_of
 from ldpsql.bulk.staging import Staging
 from ldpsql.bulk.tables import scratch_folder

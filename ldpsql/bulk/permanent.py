@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
-from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.unchanged import changed
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import plain
@@ -22,6 +22,9 @@ from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.policy import ROW
 from ldpsql.mechanisms.base import CertifiedMechanism
+
+if TYPE_CHECKING:
+    from ldpsql.bulk.charging import Charge
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Columns, by_column
 from ldpsql.bulk.charging import Charge, Charged, charge_of
-from ldpsql.bulk.permanent import Permanent, permanent_of
+from ldpsql.bulk.columns import Columns, by_column
+from ldpsql.bulk.permanent import is_permanent, permanent_of
+from ldpsql.bulk.projection import Projection
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger.permanent import Key
 from ldpsql.registry.tables import TablePolicy, table_policy
@@ -43,12 +44,25 @@ class Chosen(NamedTuple):
             )
         return replace(charge, user=charge.user or self.policy.unit) if charge and not self.policy.by_row else charge
 
-    def permanent(
-        self, charge: Charge | None, con: DuckDBPyConnection | None, key: Key | str | Path | None, user: str | None
-    ) -> Permanent:
-        """Return the permanent reports of a run, as `permanent_of` reads them, by the user ids of the policy."""
+    def projection(
+        self,
+        charge: Charge | None,
+        con: DuckDBPyConnection | None,
+        *,
+        permanent: bool,
+        key: Key | str | Path | None,
+        user: str | None,
+    ) -> Projection:
+        """Return what happens to the columns of a run; its permanent reports are by the user ids of the policy.
+
+        Raises:
+            InvalidParameter: if no column is to be perturbed, one also to be kept, or the arguments do not fit together.
+            KeyUnusable: if permanent reports have no key.
+
+        """
         unit = None if self.policy is None or self.policy.by_row else self.policy.unit
-        return permanent_of(key, user or unit, charge, con)
+        asked = is_permanent(permanent=permanent, key=key, user=user)
+        return Projection.of(self.mechanisms, self.keep, permanent_of(key, user or unit, charge, con) if asked else None)
 
 
 def chosen_columns(

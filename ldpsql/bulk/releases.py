@@ -17,8 +17,9 @@ from ldpsql.engine.connections import duckdb_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import InvalidParameter, KeyUnusable, NotReleased
 from ldpsql.errors.boundary import withheld_block
-from ldpsql.ledger import Release
+from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import Dataset, dataset_of
+from ldpsql.ledger.entries import ReleaseName
 from ldpsql.ledger.guard import GIVE_LEDGER, Guard, Permanent, guard_of, occupied
 from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.people import id_bytes
@@ -78,34 +79,66 @@ def release(
         raise occupied()
     with _without_variables(con) as cursor:
         mechanisms = {column: _mechanism(cursor, call) for column, call in columns.items()}
-        unit = guard.ledger.policy.privacy_unit
-        table = permanent_columns(cursor, dataset, columns, unit, whole=not part and not again) if permanent else None
-        rows, users = people(cursor, dataset, unit)
-        data = dataset_of(cursor, dataset)
-    if table is not None:
-        releases, permitted = charge_permanent(guard, data, mechanisms, destination, table)
-        marking = Marking(con, destination, mechanisms)
-        with guard.allowing_permanent(permitted):
-            yield releases[-1]
-        marking.write_if_there(con)
-        for charged in releases:
-            guard.ledger.publish(charged)
-        return
+    named = ReleaseName(dataset, part, destination)
+    if permanent:
+        yield from _permanent(con, guard.ledger, guard, mechanisms, named, again=again)
+    else:
+        yield from _drawn(con, guard.ledger, guard, mechanisms, named, again=again)
+
+
+def _drawn(
+    con: DuckDBPyConnection,
+    ledger: Ledger,
+    guard: Guard,
+    mechanisms: Mapping[str, Mechanism],
+    name: ReleaseName,
+    *,
+    again: bool,
+) -> Iterator[Release]:
+    """Charge for one draw of each row and column, let the block draw, and publish unless other users came meanwhile."""
+    unit = ledger.policy.privacy_unit
+    with _without_variables(con) as cursor:
+        rows, users = people(cursor, name.dataset, unit)
+        data = dataset_of(cursor, name.dataset)
     counted = rows if users is None else None
-    charged = guard.ledger.charge(data, mechanisms, destination, users=users, rows=counted, part=part, again=again)
+    charged = ledger.charge(data, mechanisms, name.destination, users=users, rows=counted, part=name.part, again=again)
     if charged.stored:
         yield charged
         return
     allowed: Counter[Mechanism] = Counter()
     for mechanism in mechanisms.values():
         allowed[mechanism] += rows
-    marking = Marking(con, destination, mechanisms)
+    marking = Marking(con, name.destination, mechanisms)
     with guard.allowing(allowed):
         yield charged
     with _without_variables(con) as cursor:
-        refuse_others(cursor, dataset, unit, users)
+        refuse_others(cursor, name.dataset, unit, users)
     marking.write_if_there(con)
-    guard.ledger.publish(charged)
+    ledger.publish(charged)
+
+
+def _permanent(
+    con: DuckDBPyConnection,
+    ledger: Ledger,
+    guard: Guard,
+    mechanisms: Mapping[str, Mechanism],
+    name: ReleaseName,
+    *,
+    again: bool,
+) -> Iterator[Release]:
+    """Charge for the permanent reports of a dataset, let the block draw them, and publish."""
+    with _without_variables(con) as cursor:
+        table = permanent_columns(
+            cursor, name.dataset, mechanisms, ledger.policy.privacy_unit, whole=not name.part and not again
+        )
+        data = dataset_of(cursor, name.dataset)
+    releases, permitted = charge_permanent(guard, data, mechanisms, name.destination, table)
+    marking = Marking(con, name.destination, mechanisms)
+    with guard.allowing_permanent(permitted):
+        yield releases[-1]
+    marking.write_if_there(con)
+    for charged in releases:
+        ledger.publish(charged)
 
 
 def permanent_columns(

@@ -12,28 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import Columns, Projection
 from ldpsql.bulk.charging import Charge, Charged, charged, check_ledger, is_published, mark_drawn, publish, written_release
+from ldpsql.bulk.columns import Columns
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.orders import Drawing, Order, check_order
-from ldpsql.bulk.parts import Source
-from ldpsql.bulk.permanent import is_permanent
 from ldpsql.bulk.policies import chosen_columns
-from ldpsql.bulk.sources import source_of
+from ldpsql.bulk.prepared import check_destination, check_partition, opened_source, task_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
-from ldpsql.bulk.unchanged import readable_twice, witnessed
 from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged
-from ldpsql.reports import type_of
 
 
 @dataclass
@@ -109,14 +104,14 @@ def perturb_copy(
     target = Path(destination).absolute()
     chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
-    once = chosen.permanent(charge, con, key, user) if is_permanent(permanent=permanent, key=key, user=user) else None
-    projection, form = Projection.of(chosen.mechanisms, chosen.keep, once), Form.of(target, tuple(partition_by))
-    _check_partition(form, projection)
-    opened = _opened(con, source, projection, charge, split=form.folder)
-    _check_destination(target, form, projection, opened)
+    projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
+    form = Form.of(target, tuple(partition_by))
+    check_partition(form, projection)
+    opened = opened_source(con, source, projection, charge, split=form.folder)
+    check_destination(target, form, projection, opened)
     check_ledger(con, charge)
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
-    task = _task(opened, projection, form, order=order, buckets=drawing.buckets)
+    task = task_of(opened, projection, form, order=order, buckets=drawing.buckets)
     pay = partial(charged, con, charge, opened, projection, str(target))
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
@@ -126,7 +121,7 @@ def perturb_copy(
         elif is_published(charge, token):  # killed while it tidied up
             staging.remove()
             return Run(0, 0, len(opened.parts), token)
-        elif once is not None:  # costs nothing, and says what may be drawn
+        elif projection.permanent is not None:  # costs nothing, and says what may be drawn
             token = " ".join([token, pay(again=False, resume=True, shuffled=False)]).strip()
         drawing.into_files(form, staging, order)
         mark_drawn(charge, token)
@@ -189,15 +184,20 @@ def perturb_table(
     check_order(order)
     chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
-    once = chosen.permanent(charge, con, key, user) if is_permanent(permanent=permanent, key=key, user=user) else None
-    projection, name = Projection.of(chosen.mechanisms, chosen.keep, once), table_name(into)
+    projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
+    name = table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
     there, place = is_there(con, name), f"{database_of(con)} {into}"
     if there and not (replace or append or resume):
         raise DestinationExists(*exists(into))
-    opened = _opened(con, source, projection, charge)
-    if resume and charge and once is None and (token := written_release(con, charge, opened, projection, place)):
+    opened = opened_source(con, source, projection, charge)
+    if (
+        resume
+        and charge
+        and projection.permanent is None
+        and (token := written_release(con, charge, opened, projection, place))
+    ):
         publish(charge, token)
         return Run(0, 0, 1, token)
     if there and not (replace or append):
@@ -215,56 +215,6 @@ def perturb_table(
     drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, charge=charge))
     publish(charge, token)
     return Run(drawing.rows, 1, 0, token, charge is None and uncharged())
-
-
-def _opened(
-    con: DuckDBPyConnection, source: Any, projection: Projection, charge: Charge | None, *, split: bool = False
-) -> Source:
-    """Return the source of a run, with its user ids if the ledger charges by user.
-
-    Raises:
-        UnknownName, SourceRefused: if it cannot be read, or a column is missing or is the name of its folders.
-
-    """
-    opened = source_of(con, source, split=split)
-    opened.check(projection.read(opened.names) if projection.permanent else projection.columns)
-    opened.check_folders(projection.mechanisms)
-    if projection.permanent is not None:  # each report is compared with those that were charged
-        return readable_twice(opened) if charge else opened
-    return witnessed(opened, charge.user if charge else None, projection.keep)
-
-
-def _check_partition(form: Form, projection: Projection) -> None:
-    if set(form.partition_by) - set(projection.columns):
-        raise InvalidParameter(
-            "the reports can only be partitioned by columns that are written",
-            "keep the column too: --keep, in Python keep=[...]",
-        )
-    if not set(projection.columns) - set(form.partition_by):
-        raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
-
-
-def _check_destination(target: Path, form: Form, projection: Projection, source: Source) -> None:
-    """Refuse a text file for nested reports, and a destination that is or holds a file of the source."""
-    nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in projection.mechanisms.values())
-    if nested and form.kind in ("csv", "json"):
-        raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
-    files = [Path(name).resolve() for name in source.files]
-    if any(target.resolve() in (file, *file.parents) for file in files):
-        raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
-
-
-def _task(source: Source, projection: Projection, form: Form, *, order: Order, buckets: int) -> dict[str, Any]:
-    """Return all that a run that resumes must have in common with the run that was killed."""
-    return {
-        "inputs": [part.identity for part in source.parts],
-        "columns": {name: str(mechanism) for name, mechanism in projection.uncertified.items()},
-        "keep": projection.keep,
-        "partition_by": form.partition_by,
-        "order": order,
-        "buckets": buckets,
-        "permanent": [once.key.fingerprint, once.user] if (once := projection.permanent) else None,
-    }
 
 
 def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token: str, charge: Charge | None) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
 _DIGITS = 60
 _LARGEST = Fraction(1000)
 _DOWN = Context(prec=_DIGITS, rounding=ROUND_FLOOR)
-_UP = Context(prec=_DIGITS, rounding=ROUND_CEILING)
 _NEAREST = Context(prec=_DIGITS)
 
 

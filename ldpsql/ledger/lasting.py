@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,11 +36,10 @@ from ldpsql.ledger.entries import (
 )
 from ldpsql.ledger.file import reading, snapshot, writing
 from ldpsql.ledger.keyed import channel_of
-from ldpsql.ledger.people import People, id_bytes
-from ldpsql.ledger.permanent import Key
+from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
 from ldpsql.ledger.spending import AccountKey, Demand, accounts_of, joined, spend
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.privacy.claims import PureLdp
 from ldpsql.privacy.owned import own_epsilon
 
@@ -79,41 +77,6 @@ class Reported:
     certified: CertifiedMechanism
     fingerprints: NDArray[np.bytes_]
     people: pa.Array
-
-
-@withheld
-def charge_once(
-    ledger: Ledger,
-    dataset: str | Dataset,
-    column: str,
-    mechanism: Mechanism,
-    destination: str,
-    *,
-    key: Key,
-    values: pa.Array,
-    users: Any,
-) -> Release:
-    """Record what the permanent reports of a column cost each person, as `charge_columns_once` does.
-
-    Args:
-        ledger: the ledger, which charges by user.
-        dataset: the name of the data, for the history.
-        column: the name of the column, with which the reports are drawn.
-        mechanism: the mechanism of the column.
-        destination: where the reports go, for the history.
-        key: the key of the permanent reports.
-        values: the value of each row, at least one.
-        users: the user id of each row.
-
-    Raises:
-        BudgetExceeded, InvalidParameter, LedgerError: as `charge_columns_once` does.
-        KeyUnusable: if the key is of version 0.1.0.
-
-    """
-    people, certified = id_bytes(users), certify(mechanism)
-    reported = Reported(certified, key.fingerprints(certified, values, people, column), people)
-    (release,) = charge_columns_once(ledger, dataset, {column: reported}, destination)
-    return release
 
 
 @withheld

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.batches import Projection, check_columns
 from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.columns import check_columns
+from ldpsql.bulk.projection import Projection
 from ldpsql.errors import NotReleased
 from ldpsql.ledger.lasting import charge_columns_once
 from ldpsql.ledger.witness import others

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldpsql.bulk.batches import Projection
 from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.once import reported_in
 from ldpsql.bulk.permanent import Permanent, is_permanent, permanent_of
+from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.reported import reported_in
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.ledger.lasting import Reported
