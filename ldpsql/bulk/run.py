@@ -27,7 +27,7 @@ from ldpsql.bulk.policies import chosen_columns
 from ldpsql.bulk.sources import source_of
 from ldpsql.bulk.staging import Staging, exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
-from ldpsql.bulk.unchanged import readable_twice, witnessed
+from ldpsql.bulk.unchanged import counted, readable_twice, witnessed
 from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
@@ -231,6 +231,8 @@ def _opened(
     opened.check_folders(projection.mechanisms)
     if projection.permanent is not None:  # each report is compared with those that were charged
         return readable_twice(opened) if charge else opened
+    if charge is not None and charge.shuffled_delta is not None:
+        opened = counted(opened)
     return witnessed(opened, charge.user if charge else None, projection.keep)
 
 
