@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import combinations_with_replacement, product
 from math import exp
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -16,8 +17,8 @@ import ldpsql
 from ldpsql import Charge
 from ldpsql.bulk import charging
 from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, TableChannel
-from ldpsql.errors import InvalidParameter, NotPrivate
-from ldpsql.ledger import Ledger, Policy
+from ldpsql.errors import InvalidParameter, NotPrivate, SourceRefused
+from ldpsql.ledger import Ledger, Policy, Release
 from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.privacy.shuffling import Kinds, central, divergence, variation
 from ldpsql.registry.registry import registry
@@ -168,3 +169,20 @@ def test_the_ledger_notes_the_central_epsilon_of_a_shuffled_run_and_charges_the_
         ldpsql.perturb_table(con, "people", "b", {"id": krr}, charge=Charge(by_user, "people", user="x", shuffled_delta=1e-6))
     assert len(ledger.history()) == 2
     assert by_user.history() == []
+
+
+def test_rows_that_leave_after_the_charge_are_no_shuffled_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, con = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=8)), duckdb.connect()
+    con.execute("CREATE TABLE people AS SELECT i % 2 AS x FROM range(2000) t(i)")
+    charge_first = Ledger.charge
+
+    def then_delete(*arguments: Any, **options: Any) -> Release:
+        release = charge_first(*arguments, **options)
+        con.execute("DELETE FROM people WHERE rowid > 5")
+        return release
+
+    monkeypatch.setattr(Ledger, "charge", then_delete)
+    charge = Charge(ledger, "people", shuffled_delta=1e-6)
+    with pytest.raises(SourceRefused, match="changed while it was read"):
+        ldpsql.perturb_table(con, "people", "reports", {"x": "krr(epsilon=1, domain=[0, 1])"}, charge=charge)
+    assert ledger.history()[-1]["state"] == "charged"

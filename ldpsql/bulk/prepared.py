@@ -14,7 +14,7 @@ from ldpsql.bulk.orders import Order
 from ldpsql.bulk.parts import Source
 from ldpsql.bulk.projection import Projection
 from ldpsql.bulk.sources import source_of
-from ldpsql.bulk.unchanged import readable_twice, witnessed
+from ldpsql.bulk.unchanged import counted, readable_twice, witnessed
 from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.reports import type_of
 
@@ -33,6 +33,8 @@ def opened_source(
     opened.check_folders(projection.mechanisms)
     if projection.permanent is not None:  # each report is compared with those that were charged
         return readable_twice(opened) if charge else opened
+    if charge is not None and charge.shuffled_delta is not None:
+        opened = counted(opened)
     return witnessed(opened, charge.user if charge else None, projection.keep)
 
 

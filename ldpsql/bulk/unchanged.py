@@ -70,6 +70,28 @@ def readable_twice(source: Source) -> Source:
     return replace(source, parts=[part.snapshot() if part.snapshot else part for part in source.parts])
 
 
+def counted(source: Source) -> Source:
+    """Return a source whose streams end in an error if they have fewer rows than were counted: shuffling then hides less."""
+    return replace(source, parts=[replace(part, read=_all_rows(part)) for part in source.parts])
+
+
+def _all_rows(part: Part) -> Read:
+    def checked(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
+        reader = part.read(wanted, encoded, kept)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            rows = 0
+            for batch in reader:
+                rows += batch.num_rows
+                yield batch
+            if rows < (part.rows or 0):
+                raise changed()
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+    return checked
+
+
 def _with_users(part: Part, user: str, keep: Collection[str]) -> tuple[Part, pa.ChunkedArray]:
     """Return a part that checks its user ids, and these ids as they are charged."""
     ids = _column(part, user, keep)

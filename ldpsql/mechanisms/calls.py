@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 from io import StringIO
+from threading import Lock
 from tokenize import TokenError, generate_tokens, untokenize
 from typing import Any
 
@@ -30,7 +31,8 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
         return text, [], {}  # there is no such name, and the message proposes one that is written with _
     example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
     try:
-        node = ast.parse(_as_python(text.strip()), mode="eval").body
+        with _PARSER:
+            node = ast.parse(_as_python(text.strip()), mode="eval").body
         if isinstance(node, ast.Name):
             return node.id, [], {}
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -52,6 +54,7 @@ def _value(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
+_PARSER = Lock()  # Python 3.11 counts the depth of all trees together: two threads at once can end in a SystemError
 _MISSPELT = re.compile(r"[A-Za-z]\w*(-\w+)+", re.ASCII)
 _SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
 _PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}

@@ -51,7 +51,7 @@ def fingerprint(mechanism: Mechanism) -> str:
 def _fingerprint(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
     text = _text(mechanism, _SHORT) or _abridged(mechanism)
-    both = f"{_digits(certified)}.{channel_digest(certified.channel)}"
+    both = f"{_digits(certified)}.{_channel_digits(certified)}"
     return f"ldpsql:{both} {text if text.isprintable() else mechanism.name}"
 
 
@@ -92,6 +92,22 @@ def _digits(certified: CertifiedMechanism) -> str:
             digest.update(part.encode())
     digest.update(b"}]")
     return digest.hexdigest()
+
+
+def _channel_digits(certified: CertifiedMechanism) -> str:
+    """Return the digits of the channel; those of several columns do not depend on the order of the columns."""
+    mechanism = certified.mechanism
+    columns = [part for name in type(mechanism).model_fields for part in _columns(getattr(mechanism, name))]
+    if not columns:
+        return channel_digest(certified.channel)
+    own = {part.column: _channel_digits(certify(part.mechanism)) for part in columns}
+    written = json.dumps([type(certified.channel).__name__, own], sort_keys=True)
+    return blake2b(written.encode(), digest_size=8).hexdigest()
+
+
+def _columns(value: object) -> Parts | tuple[()]:
+    """Return the columns of a row, none if a parameter is anything else."""
+    return value if isinstance(value, Parts) else ()
 
 
 def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
