@@ -316,6 +316,7 @@ def test_doctor_looks_at_the_ledger_and_the_key(tmp_path: Path, monkeypatch: pyt
         check_ledger()
     Key.create("people.key")
     assert "the first release begins" in check_ledger()
+    assert "UnchargedReports" not in run("doctor", cwd=tmp_path).stderr
     assert not Path("budget.ledger").exists()
     Path("people.key").chmod(0o644)
     with pytest.raises(LdpError, match="read by others"):

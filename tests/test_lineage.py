@@ -185,6 +185,20 @@ def test_a_file_gets_a_line_for_each_release_and_reports_in_memory_have_no_outpu
     assert [len(event["outputs"]) for event in events] == [1, 0]
 
 
+def test_the_event_of_permanent_reports_states_no_number_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    configured('file = "lineage.jsonl"')
+    ledger, key = Ledger.open("people.ledger", Policy(epsilon_budget=9, privacy_unit="id")), ldpsql.Key.create("people.key")
+    charge, city = Charge(ledger, "people", user="id"), {"city": "krr(epsilon=1, domain=['a', 'b'])"}
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE people AS SELECT i AS id, 'a' AS city FROM range(3) t(i)")
+        for day in range(2):  # the ledger charges three reports on the first day and none on the second
+            ldpsql.perturb_table(con, "people", f"day_{day}", city, charge=charge, permanent=True, key=key)
+    events = [json.loads(line) for line in Path("lineage.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [len(event["outputs"]) for event in events] == [1, 1]
+    assert "rowCount" not in json.dumps(events)
+
+
 def test_the_key_of_the_environment_goes_along(ledger: Ledger, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENLINEAGE_API_KEY", "k")
     configured(f'url = "{catalogue.url}"')

@@ -61,6 +61,16 @@ def test_a_key_may_have_any_name(reports: DuckDBPyConnection, monkeypatch: pytes
     assert {(row[0], row[-1]) for row in by} == set(expected)
 
 
+@pytest.mark.parametrize("key", ["value", "Value", "n", "estimate"])
+def test_a_key_that_is_named_like_a_column_of_the_result_leaves_it_the_name(reports: DuckDBPyConnection, key: str) -> None:
+    reports.execute(f'CREATE TABLE named AS SELECT kind AS "{key}", city FROM reports')
+    ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY)
+    reports.execute(f'CREATE TABLE grouped AS FROM ldp.estimate_by(named, city, "{key}", city())')
+    right = rows(reports, "SELECT kind, value, estimate, n FROM ldp.estimate_by(reports, city, kind, city()) ORDER BY ALL")
+    for table in ("found", "grouped"):
+        assert rows(reports, f'SELECT "{key}_1", value, estimate, n FROM {table} ORDER BY ALL') == right
+
+
 @pytest.mark.parametrize("into", ["Found", "main.found", "a view"])
 def test_whatever_has_the_name_stays(reports: DuckDBPyConnection, into: str) -> None:
     reports.execute('CREATE TABLE found AS SELECT 1 AS mine; CREATE VIEW "a view" AS SELECT 1')

@@ -166,7 +166,7 @@ def test_what_was_spent_comes_from_the_ledger_and_another_policy_is_refused(tmp_
     ledger = Ledger.open(tmp_path / "people.ledger", policy)
     ledger.publish(ledger.charge("people", {"city": krr("0.5")}, "reports", users=[1, 2, 2]))
     text = markdown(collection(path))
-    assert "Collected so far under this account: 1 time" in text
+    assert "Entries of this account so far: 1, first on" in text
     assert "The person who has given most has used epsilon 1." in text
     with pytest.raises(PolicyMismatch):
         collection(written(tmp_path, TABLE + LEDGER.replace("epsilon_budget = 4", "epsilon_budget = 5")))

@@ -84,11 +84,13 @@ CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS
         SELECT __ldp_learn(list("ldp counts"), NULL, ldp._learner(estimator, m)) AS prior
         FROM "ldp counted" WHERE __ldp_learns(ldp._learner(estimator, m))
     )
-    SELECT * EXCLUDE ("ldp counts"),
-           unnest(ldp._rows(ldp._kind(m), __ldp_estimate("ldp counts", __ldp_learnt_plan(
-               ldp._learner(estimator, m), (SELECT prior FROM "ldp learned")))), recursive := true),
-           list_sum(map_values("ldp counts"))::BIGINT AS n
-    FROM "ldp counted";
+    -- A key that is named like a column of the result gets another name: value_1, so that `value` is what was estimated.
+    SELECT * EXCLUDE ("value", estimate, std_error, low, high, n), "value", estimate, std_error, low, high, n
+    FROM (SELECT unnest(ldp._rows(ldp._kind(m), __ldp_estimate("ldp counts", __ldp_learnt_plan(
+                     ldp._learner(estimator, m), (SELECT prior FROM "ldp learned")))), recursive := true),
+                 list_sum(map_values("ldp counts"))::BIGINT AS n,
+                 * EXCLUDE ("ldp counts")
+          FROM "ldp counted");
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
     (reports, report, keys) AS TABLE

@@ -148,6 +148,9 @@ def _joined(run: GroupRun, drew: Mechanism) -> Select:
     typed = f"SELECT place AS {quoted(PLACE)}, cast_to_type(value, ({KIND}({sql_call(drew, run.cursor)}))[1]) AS value"
     run.cursor.execute(f"CREATE OR REPLACE TEMP TABLE __ldp_group_values AS {typed} FROM __ldp_group_texts")
     run.cursor.unregister("__ldp_group_texts")
-    keys, numbers = (f"g.{quoted(key)}" for key in run.cells.keys), (f"r.{name}" for name in COLUMNS[1:])
+    # A key that is named like a column of the result gets another name, as in SQL: `value` is what was estimated.
+    names = (f"{key}_1" if key.casefold() in COLUMNS else key for key in run.cells.keys)
+    keys = (f"g.{quoted(key)} AS {quoted(name)}" for key, name in zip(run.cells.keys, names, strict=True))
+    numbers = (f"r.{name}" for name in COLUMNS[1:])
     columns, values_of = ", ".join([*keys, "v.value", *numbers]), f"JOIN temp.__ldp_group_values AS v USING ({quoted(PLACE)})"
     return lambda rows, groups: f"SELECT {columns} FROM {rows} AS r JOIN ({groups}) AS g USING ({quoted(CELL)}) {values_of}"  # noqa: S608  # quoted

@@ -98,7 +98,9 @@ def columns_named(named: str | None, columns: list[str] | None) -> list[str]:
     from ldpsql.errors import InvalidParameter
 
     if (named is None) == (not columns):
-        raise InvalidParameter("the column of the reports must be named once", "ldpsql estimate reports.parquet city")
+        raise InvalidParameter(
+            "the column of the reports must be named once", "as an argument, reports.parquet city, or as an option, -c city"
+        )
     return columns or [named or ""]
 
 

@@ -13,6 +13,7 @@ from ldpsql.inference.operators import Floats
 MOST_STEPS = 1 << 20
 FEW = 1024  # values, up to which it costs little to ask for many ranges
 _RANGES = 100
+_GRID = "for 16 rows of 24 cells: 384 values, width 24"
 _SIDES = np.array([0.856675, 0.733892, 0.628707, 0.538597])  # whose multiples, modulo 1, spread evenly in four dimensions
 
 
@@ -48,10 +49,12 @@ class Asked(NamedTuple):
             raise InvalidParameter(f"a plan answers one of these questions: {', '.join(Question)}", "question := 'ranges'")
         if not 2 <= self.steps <= MOST_STEPS or self.reports < 1:
             raise InvalidParameter(f"a plan needs a report and from 2 to {MOST_STEPS:,} values", "for example 100000 and 101")
-        if (self.question == Question.RECTANGLES) != (self.width is not None) or not self._is_grid():
+        if (self.question == Question.RECTANGLES) != (self.width is not None):
+            raise InvalidParameter("a plan for rectangles, and no other, needs the width of the grid", _GRID)
+        if not self._is_grid():
             raise InvalidParameter(
-                "a plan for rectangles, and no other, needs the width of the grid: two or more rows of two or more cells",
-                "for 16 rows of 24 cells: 384 values, width 24",
+                f"{self.steps:,} values in rows of {self.width:,} make no grid of two or more full rows of two or more cells",
+                _GRID,
             )
 
     def _is_grid(self) -> bool:

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from ldpsql import settings
 from ldpsql.ledger.file import reading, snapshot
-from ldpsql.ledger.policy import delta_text, epsilon_text
+from ldpsql.ledger.policy import PERMANENT, delta_text, epsilon_text
 
 _LOG = logging.getLogger("ldpsql")
 _SECONDS = 5.0  # to connect, and between two answers
@@ -60,8 +60,10 @@ def _lost(token: str, reason: str) -> None:
 
 def event(db: sqlite3.Connection, token: str, namespace: str) -> dict[str, Any]:
     """Return the event of a release of a ledger."""
-    release = "SELECT id, dataset, destination, coalesce(reports, users), published_at FROM release NOT INDEXED WHERE token = ?"
-    number, dataset, destination, rows, at = db.execute(release, [token]).fetchone()
+    release = """SELECT id, dataset, destination, coalesce(reports, users), published_at, identity
+        FROM release NOT INDEXED WHERE token = ?"""
+    number, dataset, destination, charged, at, identity = db.execute(release, [token]).fetchone()
+    rows = None if identity.startswith(f"{PERMANENT} ") else charged  # people pay for new permanent reports, not for each row
     charges = "SELECT DISTINCT column_name, mechanism, claim, epsilon, delta FROM charge WHERE release = ?"
     columns = db.execute(charges, [number]).fetchall()
     dataset, destination = map(_without_secrets, (dataset, destination))

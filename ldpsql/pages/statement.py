@@ -180,7 +180,8 @@ def _so_far(limit: Limit) -> Iterator[str]:
     first, last = limit.published[0][:10], limit.published[-1][:10]
     spent = max((Fraction(balance.spent) for balance in limit.balances if balance.currency == EPSILON), default=Fraction(0))
     yield (
-        f"Collected so far under this account: {counted(len(limit.published), 'time')}, first on {first}, last on {last}. "
+        f"Entries of this account so far: {len(limit.published):,}, first on {first}, last on {last}. An entry is a collection "
+        "or, of answers that stay the same whenever they are asked for, one item of a collection. "
         f"The person who has given most has used epsilon {plain(spent)}."
     )
 
