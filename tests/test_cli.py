@@ -359,6 +359,7 @@ def test_report_and_plan_draw(project: Path) -> None:
     assert (project / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_enable_and_disable_keep_the_comments_of_the_settings(project: Path) -> None:
     text = (project / "ldpsql.toml").read_text(encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "LDPSQL_PLUGINS"}

@@ -20,6 +20,7 @@ from tests import clients
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+@pytest.mark.slow
 def test_daily_counts_give_the_estimate_of_all_reports_to_the_last_bit(tmp_path: Path) -> None:
     script = [sys.executable, str(EXAMPLES / "daily" / "daily.py"), str(tmp_path)]
     lines = subprocess.run(script, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()

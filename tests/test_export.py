@@ -57,6 +57,7 @@ def client(macros: str, queries: list[str], *arguments: str, cwd: Path) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_pure_sql_gives_what_ldpsql_gives_to_twelve_digits_for_every_structure_and_estimator(
     con: DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ def test_pure_sql_gives_what_ldpsql_gives_to_twelve_digits_for_every_structure_a
                 assert exported[column] == pytest.approx(own[column], abs=1e-12), (query, column)
 
 
+@pytest.mark.slow
 def test_exported_estimators_refuse_what_ldpsql_refuses_and_give_null_for_nothing(tmp_path: Path) -> None:
     macros = export.macros(registry().mechanism("krr(epsilon=1, domain=['a', 'b', 'c'])"), "city")
     macros += export.macros(registry().mechanism("oue(epsilon=1, domain=['a', 'b', 'c'])"), "bits")

@@ -68,6 +68,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")  # the view
 def test_no_way_to_draw_leads_past_the_ledger(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -278,6 +278,7 @@ def likelihood_of(mechanism: KeyValueMechanism, drawn: NDArray[Any]) -> Likeliho
     return Likelihood(operator_of(mechanism), np.bincount(drawn, minlength=response.inputs)[None].astype(np.float64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", [1, 3])
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", "pckv_pm"])
@@ -515,6 +516,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_perturbed_is_refused_and_not_shown(con: DuckDBPyConnection) -> None:
     for (pairs, error, text), name in product(BAD, NAMES):
         with pytest.raises(Error, match=text) as refused:

@@ -119,6 +119,7 @@ def test_the_gaussian_mechanism_keeps_its_delta_and_wastes_little(epsilon: str) 
         assert proof.delta > proof.claim.delta * Fraction(98, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PURE, *METRIC, "gaussian"])
 def test_every_mechanism_conforms(name: str) -> None:
     check_mechanism(made(name, 1, 10), draws=60_000)

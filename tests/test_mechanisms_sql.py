@@ -315,6 +315,7 @@ BAD = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in registry().mechanisms if n != "matrix"])
 @given(data=st.data())
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

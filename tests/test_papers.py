@@ -56,6 +56,7 @@ def test_a_likelihood_with_one_maximum_does_not_pass_for_one_with_many(script: A
         assert set(verdicts(paper).values()) == {expected}, [f.ours for f in paper.findings]
 
 
+@pytest.mark.slow
 def test_parts_whose_data_are_missing_say_so_and_are_left_out(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

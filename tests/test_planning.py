@@ -191,6 +191,7 @@ def test_the_error_of_ranges_under_a_mechanism_that_lists_values_is_that_of_its_
     assert answer.error == pytest.approx(exact, rel=0.05)
 
 
+@pytest.mark.slow
 def test_errors_fall_with_reports_and_epsilon_and_grow_with_the_range() -> None:
     for question in Question:  # the errors of `ems`, which are mostly the bias of smoothing, are left out
         asked = [Asked(question, n, 60, 6 if question == Question.RECTANGLES else None) for n in (5_000, 80_000)]

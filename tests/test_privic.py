@@ -344,6 +344,7 @@ def test_a_run_that_is_killed_loses_no_cycle_and_draws_none_again(tmp_path: Path
         before = after
 
 
+@pytest.mark.slow
 def test_the_command_line_collects_from_longitudes_and_latitudes(tmp_path: Path) -> None:
     row, column = np.divmod(np.repeat(np.arange(6), (TRUTH * 1000).astype(int)), 3)
     pl.DataFrame({"lon": 10 + column + 0.5, "lat": 50 + row + 0.5}).write_parquet(tmp_path / "places.parquet")

@@ -336,6 +336,7 @@ for _ in range(5):
 """
 
 
+@pytest.mark.slow
 def test_a_function_that_a_hook_makes_at_each_call_lives_as_long_as_duckdb_may_call_it() -> None:
     done = commands.python(CLOSURE)
     assert done.returncode == 0, done.stderr

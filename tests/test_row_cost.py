@@ -88,6 +88,7 @@ _TYPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", _TYPES)
 def test_reports_have_the_type_and_the_values_of_the_domain(con: DuckDBPyConnection, kind: str) -> None:
     con.execute(f"CREATE TABLE people AS SELECT ({_TYPES[kind]})::{kind} AS x FROM range(2000) t(i)")

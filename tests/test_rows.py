@@ -454,6 +454,7 @@ def test_a_row_is_read_from_a_variable_a_text_and_a_declaration(sql: DuckDBPyCon
     assert sql.execute(f"SELECT ldp.perturb({{town: 'a', age: 3}}, {mixed})").fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part",
     ["ldp.krr(1, [DATE '2026-01-01', DATE '2026-01-02'])", "ldp.krr(1, [1.50, 2.25])", "ldp.olh(1, [1, 2, 3])",

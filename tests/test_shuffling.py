@@ -116,6 +116,7 @@ def reports_in(db: DuckDBPyConnection, out: str) -> list[str]:
     return [city for (city,) in itertools.chain.from_iterable(read)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["out.parquet", "out.csv", "out.arrow", "out"])
 @pytest.mark.parametrize("source", ["people", "in", "in.csv"])
 def test_where_a_report_stands_says_nothing_about_its_value(

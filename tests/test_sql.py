@@ -390,6 +390,7 @@ def test_a_read_only_database_can_be_estimated_from(tmp_path: Path) -> None:
             con.execute("CREATE TABLE other AS SELECT 1")
 
 
+@pytest.mark.slow
 def test_attaching_again_while_a_result_is_open_and_under_another_name(con: DuckDBPyConnection) -> None:
     fill(con, 5000)
     streaming = con.execute("FROM people")
@@ -440,6 +441,7 @@ def test_arrow_columns_of_every_text_type_are_perturbed(con: DuckDBPyConnection)
         assert con.execute("SELECT count(ldp.perturb(x, city())) FROM frame").fetchall() == [(20,)]
 
 
+@pytest.mark.slow
 def test_every_estimator_reads_a_table_after_from(con: DuckDBPyConnection, tmp_path: Path) -> None:
     con.execute("CREATE MACRO m() AS ldp.krr(3, range(4))")
     con.execute("CREATE TABLE r AS SELECT i % 2 AS n, ldp.perturb(i % 4, m()) AS x FROM range(300) t(i)")

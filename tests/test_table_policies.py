@@ -75,6 +75,7 @@ def test_columns_without_an_epsilon_divide_what_the_others_leave() -> None:
     assert epsilons("thirds") == dict.fromkeys("abc", Fraction(333_333, 10**6))  # rounded down
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "error", "words"),
     [

@@ -284,6 +284,7 @@ FAILURES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAILURES)
 def test_no_frame_and_no_exception_behind_an_error_holds_a_value(name: str, tmp_path: Path) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011  # any class: what is tested is what comes along
@@ -366,6 +367,7 @@ def test_the_walk_sees_values_in_frames_containers_and_causes() -> None:
         assert leaks(outer) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -147,6 +147,7 @@ def test_there_are_sixty_planted_uses() -> None:
     assert len(CASES) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "statement"), CASES, ids=[statement[-60:] for _, statement in CASES])
 def test_every_planted_use_is_found_in_the_line_of_the_column(kind: str, statement: str, tmp_path: Path) -> None:
     problems = linted(tmp_path, queries=f"{MADE}{statement}")
@@ -244,6 +245,7 @@ def blocks(page: Path) -> str:
     return ";\n".join(re.findall(r"^```sql\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_the_documentation_and_the_examples_give_no_alarm(tmp_path: Path) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     for place, page in enumerate(pages):

@@ -16,7 +16,7 @@ from ldpsql.inference.operators import Floats
 
 _STEPS = 40  # halvings of an interval
 _ANGLES = 48  # at which a test is looked at first
-_ZOOMS = 4
+_MINIMA, _CLOSER, _ZOOMS = 3, 16, 5  # the local minima that are looked at again, at how many angles, and how often
 _WIDEST = np.pi / 2 - 1e-3  # an angle: ratios up to a thousand
 _SMALLEST = 1e-300
 _ROUNDING = 1e-13  # relative: variances below it are those of zero
@@ -117,13 +117,27 @@ def statistic(two: Two, difference: Floats) -> Floats:
         axis=1,
     )
     angles = np.sort(angles, axis=1)
+    distances = _distance(two, difference, angles)
+    before, after = _around(angles, _valleys(distances))
     for _ in range(_ZOOMS):
-        distances = _distance(two, difference, angles)
-        best = distances.argmin(axis=1)
-        rows = np.arange(len(best))
-        before, after = angles[rows, np.maximum(best - 1, 0)], angles[rows, np.minimum(best + 1, angles.shape[1] - 1)]
-        angles = before[:, None] + (after - before)[:, None] * along
-    return np.asarray(_distance(two, difference, angles).min(axis=1))
+        angles = before[..., None] + (after - before)[..., None] * np.linspace(0.0, 1.0, _CLOSER)
+        distances = _distance(two, difference, angles.reshape(len(ends), -1)).reshape(angles.shape)
+        before, after = (end[..., 0] for end in _around(angles, distances.argmin(axis=-1)[..., None]))
+    return np.asarray(distances.min(axis=(1, 2)))
+
+
+def _valleys(distances: Floats) -> NDArray[np.int64]:
+    """Return where the lowest of the local minima are: the distance is a fraction of degree 4, and has at most three."""
+    walled = np.pad(distances, ((0, 0), (1, 1)), constant_values=np.inf)
+    low = (distances <= walled[:, :-2]) & (distances <= walled[:, 2:])
+    return np.argsort(np.where(low, distances, np.inf), axis=1)[:, :_MINIMA]
+
+
+def _around(angles: Floats, at: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return the angles before and after those at these places."""
+    last = angles.shape[-1] - 1
+    before, after = (np.take_along_axis(angles, place, axis=-1) for place in (np.maximum(at - 1, 0), np.minimum(at + 1, last)))
+    return before, after
 
 
 def _distance(two: Two, difference: Floats, angles: Floats) -> Floats:
