@@ -63,8 +63,8 @@ $(LOWEST_STAMP): pyproject.toml tests/lowest.py
 	$(LOWEST)/bin/python -m pip install --quiet --no-deps --editable examples/ldpsql-coin
 	touch $(LOWEST_STAMP)
 
-test-lowest: $(LOWEST_STAMP)  ## all tests with the oldest versions that are allowed; `make test` has the newest
-	$(LOWEST)/bin/python -m pytest -n auto --dist worksteal --durations 8 -m "not browser"
+test-lowest: $(LOWEST_STAMP)  ## the same tests with the oldest versions that are allowed
+	$(LOWEST)/bin/python -m pytest -n auto --dist worksteal --durations 8
 
 ROUNDS ?= 25
 BULK ?= 6
