@@ -87,7 +87,10 @@ def test_a_run_that_stops_is_resumed_and_pays_once(con: DuckDBPyConnection, key:
 
     with pytest.raises(KeyboardInterrupt):
         ldpsql.perturb_copy(con, tmp_path / "in", tmp_path / "out", COLUMNS, progress=stop, **options)
+    with pytest.raises(KeyboardInterrupt):
+        ldpsql.perturb_copy(con, tmp_path / "in", tmp_path / "out", COLUMNS, resume=True, progress=stop, **options)
     assert ldpsql.perturb_copy(con, tmp_path / "in", tmp_path / "out", COLUMNS, resume=True, **options).resumed == 1
+    assert {row["state"] for row in ledger.history()} == {"published"}
     frame = con.table("people").to_arrow_table()
     expected = ldpsql.perturb_once(frame, COLUMNS, key=key, user="id", keep=["id"])
     drawn = con.sql(f"FROM '{tmp_path}/out/*.parquet' ORDER BY id").to_arrow_table()

@@ -122,7 +122,7 @@ def perturb_copy(
             staging.remove()
             return Run(0, 0, len(opened.parts), token)
         elif projection.permanent is not None:  # costs nothing, and says what may be drawn
-            token = " ".join([token, pay(again=False, resume=True, shuffled=False)]).strip()
+            token = staging.add_release(pay(again=False, resume=True, shuffled=False))
         drawing.into_files(form, staging, order)
         mark_drawn(charge, token)
         staging.publish(one_file=not form.folder)

@@ -139,6 +139,13 @@ class Staging:
             (self.folder / "state.json").unlink()
             synced(self.folder)
 
+    def add_release(self, tokens: str) -> str:
+        """Add the tokens of a charge to those of the run that is resumed, in its state, and return all of them."""
+        state = self._state() or {}
+        state["release"] = f"{state['release']} {tokens}".strip()
+        self.write_state(state)
+        return str(state["release"])
+
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write the state; it is on the disk when this returns."""
         made = self.folder / "state.tmp"
