@@ -24,10 +24,11 @@ from tests.spending import krr
 
 CANARY = "canary7f3a"
 TEXT, URI = {"type": "string", "minLength": 1}, {"type": "string", "pattern": "^https?://"}
+PRODUCER = {"const": f"urn:ldpsql:{ldpsql.__version__}"}  # the specification asks for any URI
 NAMED = {"type": "object", "properties": {"namespace": TEXT, "name": TEXT}, "required": ["namespace", "name"]}
 FACETS = {
     "type": "object",
-    "additionalProperties": {"properties": {"_producer": URI, "_schemaURL": URI}, "required": ["_producer", "_schemaURL"]},
+    "additionalProperties": {"properties": {"_producer": PRODUCER, "_schemaURL": URI}, "required": ["_producer", "_schemaURL"]},
 }
 # What the specification 2-0-2 requires of an event of a run.
 EVENT = {
@@ -36,7 +37,7 @@ EVENT = {
     "properties": {
         "eventType": {"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
         "eventTime": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$"},
-        "producer": URI,
+        "producer": PRODUCER,
         "schemaURL": URI,
         "run": {"required": ["runId"], "properties": {"runId": {"pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}}},
         "job": {**NAMED, "properties": {"facets": FACETS}},

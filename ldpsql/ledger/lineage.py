@@ -120,7 +120,7 @@ def _facet(name: str) -> dict[str, Any]:
 def _producer() -> str:
     from ldpsql import __version__  # noqa: PLC0415  # the package imports this module
 
-    return f"https://pypi.org/project/ldpsql/{__version__}/"
+    return f"urn:ldpsql:{__version__}"
 
 
 def _without_secrets(name: str) -> str:
