@@ -80,7 +80,7 @@ def test_an_epsilon_per_distance_has_its_own_figures_and_says_what_it_does_not_p
         "One collection, two answers one unit apart": "0.5",
         "A year as planned: 1 collection, two answers one unit apart": "0.5",
     }
-    assert "answers that are far apart can be told from each other" in markdown(collection(path))
+    assert "answers that are far apart can be distinguished" in markdown(collection(path))
     assert json.loads(entry(collection(path)))["deployment"]["privacy_loss"]["privacy_parameters"] == {
         "epsilon_per_distance": 0.5
     }

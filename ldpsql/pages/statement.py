@@ -114,7 +114,7 @@ def _exceptions(collected: Collection) -> Iterator[str]:
     if collected.epsilon(PER_DISTANCE):
         yield (
             "Items with an epsilon per unit of distance are protected otherwise: the limit is for two answers one unit apart, "
-            "and answers that are far apart can be told from each other."
+            "and answers that are far apart can be distinguished."
         )
     if collected.delta:
         yield f"In each collection, these limits may fail with a chance of at most {float(collected.delta):g}."
