@@ -24,7 +24,7 @@ class PckvPmUe(KeyValueMechanism):
     >>> mechanism = PckvPmUe(epsilon=1, keys=["book", "film", "song"], bins=8)
     >>> law = mechanism.channel().response.key_law()
     >>> round(float(law.other), 2), round(float(law.other + law.lift), 2)
-    (0.38, 0.49)
+    (0.38, 0.51)
     """
 
     name = "pckv_pm_ue"
