@@ -20,8 +20,8 @@ _BUCKET = np.dtype([("bucket", "<u2"), ("seal", "V16")])
 
 def buckets_of(persons: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Return the bucket of each pseudonym: its first twelve bits."""
-    octets = np.ascontiguousarray(persons).view(np.uint8).reshape(len(persons), -1).astype(np.int64)[:, :2]
-    return octets[:, 0] << 4 | octets[:, 1] >> 4
+    leading = np.ascontiguousarray(persons).view(">u2").reshape(len(persons), -1)[:, 0]
+    return leading.astype(np.int64) >> 4
 
 
 def load(db: sqlite3.Connection, account: int, persons: NDArray[np.bytes_] | None = None) -> NDArray[np.void]:
