@@ -97,11 +97,11 @@ def charge_columns_once(
             policy, _ = policy_of(db)
         if policy.privacy_unit == ROW:
             raise InvalidParameter("the ledger charges by row, and permanent reports need persons", "privacy_unit = 'id'")
-        asked = [(_cost(policy, column, one.certified), one, _digest(one.certified)) for column, one in columns.items()]
+        asked = [(_cost(policy, column, one.certified), one) for column, one in columns.items()]
         with writing(db):
             if policy_of(db)[0] != policy:
                 raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
-            tokens = [_charge(db, policy, cost, reports, name, drawn) for cost, reports, drawn in asked]
+            tokens = [_charge(db, policy, cost, reports, name) for cost, reports in asked]
     return [Release(token, *name, "charged") for token in tokens]
 
 
@@ -123,12 +123,12 @@ def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: s
         )
 
 
-def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, reported: Reported, name: ReleaseName, drawn: str) -> str:
+def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, reported: Reported, name: ReleaseName) -> str:
     """Charge for the reports that were not charged before, within a transaction, and return the token of the release."""
     (kept,) = accounts_of(db, [""], AccountKey(policy.privacy_unit, "", "", PERMANENT))
     before = load(db, kept, reported.fingerprints)
     new, now = reported.without(before["person"]), now_of(db)
-    people = new.by_person(policy_of(db)[1])
+    people, drawn = new.by_person(policy_of(db)[1]), _digest(reported.certified)
     identity = f"{PERMANENT} {drawn} {identity_of(policy, people, name, {})}"
     token = write_release(db, now, identity, name, people)
     account_key = AccountKey(policy.privacy_unit, "", cost.group, cost.cost.currency)
