@@ -18,8 +18,9 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import plain
 from ldpsql.errors import InvalidParameter, KeyUnusable, WrongType
 from ldpsql.ledger.configured import configured_key
+from ldpsql.ledger.digests import all_among
 from ldpsql.ledger.guard import keys_of
-from ldpsql.ledger.keyed import RowWords, all_among, fingerprints_of
+from ldpsql.ledger.keyed import RowWords, fingerprints_of
 from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.policy import ROW

@@ -23,6 +23,7 @@ from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.accounts import load, store
 from ldpsql.ledger.book import Ledger
 from ldpsql.ledger.datasets import Dataset
+from ldpsql.ledger.digests import DIGEST, among, distinct, places
 from ldpsql.ledger.entries import (
     ColumnCost,
     Release,
@@ -35,10 +36,10 @@ from ldpsql.ledger.entries import (
     write_release,
 )
 from ldpsql.ledger.file import reading, snapshot, writing
-from ldpsql.ledger.keyed import among, channel_of
+from ldpsql.ledger.keyed import channel_of
 from ldpsql.ledger.people import People, pseudonyms_of
 from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
-from ldpsql.ledger.spending import AccountKey, accounts_of, joined, spend
+from ldpsql.ledger.spending import AccountKey, accounts_of, spend
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.privacy.claims import PureLdp
 from ldpsql.privacy.owned import own_epsilon
@@ -55,8 +56,8 @@ class Reported:
     @classmethod
     def of(cls, certified: CertifiedMechanism, fingerprints: NDArray[np.bytes_], people: pa.Array) -> Reported:
         """Return the different reports among those of all rows."""
-        distinct, first = np.unique(fingerprints, return_index=True)
-        return cls(certified, distinct, people.take(pa.array(first)))
+        different, rows, _ = distinct(fingerprints)
+        return cls(certified, different, people.take(pa.array(rows)))
 
     def without(self, charged: NDArray[np.bytes_]) -> Reported:
         """Return those that were not charged; the fingerprints of those that were are in ascending order."""
@@ -65,7 +66,8 @@ class Reported:
 
     def by_person(self, salt: bytes) -> People:
         """Return who has how many of them."""
-        return People(*np.unique(pseudonyms_of(self.people, salt), return_counts=True))
+        pseudonyms, _, reports = distinct(pseudonyms_of(self.people, salt))
+        return People(pseudonyms, reports)
 
 
 @withheld
@@ -126,8 +128,8 @@ def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: s
 def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, reported: Reported, name: ReleaseName) -> str:
     """Charge for the reports that were not charged before, within a transaction, and return the token of the release."""
     (kept,) = accounts_of(db, [""], AccountKey(policy.privacy_unit, "", "", PERMANENT))
-    before = load(db, kept, reported.fingerprints)
-    new, now = reported.without(before["person"]), now_of(db)
+    before = load(db, kept, reported.fingerprints, DIGEST)
+    new, now = reported.without(before), now_of(db)
     people, drawn = new.by_person(policy_of(db)[1]), _digest(reported.certified)
     identity = f"{PERMANENT} {drawn} {identity_of(policy, people, name, {})}"
     token = write_release(db, now, identity, name, people)
@@ -137,7 +139,7 @@ def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, reported: 
             spend(db, account, people, cost.cost, policy, now=now)
         write_charge(db, token, cost, account)
     if len(people.reports):
-        store(db, kept, joined(before, new.fingerprints))
+        store(db, kept, np.insert(before, places(before, new.fingerprints), new.fingerprints))
         _warn_if_changed(db, token, cost.column, name.dataset, drawn)
     return token
 

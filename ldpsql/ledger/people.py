@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -14,9 +13,8 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.arrays import column_of
 from ldpsql.errors import InvalidParameter, MissingValue, WrongType
+from ldpsql.ledger.digests import DIGEST, SIZE, ascending, keyed_digests
 
-_SIZE = 16  # bytes of a pseudonym
-PSEUDONYM = np.dtype(f"S{_SIZE}")
 EVERYBODY = b""  # stands for each row of a dataset whose rows are its people
 
 
@@ -30,7 +28,7 @@ class People:
     @classmethod
     def each_row(cls) -> People:
         """Return the one entry that stands for every row: rows are different people, so the cost of one is the cost of each."""
-        return cls(np.array([EVERYBODY], dtype=PSEUDONYM), np.array([1]))
+        return cls(np.array([EVERYBODY], dtype=DIGEST), np.array([1]))
 
     @classmethod
     def of(cls, users: Any, salt: bytes) -> People:
@@ -44,27 +42,17 @@ class People:
         if not len(counted):
             raise InvalidParameter("this release has no people", "pass the user id of each row")
         pseudonyms = pseudonyms_of(counted.field("values"), salt)
-        order = np.argsort(pseudonyms)
+        order = ascending(pseudonyms)
         return cls(pseudonyms[order], counted.field("counts").to_numpy()[order])
 
     def digest(self) -> str:
         """Return a fingerprint of the people and their numbers of reports."""
-        return blake2b(self.pseudonyms.tobytes() + self.reports.astype("<u8").tobytes(), digest_size=_SIZE).hexdigest()
+        return blake2b(self.pseudonyms.tobytes() + self.reports.astype("<u8").tobytes(), digest_size=SIZE).hexdigest()
 
 
 def pseudonyms_of(people: pa.Array, salt: bytes) -> NDArray[np.bytes_]:
     """Return the pseudonym of each person, who is bytes."""
-    return np.frombuffer(keyed_digests(people.to_pylist(), salt, _SIZE), dtype=PSEUDONYM)
-
-
-def keyed_digests(messages: Iterable[bytes], key: bytes, size: int) -> bytes:
-    """Return the BLAKE2b digest of each message under a key, one after the other."""
-    begun, digests = blake2b(key=key, digest_size=size), []
-    for message in messages:
-        one = begun.copy()  # takes half the time of reading the key again
-        one.update(message)
-        digests.append(one.digest())
-    return b"".join(digests)
+    return np.frombuffer(keyed_digests(people.to_pylist(), salt), dtype=DIGEST)
 
 
 def id_bytes(users: Any) -> pa.Array:

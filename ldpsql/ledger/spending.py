@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import BudgetExceeded
 from ldpsql.ledger.accounts import PERSON, load, store
 from ldpsql.ledger.datasets import alike
+from ldpsql.ledger.digests import among, places
 from ldpsql.ledger.entries import is_ahead
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import ROW, Cost, Policy, delta_text, epsilon_text
@@ -56,7 +57,7 @@ def accounts_of(db: sqlite3.Connection, names: Iterable[str], key: AccountKey) -
 def spend(db: sqlite3.Connection, account: int, people: People, cost: Cost, policy: Policy, *, now: int) -> None:
     """Add the cost of the reports of people to what they have spent, if everybody can afford it."""
     everybody = joined(load(db, account, people.pseudonyms), people.pseudonyms)
-    positions = np.searchsorted(everybody["person"], people.pseudonyms)
+    positions = places(everybody["person"], people.pseudonyms)
     accounts, allowed = everybody[positions], policy.allowance(cost.currency)
     fresh = accounts["since"] <= (now - policy.window if policy.window is not None else -1)
     accounts["since"][fresh] = now
@@ -78,9 +79,10 @@ def joined(kept: NDArray[np.void], persons: NDArray[np.bytes_]) -> NDArray[np.vo
     """Return the stored people and the new ones, who have spent nothing; both are in ascending order."""
     if not len(kept):
         return _unspent(persons)
-    positions = np.searchsorted(kept["person"], persons)
-    fresh = kept["person"][np.minimum(positions, len(kept) - 1)] != persons
-    return np.insert(kept, positions[fresh], _unspent(persons[fresh]))
+    fresh = persons[~among(kept["person"], persons)]
+    if not len(kept):
+        return _unspent(fresh)
+    return np.insert(kept, places(kept["person"], fresh), _unspent(fresh))
 
 
 def _unspent(persons: NDArray[np.bytes_]) -> NDArray[np.void]:
