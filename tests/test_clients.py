@@ -63,6 +63,16 @@ def test_a_module_of_a_short_domain_has_at_most_ten_kilobytes(name: str) -> None
     assert len(module(clients.mechanism(name)).encode()) <= MOST
 
 
+@pytest.mark.parametrize("name", clients.LARGE)
+def test_a_module_of_many_bins_has_at_most_ten_kilobytes(name: str) -> None:
+    assert len(module(clients.mechanism(name)).encode()) <= MOST
+
+
+@needs_node
+def test_node_draws_the_reports_of_many_bins(tmp_path: Path) -> None:
+    assert clients.compared(clients.cases(["hybrid of 1,024 bins", "laplace of 1,024 bins"], 60), tmp_path) == {}
+
+
 def test_every_part_is_used_by_some_mechanism() -> None:
     used = {
         part for name in clients.TEXTS for part in modules._parts(modules._described(modules.exported(clients.mechanism(name))))

@@ -12,6 +12,7 @@ from ldpsql.channels import (
     TOTAL,
     Channel,
     Convolution,
+    DenseChannel,
     Hadamard,
     IndependentBits,
     KeepOrSpread,
@@ -32,6 +33,7 @@ from ldpsql.channels import (
 )
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import hash_symbols, prime_power
+from ldpsql.channels.moving import Window
 from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.channels.ratios import highest_log_ratios
@@ -90,6 +92,7 @@ __all__ = [
     "Certificate",
     "Channel",
     "Convolution",
+    "DenseChannel",
     "Domain",
     "DomainField",
     "Entropies",
@@ -140,6 +143,7 @@ __all__ = [
     "SymbolReports",
     "Whole",
     "WholeField",
+    "Window",
     "after",
     "best_squares",
     "best_tree",
