@@ -10,6 +10,7 @@ from __future__ import annotations
 from ldpsql.channels import (
     MARGIN,
     TOTAL,
+    BinBits,
     Channel,
     Convolution,
     DenseChannel,
@@ -86,6 +87,7 @@ __all__ = [
     "TOTAL",
     "UTF8",
     "ApproximateLdp",
+    "BinBits",
     "BinReports",
     "CategoricalMechanism",
     "CellMechanism",
