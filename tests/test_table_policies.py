@@ -92,9 +92,8 @@ permanent = true
         ]
         assert [run.rows for run in runs] == [len(frame)] * 2
         assert con.sql("FROM first").fetchall() == con.sql("FROM second").fetchall()
-    settled(folder, monkeypatch, policy.replace("true", "'perhaps'"))
-    with pytest.raises(BadSettings, match="must be true or false"):
-        table_policy("people")
+    with pytest.raises(BadSettings, match="must be written as the hint shows"):
+        settled(folder, monkeypatch, policy.replace("true", "'perhaps'"))
 
 
 def test_columns_without_an_epsilon_divide_what_the_others_leave() -> None:
