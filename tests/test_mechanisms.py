@@ -65,7 +65,7 @@ def plain(name: str) -> str:
 
 PURE = ["krr", "rappor", "oue", "subset_selection", "olh", "olh_private", *(f"{protocol}_encoding" for protocol in PROTOCOLS)]
 PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
-POINTS = [[x, y, z / 2] for x in range(5) for y in range(5) for z in range(4)]  # in three dimensions
+POINTS: list[list[float]] = [[x, y, z / 2] for x in range(5) for y in range(5) for z in range(4)]  # in three dimensions
 METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplace", "exponential"]
 
 
@@ -126,14 +126,21 @@ def test_the_gaussian_mechanism_keeps_its_delta_and_wastes_little(name: str, eps
 def test_gaussian_points_fall_with_the_square_of_their_distance_in_all_dimensions() -> None:
     """Chances relative to the value's own are e^(-d^2 / (2 s^2)), before and after all points are moved and scaled."""
     squares = np.array([[sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for y in POINTS] for x in POINTS])
-    rows = certify(made("gaussian_points", "1", 100)).channel.probabilities()
+    rows = table(made("gaussian_points", "1", 100))
     fallen = -np.log(rows / rows.diagonal()[:, None])
     precision = fallen[0, 1] / squares[0, 1]
     assert fallen == pytest.approx(precision * squares, rel=1e-6, abs=1e-9)
     moved = [[7 + 3 * x, 3 * y, 3 * z - 1] for x, y, z in POINTS]
-    assert made("gaussian_points", "1", 100).changed(points=moved).channel().probabilities() == pytest.approx(rows, rel=1e-6)
+    assert table(made("gaussian_points", "1", 100).changed(points=moved)) == pytest.approx(rows, rel=1e-6)
     one = made("gaussian_points", "1", 100)
-    for points in ([[0, 1]] * 100, [[0, i] for i in range(99)], [[0] * (1 + i % 2) for i in range(100)], [0] * 100, [[]] * 100):
+    refused: tuple[Any, ...] = (
+        [[0, 1]] * 100,
+        [[0, i] for i in range(99)],
+        [[0] * (1 + i % 2) for i in range(100)],
+        [0] * 100,
+        [[]] * 100,
+    )
+    for points in refused:
         with pytest.raises(InvalidParameter):
             one.changed(points=points).channel()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from importlib import import_module
 from math import exp
 from pathlib import Path
@@ -175,6 +177,48 @@ def test_figure_1_wants_half_the_distance(part: Any) -> None:
         paper = part("reproduction").Reproduction("x", "y")
         part("means").by_mixture(paper, runs_around(1.0), runs_around(fitted) + 0.01 * WAVE**2)
         assert list(verdicts(paper).values()) == [expected]
+
+
+def test_figure_7_wants_em_below_the_inversion(part: Any) -> None:
+    for em, expected in ((0.9, "agrees"), (1.1, "differs")):
+        paper = part("reproduction").Reproduction("x", "y")
+        part("frequencies").by_inversion(paper, "fig. 7", table({"EM": em, "unbiased": 1.0}, "mae"))
+        assert list(verdicts(paper).values()) == [expected]
+
+
+def test_pckv_pm_agrees_with_the_ratio_of_its_own_share_only(part: Any) -> None:
+    scripts = part("scripts")
+    for share, published in scripts.PAIR_OUTPUT.items():
+        ratio = scripts.PAIR_MR_OUTPUT[share] / published
+        for runs, expected in ((runs_around(0.9 * ratio), "agrees"), (runs_around(1.2 * ratio), "differs")):
+            paper = part("reproduction").Reproduction("x", "y")
+            scripts.by_mixture(paper, "fig. 10", share, runs)
+            assert list(verdicts(paper).values()) == [expected]
+
+
+VERDICTS = {  # of each module of the paper: what makes its verdicts; the tests above turn each of them
+    "convergence": {"by_level", "by_steps", "by_time"},
+    "densities": {"by_density"},
+    "frequencies": {"judged", "frequent", "biased", "by_inversion"},
+    "key_value": {"by_key"},
+    "means": {"by_mean", "by_mixture"},
+    "scripts": {"by_output", "by_ratio", "by_mixture", "pairs"},
+}
+_DECIDES = re.compile(r"\b(Finding\.checked|at_most|bounded|near|Verdict)\b\(?")
+
+
+MODULES = sorted(path.stem for path in (PAPERS / "mixture_reduction").glob("*.py") if path.stem != "claims")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_function_that_makes_a_verdict_is_turned_by_a_test(module: str) -> None:
+    """A verdict is made by one of the functions listed above, and a test calls each of them; ``near`` is that of `pairs`."""
+    text = (PAPERS / "mixture_reduction" / f"{module}.py").read_text(encoding="utf-8")
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    making = {node.name for node in functions if _DECIDES.search(ast.get_source_segment(text, node) or "")}
+    assert making == VERDICTS.get(module, set())
+    tests = Path(__file__).read_text(encoding="utf-8")
+    assert all(f".{name}(" in tests for name in making - {"pairs"})
 
 
 def test_published_output_agrees_within_its_noise_only(part: Any) -> None:
