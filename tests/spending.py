@@ -15,6 +15,30 @@ from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.registry import registry
 
+DAYS = 365
+YEAR = {
+    "same": "krr(epsilon=1, domain=[0, 1, 2, 3, 4])",
+    "few": "krr(epsilon=1, domain=[0, 1, 2, 3, 4])",
+    "hashed": "loloha(permanent=1, once=0.5, domain=[0, 1, 2, 3, 4], symbols=2)",
+}
+
+
+def few(day: int, people: int) -> list[int]:
+    """Return the value of each person on a day: one to five different values in a year."""
+    return [day * 3 % (1 + person % 5) for person in range(people)]
+
+
+def report_a_year(folder: Path, people: int, started: Event) -> None:
+    """Give the permanent reports of every day that has not been reported yet; say so after ten of them."""
+    ledger, key = Ledger.open(folder / "ledger"), Key.read(folder / "key")
+    left = [day for day in range(DAYS) if not (folder / str(day)).exists()]
+    for day in left:
+        frame = pl.DataFrame({"id": range(people), "same": [1] * people, "few": few(day, people), "hashed": few(day, people)})
+        perturb_once(frame, YEAR, key=key, user="id", charge=Charge(ledger, "people"))
+        (folder / str(day)).touch()
+        if day == left[10]:
+            started.set()
+
 
 def krr(epsilon: str) -> Mechanism:
     return registry().mechanism(f"krr(epsilon='{epsilon}', domain=['a', 'b'])")

@@ -128,6 +128,18 @@ def test_columns_beyond_the_budget_are_not_charged_in_part(con: DuckDBPyConnecti
     assert con.execute("SHOW TABLES").fetchall() == [("people",)]
 
 
+def test_columns_with_the_same_values_have_reports_of_their_own(key: Key, ledger: Ledger) -> None:
+    """Their words are kept between the charge and the draw by the content of a batch."""
+    mechanism = "krr(epsilon=1, domain=[0, 1])"
+    frame = pa.table({"id": range(100), "home": [0, 1] * 50, "work": [0, 1] * 50})
+    names = ["home", "work"]
+    together = ldpsql.perturb_once(frame, dict.fromkeys(names, mechanism), key=key, user="id", charge=Charge(ledger, "people"))
+    for name in names:
+        assert together[name].equals(ldpsql.perturb_once(frame, {name: mechanism}, key=key, user="id")[name])
+    assert together["home"] != together["work"]  # equal by chance once in 10**21
+    assert spent(ledger) == ["2"]
+
+
 def test_a_report_that_was_not_charged_is_not_drawn(key: Key) -> None:
     certified, people = certify(registry().mechanism(COLUMNS["city"])), pa.array([b"1", b"2"], pa.large_binary())
     permanent, values = Permanent(key, "id"), pa.array(["a", "a"])

@@ -107,12 +107,15 @@ class Collection:
 
 def _lasting(certified: CertifiedMechanism, currency: str, values: int) -> Fraction:
     """Return what permanent reports of so many different values cost: of LOLOHA, those of different symbols."""
-    claim, channel = certified.certificate.claim, certified.channel
+    claim = certified.certificate.claim
     if isinstance(claim, MetricLdp) is not (currency == PER_DISTANCE):
         return Fraction(0)
-    if isinstance(channel, RepeatedHash):
-        return min(values, channel.response.size, channel.inputs) * permanent_claim(certified).epsilon.value
-    return min(values, channel.inputs if isinstance(certified, CertifiedValues) else values) * claim.epsilon.value
+    if not isinstance(certified, CertifiedValues):
+        return values * claim.epsilon.value
+    different = min(values, certified.channel.inputs)
+    if isinstance(certified.channel, RepeatedHash):
+        return min(different, certified.channel.response.size) * permanent_claim(certified).epsilon.value
+    return different * claim.epsilon.value
 
 
 def collection(path: Path, name: str | None = None, ledger: Path | None = None) -> Collection:
