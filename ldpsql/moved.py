@@ -26,7 +26,6 @@ _PATHS = {
     "duck": "sql.attach",
     "estimation": "estimates.estimate estimates.fitting",
     "estimator": "estimators.base inference.outcome",
-    "export": "sql.export",
     "families": "mechanisms.families",
     "figures": "pages.figures",
     "fit": "inference.goodness",

@@ -1,4 +1,4 @@
-"""DuckDB connections with the functions on them: attaching, mechanisms named in settings, the lint, estimators as pure SQL."""
+"""DuckDB connections with the functions on them: attaching, mechanisms named in settings, the lint, relational SQL."""
 
 from ldpsql import moved
 

@@ -1,105 +1,59 @@
 """Estimates as one query of plain relational SQL, for engines without ldpsql: counts in, shares out.
 
-It is written once, in DuckDB's dialect, and translated by sqlglot.
+It is written once, in DuckDB's dialect, and translated by sqlglot. The parts are in the folder `queries`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from functools import cache
+from importlib.resources import files
+from typing import Literal, TypeAlias, get_args
 
-import pyarrow as pa
+import numpy as np
 import sqlglot
-from sqlglot import ErrorLevel, exp
+from sqlglot import ErrorLevel
 
 from ldpsql import __version__
-from ldpsql.channels import TOTAL, KeepOrSpread
+from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash, SetChannel, Subsets, TableChannel
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import Operator
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.quoting import quoted
+from ldpsql.reports import ListedHashReports, SetReports
+from ldpsql.sql.literals import number, places, rows, text
 
 Dialect: TypeAlias = Literal["duckdb", "postgres", "spark", "snowflake", "bigquery"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 _DISTINCT = "SELECT DISTINCT"
+_NAMED = re.compile(r"\bAS (\w+)|\b(\w+) AS \(|\bt\((\w+), (\w+)(?:, (\w+), (\w+), (\w+))?\)")  # of columns and tables
 _MOST_VALUES = 10_000  # of a query text
+_MOST_CHANCES = 16_384  # of a table of the inverse
+_MOST_SYMBOLS = 1 << 20  # of the hashes of all values
 
-# The cells of each group with the shares of their reports; the place is NULL for a report that the mechanism cannot draw.
-_CELLS = """
-WITH alphabet AS (SELECT * FROM (VALUES {values}) AS t(place, value)),
-counts AS (
-    SELECT {keys}{column} AS value, CAST({count} AS DOUBLE) AS n FROM {table} WHERE NOT {column} IS NULL GROUP BY {keys}{column}
-),
-cells AS (
-    SELECT {keys}value, MAX(place) AS place, SUM(n) AS n FROM (
-        SELECT {keys}value, n, CAST(NULL AS INT) AS place FROM counts
-        UNION ALL
-        SELECT {keys}value, CAST(0 AS DOUBLE) AS n, place FROM {groups}alphabet
-    ) AS both_kinds GROUP BY {keys}value
-),
-shares AS (
-    SELECT {keys}value, place, n, SUM(CASE WHEN place IS NULL THEN n ELSE 0 END) OVER ({partition}) AS impossible,
-        SUM(CASE WHEN place IS NULL THEN 0 ELSE n END) OVER ({partition}) AS total
-    FROM cells
-),
-"""
-# P(report | value) = spread + lift [report = value]: the maximum by water-filling, and what is nearest to the inversion.
-_KEEP_OR_SPREAD = """
-falling AS (
-    SELECT {keys}value, place, impossible, total, n / total AS s,
-        CAST(ROW_NUMBER() OVER ({partition} ORDER BY n DESC, place) AS DOUBLE) AS m,
-        SUM(n / total) OVER ({partition} ORDER BY n DESC, place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS above
-    FROM shares WHERE NOT place IS NULL AND total > 0
-),
-last_ones AS (
-    SELECT *,
-        MAX(CASE WHEN s > {spread} * above / ({lift} + m * {spread}) THEN m END) OVER ({partition}) AS last_filled,
-        MAX(CASE WHEN (s - {spread}) / {lift} > ((above - m * {spread}) / {lift} - 1) / m THEN m END)
-            OVER ({partition}) AS last_near
-    FROM falling
-),
-levels AS (
-    SELECT *,
-        MAX(CASE WHEN m = last_filled THEN above / ({lift} + m * {spread}) END) OVER ({partition}) AS scale,
-        MAX(CASE WHEN m = last_near THEN ((above - m * {spread}) / {lift} - 1) / m END) OVER ({partition}) AS shift
-    FROM last_ones
-),
-unscaled AS (
-    SELECT *, (s - {spread}) / {lift} AS inverted,
-        CASE WHEN m <= last_filled THEN (s / scale - {spread}) / {lift} ELSE 0 END AS filled,
-        CASE WHEN m <= last_near THEN (s - {spread}) / {lift} - shift ELSE 0 END AS near
-    FROM levels
-),
-estimates AS (
-    SELECT *, filled / SUM(filled) OVER ({partition}) AS likeliest, near / SUM(near) OVER ({partition}) AS inside FROM unscaled
-),
-errors AS (
-    SELECT *, SQRT(({spread} + {lift} * likeliest) * (1 - {spread} - {lift} * likeliest) / total) / {lift} AS likeliest_error,
-        SQRT(({spread} + {lift} * inside) * (1 - {spread} - {lift} * inside) / total) / {lift} AS inverted_error,
-        (s + {z} * {z} / (2 * total)) / (1 + {z} * {z} / total) AS middle,
-        {z} * SQRT(s * (1 - s) / total + {z} * {z} / (4 * total * total)) / (1 + {z} * {z} / total) AS reach
-    FROM estimates
-),
-kept AS (
-    SELECT *, GREATEST(reach / {lift}, {z} * likeliest_error) / 2 AS likeliest_kept,
-        GREATEST(reach / {lift}, {z} * inverted_error) / 2 AS inverted_kept,
-        (middle - reach - {spread}) / {lift} AS begins, (middle + reach - {spread}) / {lift} AS ends
-    FROM errors
-)
-SELECT {keys}value, likeliest AS estimate, likeliest_error AS std_error,
-    LEAST(GREATEST(LEAST(begins, 1 - likeliest_kept), 0), likeliest) AS low,
-    GREATEST(LEAST(GREATEST(ends, likeliest_kept), 1), likeliest) AS high,
-    inverted, inverted_error AS inverted_std_error,
-    LEAST(GREATEST(LEAST(begins, 1 - inverted_kept), 0), inverted) AS inverted_low,
-    GREATEST(LEAST(GREATEST(ends, inverted_kept), 1), inverted) AS inverted_high,
-    total AS reports, impossible
-FROM kept ORDER BY {keys}place
-"""
-_NAMES = frozenset(
-    {"value", *re.findall(r"\bAS (\w+)", _CELLS + _KEEP_OR_SPREAD), *re.findall(r"(\w+) AS \(", _CELLS + _KEEP_OR_SPREAD)}
-)
+# What the k-RR maximum adds to `votes.sql`: P(report | value) = spread + lift [report = value], by water-filling.
+_FILLED = {
+    "last_filled": (
+        "MAX(CASE WHEN s > {spread} * above / ({lift} + m * {spread}) THEN m END) OVER ({partition}) AS last_filled,"
+    ),
+    "scale": "MAX(CASE WHEN m = last_filled THEN above / ({lift} + m * {spread}) END) OVER ({partition}) AS scale,",
+    "filled": "CASE WHEN m <= last_filled THEN (s / scale - {spread}) / {lift} ELSE 0 END AS filled,",
+    "likeliest": "filled / SUM(filled) OVER ({partition}) AS likeliest,",
+    "likeliest_error": (
+        "SQRT(({spread} + {lift} * likeliest) * (1 - {spread} - {lift} * likeliest) / total) / {lift} AS likeliest_error,"
+    ),
+    "likeliest_kept": "GREATEST(reach / {lift}, {z} * likeliest_error) / 2 AS likeliest_kept,",
+    "likeliest_columns": (
+        "likeliest AS estimate, likeliest_error AS std_error, "
+        "LEAST(GREATEST(LEAST(begins, 1 - likeliest_kept), 0), likeliest) AS low, "
+        "GREATEST(LEAST(GREATEST(ends, likeliest_kept), 1), likeliest) AS high,"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -120,46 +74,142 @@ class Source:
     keys: tuple[str, ...] = ()
 
 
-def query(mechanism: Mechanism, source: Source, dialect: str, view: str = "") -> str:
-    """Return the query that estimates the shares of a k-RR mechanism, in a dialect of SQL; or one that creates a view of it.
+@dataclass(frozen=True)
+class _Query:
+    """The parts of a query, in their order, and what it puts in their places."""
 
-    Its columns are the keys, the value, the maximum of the likelihood and the inversion with their errors, the number of
-    reports, and of those that the mechanism cannot draw, which are left out: it should be 0.
+    parts: tuple[str, ...]
+    places: dict[str, str]
+    filled: bool = False  # whether it has the k-RR maximum
+
+
+def query(mechanism: Mechanism, source: Source, dialect: str, view: str = "") -> str:
+    """Return the query that estimates the shares of a mechanism, in a dialect of SQL; or one that creates a view of it.
+
+    Its columns are the keys, the value, for k-RR the maximum of the likelihood with its errors, the inversion with its errors,
+    the number of reports, and of those that the mechanism cannot draw, which are left out: it should be 0.
 
     Raises:
-        InvalidParameter: if reports of the mechanism are not the values, or there are too many values or an unknown dialect.
+        InvalidParameter: if the mechanism has no such query, or the query would be too large, or for an unknown dialect.
 
     """
     if dialect not in DIALECTS:
         raise InvalidParameter("there is no such dialect", f"one of {', '.join(DIALECTS)}")
-    taken = [key for key in source.keys if key.lower() in _NAMES]
+    taken = [key for key in source.keys if key.lower() in _names()]
     if taken:
         raise InvalidParameter(
             f"the query has a column {taken[0]} of its own", "give the column of the groups another name in a view"
         )
-    certified = certify_values(mechanism)
-    channel = _channel(certified)
-    text = (_CELLS + _KEEP_OR_SPREAD).format(
-        **_read_by(source),
-        values=_rows(certified.values),
-        spread=_number(channel.spread / TOTAL),
-        lift=_number((channel.keep - channel.spread) / TOTAL),
-        z=_number(deviations(0.95)),
-    )
+    certified = certify_values(mechanism, "key-value estimates have no relational SQL: use ldp.key_value")
+    own = _query(certified, source, dialect)
+    read = _read_by(source) | own.places
+    filled = {name: f" {part.format(**read)}" if own.filled else "" for name, part in _FILLED.items()}
+    made = "".join(_part(name) for name in own.parts).format(**read, **filled)
     head = f"-- {mechanism.name}, {certified.certificate.claim}; by ldpsql {__version__}, for {dialect}. Nothing here perturbs."
-    return f"{head}\n{_translated(f'CREATE VIEW {quoted(view)} AS {text}' if view else text, dialect)};\n"
+    return f"{head}\n{_translated(f'CREATE VIEW {quoted(view)} AS {made}' if view else made, dialect)};\n"
 
 
-def _channel(certified: CertifiedValues) -> KeepOrSpread:
-    """Return the channel of a k-RR mechanism whose values fit into a query."""
-    channel, values = certified.channel, certified.values
-    if not isinstance(channel, KeepOrSpread) or channel.keep <= channel.spread or certified.reports != values:
-        raise InvalidParameter(
-            f"the reports of {certified.name} have no relational SQL", "k-RR has; leave out --dialect for DuckDB"
-        )
+def _query(certified: CertifiedValues, source: Source, dialect: str) -> _Query:
+    """Return what a query is made of.
+
+    Raises:
+        InvalidParameter: if there is none, or it would be too large.
+
+    """
+    channel, reports, values = certified.channel, certified.reports, certified.values
+    if isinstance(values, Product):
+        raise InvalidParameter("tables of several columns have no relational SQL", "use ldp.crosstab")
     if len(values) > _MOST_VALUES:
-        raise InvalidParameter(f"a query of more than {_MOST_VALUES:,} values is too large", "use ldpsql itself")
-    return channel
+        raise _too_large(f"{_MOST_VALUES:,} values")
+    if isinstance(channel, KeepOrSpread) and channel.keep > channel.spread and reports == values:
+        spread, lift = channel.spread / TOTAL, (channel.keep - channel.spread) / TOTAL
+        return _Query(("listed", "votes", "inverted"), {"values": places(values), **_votes(spread, lift)}, filled=True)
+    if isinstance(channel, SetChannel) and isinstance(reports, SetReports):
+        return _Query(("sets", "votes", "inverted"), _of_sets(channel, values, dialect))
+    if isinstance(channel, OrthogonalHash) and isinstance(reports, ListedHashReports):
+        return _Query(("hashes", "votes", "inverted"), _of_hashes(channel, values, source, dialect))
+    if isinstance(channel, TableChannel) and isinstance(reports, Domain):
+        inverted = _linear(channel, operator_of(certified.mechanism), source)
+        domains = {"values": places(reports), "names": places(values), "last": "named"}
+        return _Query(("listed", "linear", "inverted"), inverted | domains)
+    raise InvalidParameter(
+        f"the reports of {certified.name} have no relational SQL",
+        "k-RR, listed reports, sets of values and hashes with orthogonal seeds have it",
+    )
+
+
+def _too_large(most: str) -> InvalidParameter:
+    return InvalidParameter(f"a query of more than {most} is too large", "use ldpsql itself")
+
+
+def _votes(spread: float, lift: float) -> dict[str, str]:
+    return {"spread": number(spread), "lift": number(lift), "z": number(deviations(0.95)), "last": "kept"}
+
+
+def _of_set_channel(channel: SetChannel, values: Domain) -> dict[str, str]:
+    return {"values": places(values), **_votes(float(channel.miss), float(channel.hit - channel.miss))}
+
+
+def _of_sets(channel: SetChannel, values: Domain, dialect: str) -> dict[str, str]:
+    """Return the parts for sets: words of 64 bits in DuckDB, elsewhere text with a digit for each value."""
+    size, words = len(values), -(-len(values) // 64)
+    if dialect == "duckdb":
+        supported = "((report[place // 64 + 1] >> (place % 64)) & 1) = 1"
+        possible = f"len(report) = {words} AND (report[{words}] >> {(size - 1) % 64}) <= 1"
+        chosen = "(SELECT SUM(bit_count(word)) FROM UNNEST(report) AS t(word))"
+    else:
+        supported = "SUBSTRING(report, place + 1, 1) = '1'"
+        possible = f"LENGTH(report) = {size} AND REPLACE(REPLACE(report, '0', ''), '1', '') = ''"
+        chosen = "LENGTH(REPLACE(report, '0', ''))"
+    if isinstance(channel, Subsets):
+        possible += f" AND {chosen} = {channel.chosen}"
+    return {**_of_set_channel(channel, values), "supported": supported, "possible": possible}
+
+
+def _of_hashes(channel: OrthogonalHash, values: Domain, source: Source, dialect: str) -> dict[str, str]:
+    """Return the parts for hashes: the fields of a struct in DuckDB, elsewhere two columns.
+
+    Raises:
+        InvalidParameter: if there are too many seeds and values.
+
+    """
+    symbols = channel.response.size
+    width = len(str(symbols - 1))
+    if channel.seeds * len(values) * width > _MOST_SYMBOLS:
+        raise _too_large(f"{_MOST_SYMBOLS:,} symbols of hashes")
+    supports = channel.supports(np.arange(channel.outputs, dtype=np.int32)).reshape(channel.seeds, symbols, len(values))
+    lines = ["".join(f"{y:0{width}}" for y in row) for row in supports.argmax(axis=1).tolist()]
+    names = (f"{quoted(source.column)}.{{}}" if dialect == "duckdb" else quoted(f"{source.column}_{{}}")).format
+    return {
+        **_of_set_channel(channel, values),
+        "seed": names("seed"),
+        "symbol": names("y"),
+        "width": str(width),
+        "last_symbol": str(symbols - 1),
+        "hashes": rows((seed, text(line)) for seed, line in enumerate(lines)),
+    }
+
+
+def _linear(channel: TableChannel, operator: Operator, source: Source) -> dict[str, str]:
+    """Return the parts for a channel with an inverse as a table.
+
+    Raises:
+        InvalidParameter: if the table is too large.
+        IllConditioned: if the channel cannot be inverted.
+
+    """
+    if channel.inputs * channel.outputs > _MOST_CHANCES:
+        raise _too_large(f"{_MOST_CHANCES:,} probabilities")
+    operator.check_condition()
+    inverse, chances = np.asarray(operator.inverse), operator.matrix()
+    excess = inverse.sum(axis=1) - 1.0
+    cells = ((x, y, *map(number, (inverse[y, x], chances[x, y], excess[y]))) for x, y in np.ndindex(chances.shape))
+    keys = ", ".join(quoted(key) for key in source.keys)
+    return {
+        "links": rows(cells),
+        "group_number": f"DENSE_RANK() OVER (ORDER BY {keys})" if keys else "1",
+        "z": number(deviations(0.95)),
+    }
 
 
 def _read_by(source: Source) -> dict[str, str]:
@@ -175,40 +225,24 @@ def _read_by(source: Source) -> dict[str, str]:
     }
 
 
-def _translated(text: str, dialect: str) -> str:
+@cache
+def _part(name: str) -> str:
+    """Return a part of a query without its comments."""
+    lines = (files(__package__) / "queries" / f"{name}.sql").read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("--"))
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Return the names that a query gives to columns and tables."""
+    texts = [_part(name) for name in ("listed", "sets", "hashes", "votes", "linear", "inverted")] + list(_FILLED.values())
+    return frozenset(name for found in _NAMED.findall(" ".join(texts)) for name in found if name)
+
+
+def _translated(made: str, dialect: str) -> str:
     """Return a query of DuckDB in another dialect.
 
     Places are never NULL where rows are ordered, so it does not matter where a dialect puts NULLs.
     """
-    (translated,) = sqlglot.transpile(text, read="duckdb", write=dialect, pretty=True, unsupported_level=ErrorLevel.IGNORE)
+    (translated,) = sqlglot.transpile(made, read="duckdb", write=dialect, pretty=True, unsupported_level=ErrorLevel.IGNORE)
     return translated
-
-
-def _number(value: float) -> str:
-    """Return a double as SQL, from text: elsewhere than in DuckDB, a literal may be a decimal number."""
-    return f"CAST('{value!r}' AS DOUBLE)"
-
-
-def _rows(values: Domain) -> str:
-    """Return the places and the values of a domain as the rows of VALUES."""
-    column = values.values
-    literal = _literal_of(column.type)
-    return ", ".join(f"({place}, {literal(value)})" for place, value in enumerate(column.to_pylist()))
-
-
-def _literal_of(kind: pa.DataType) -> Any:
-    """Return the function that writes values of a type in SQL.
-
-    Raises:
-        InvalidParameter: if engines differ in how they write it.
-
-    """
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return lambda value: exp.Literal.string(value).sql(dialect="duckdb")
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return lambda value: str(value).upper()
-    if pa.types.is_floating(kind):
-        return _number
-    if pa.types.is_date(kind):
-        return lambda value: f"CAST('{value.isoformat()}' AS DATE)"
-    raise InvalidParameter(f"values of type {kind} have no SQL that all engines read", "declare text, numbers or dates")
