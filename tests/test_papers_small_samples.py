@@ -59,7 +59,7 @@ def test_equation_13_weighs_mechanisms_and_not_reports(small: Any) -> None:
         con.execute("CREATE TABLE reports AS SELECT 0 AS run, unnest([3, 4, 4]) AS level, "
                     "unnest(['v0000', 'v0000', 'v0001']) AS report")  # fmt: skip
         con.execute("CREATE TABLE truth AS SELECT [0.5, 0.3, 0.2] AS p")
-        rows = small.printed_inverses(con, 3, 1)
+        rows = small.printed_inverses(con)
         estimates = dict(con.execute("SELECT method, q FROM estimates").fetchall())
     lie = 1 / 5  # epsilon ln 3, three values: keep 3/5
     inverse = (np.array([1, 0, 0]) - lie) / (3 / 5 - lie) / 2 + np.array([0.5, 0.5, 0]) / 2

@@ -18,7 +18,10 @@ from reproduction import Finding, Reproduction, away, boxes, frame, lines, names
 from scipy.special import gammaln
 from scipy.stats import ttest_rel
 
-from ldpsql.estimators import simplex_projection
+from ldpsql.engine.threads import one_thread
+from ldpsql.estimators import Likelihood, simplex_projection
+from ldpsql.inference.operators import KeepOrSpreadOperator, stacked
+from ldpsql.registry.registry import registry
 
 SQL = """\
 SET VARIABLE m = MAP {
@@ -31,8 +34,8 @@ METHODS = {"Uniform": "uniform", "ObfDat": "observed", "MatInv norm": "inv_n", "
            "Proposal": "corrected_em"}  # fmt: skip
 PAIR = {"EM": "ibu", "Proposal": "corrected_em"}
 PRINTED = ("(13) norm", "(13) proj")
-BEYOND = {"held out": "ibu(stop=''held_out'')", "empirical Bayes": "empirical_bayes",
-          "(24) as printed": "corrected_em(correction=''printed'')"}  # fmt: skip
+BEYOND = {"held out": "ibu(stop='held_out')", "empirical Bayes": "empirical_bayes", "best": "best",
+          "(24) as printed": "corrected_em(correction='printed')"}  # fmt: skip
 
 CENSUS = """\
 SELECT CASE WHEN age = 0 THEN 0 WHEN age <= 12 THEN 1 WHEN age <= 19 THEN 2 WHEN age <= 29 THEN 3 WHEN age <= 39 THEN 4
@@ -103,14 +106,41 @@ def simulated(con: DuckDBPyConnection, p: np.ndarray, users: tuple[int, int, int
     con.execute("CREATE OR REPLACE TABLE truth AS SELECT ?::DOUBLE[] AS p", [p.tolist()])
 
 
+def counted(con: DuckDBPyConnection) -> np.ndarray:
+    """Return how often each level reported each value in each run, from the table ``reports``: shape (runs, 4, values)."""
+    seen = frame(con, "SELECT run, level, substr(report, 2)::INTEGER AS value, count(*) AS n FROM reports GROUP BY ALL")
+    counts = np.zeros((int(seen["run"].max()) + 1, 4, len(frame(con, "SELECT unnest(p) FROM truth"))))  # type: ignore[arg-type]
+    counts[seen["run"].to_numpy(), seen["level"].to_numpy() - 1, seen["value"].to_numpy()] = seen["n"].to_numpy()
+    return counts
+
+
+def lies(k: int) -> np.ndarray:
+    """Return the chance of each other value, at each level."""
+    return 1 / (k - 1 + np.array([exp(0.1), exp(2), k, np.inf]))
+
+
+def likelihood(counts: np.ndarray) -> Likelihood:
+    """Return what ldp.ibu_mixed maximises, for all runs at once: they have the same users, so the same channel."""
+    users, k = counts[0].sum(axis=1), counts.shape[2]
+    used = users > 0
+    parts = [KeepOrSpreadOperator(k, 1 - (k - 1) * lie, lie) for lie in lies(k)[used]]
+    named = np.tile(np.arange(k), len(parts))
+    return Likelihood(stacked(parts, users[used] / users.sum()), counts[:, used].reshape(len(counts), -1), named=named)
+
+
+@one_thread
 def errors(con: DuckDBPyConnection, methods: dict[str, str]) -> pl.DataFrame:
     """Return run, method, squared error and Jensen-Shannon divergence of every estimate; keep them in ``estimates``."""
-    estimated = [
-        f"SELECT run, '{label}' AS method, list_transform(ldp.ibu_mixed(report, level, getvariable('m'), estimator := '{estimator}'), "
-        "lambda e: e.estimate) AS q FROM reports GROUP BY run"
-        for label, estimator in methods.items()
-    ]
-    con.execute("CREATE OR REPLACE TABLE estimates AS " + " UNION ALL ".join(estimated))
+    together = likelihood(counted(con))
+    fits = {label: registry().estimator(text).fit(together).theta for label, text in methods.items()}
+    return kept(con, fits)
+
+
+def kept(con: DuckDBPyConnection, estimates: dict[str, np.ndarray]) -> pl.DataFrame:
+    """Keep estimates, shape (runs, values), in the table ``estimates``; return their errors."""
+    tables = [pl.DataFrame({"run": np.arange(len(q)), "method": name, "q": q.tolist()}) for name, q in estimates.items()]
+    con.register("fitted", pl.concat(tables))
+    con.execute("CREATE OR REPLACE TABLE estimates AS SELECT * FROM fitted")
     return measured(con)
 
 
@@ -146,12 +176,11 @@ def sweep(con: DuckDBPyConnection, paper: Reproduction, source: str, figure: str
     p, tables, parts, runs = population(con, source), [], [], 100 if full else 12
     for at, users in settings.items():
         simulated(con, p, users, runs)
-        rows = errors(con, METHODS | BEYOND)
+        rows = errors(con, METHODS)
         parts.append(bias_and_variance(con).with_columns(pl.lit(float(at)).alias(axis)))
-        rows = pl.concat([rows, printed_inverses(con, len(p), runs)])
-        if full or not tables:  # best takes a second a run
-            con.execute(f"DELETE FROM reports WHERE run >= {10 if full else 3}")
-            rows = pl.concat([rows, errors(con, {"best": "best"})])
+        rows = pl.concat([rows, printed_inverses(con)])
+        con.execute(f"DELETE FROM reports WHERE run >= {10 if full else 3}")  # those beyond the paper take longer
+        rows = pl.concat([rows, errors(con, BEYOND)])
         tables.append(rows.with_columns(pl.lit(float(at)).alias(axis)))
     rows = pl.concat(tables)
     for measure in ("squared_error", "js_divergence"):
@@ -178,23 +207,15 @@ def bias_and_variance(con: DuckDBPyConnection) -> pl.DataFrame:
     )
 
 
-def printed_inverses(con: DuckDBPyConnection, k: int, runs: int) -> pl.DataFrame:
+def printed_inverses(con: DuckDBPyConnection) -> pl.DataFrame:
     """Return the errors of equation 13 as printed: the mean of the levels' inverses, whatever the numbers of their reports."""
-    seen = frame(con, "SELECT run, level, substr(report, 2)::INTEGER AS value, count(*) AS n FROM reports GROUP BY ALL")
-    counts = np.zeros((runs, 4, k))
-    counts[seen["run"].to_numpy(), seen["level"].to_numpy() - 1, seen["value"].to_numpy()] = seen["n"].to_numpy()
-    used = counts[0].sum(axis=1) > 0
-    ratio = np.array([exp(0.1), exp(2), k, np.inf])[used, None]
-    lie = 1 / (k - 1 + ratio)
+    counts = counted(con)
+    k, used = counts.shape[2], counts[0].sum(axis=1) > 0
+    lie = lies(k)[used, None]
     inverse = ((counts[:, used] / counts[:, used].sum(axis=2, keepdims=True) - lie) / (1 - k * lie)).mean(axis=1)
     clipped = np.maximum(inverse, 0)
     both = (clipped / clipped.sum(axis=1, keepdims=True), simplex_projection(inverse))
-    drawn = [
-        pl.DataFrame({"run": np.arange(runs), "method": name, "q": q.tolist()}) for name, q in zip(PRINTED, both, strict=True)
-    ]
-    con.register("printed", pl.concat(drawn))
-    con.execute("CREATE OR REPLACE TABLE estimates AS SELECT * FROM printed")
-    return measured(con)
+    return kept(con, dict(zip(PRINTED, both, strict=True)))
 
 
 def with_deviations(rows: pl.DataFrame, axis: str, measure: str) -> pl.DataFrame:
