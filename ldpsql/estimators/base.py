@@ -21,7 +21,8 @@ class Estimator(Spec):
 
     It is a function of the counts: an estimator that draws takes its generator from `ldpsql.estimators.resampling`.
     ``distribution`` is whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any
-    domain. ``most_values`` is the largest domain it takes, if there is a limit; see `check_size`.
+    domain, ``borrows`` whether it fills `Fit.borrowed`. ``most_values`` is the largest domain it takes, if there is a limit:
+    see `check_size`.
 
     Errors mean the same for all estimators: ``std_error`` and the interval state how precisely the reports determine the true
     share. For a maximum of the likelihood and for an inversion they are its own sampling error. For a regularised estimate they
@@ -33,6 +34,7 @@ class Estimator(Spec):
     kind = "estimator"
     distribution: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
+    borrows: ClassVar[bool] = False
     most_values: ClassVar[int | None] = None
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
     intervals: Literal["each", "simultaneous"] = Field(

@@ -37,6 +37,7 @@ class Shared(Estimator):
     """
 
     name = "shared"
+    borrows = True
     prior: sharing.PriorField = Field(None, description="what all groups have in common: the result of ldp.prior")
     errors: Literal["own", "shared"] = Field(
         "own", description="intervals of a group's 'own' reports, or 'shared' ones that cover on average over groups"
