@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import altair as alt
@@ -12,7 +11,6 @@ from duckdb import DuckDBPyConnection
 from reproduction import (
     Finding,
     Reproduction,
-    away,
     bars,
     boxes,
     certificate,
@@ -23,6 +21,19 @@ from reproduction import (
     perturbed,
     run,
     shared,
+)
+from update_verdicts import (
+    alike,
+    almost_identical,
+    by_epsilon,
+    checkins,
+    finds,
+    laplace_better,
+    nearest,
+    nearest_of_three,
+    nearly_the_same,
+    one_runs,
+    projected_better,
 )
 
 SQL = """\
@@ -37,11 +48,6 @@ STOPPED = "ldp.ibu_counts(counts, m(), stop := 600)"  # about where TV is least 
 OWN_RULE = "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := 1e-3)"
 EARLY = OWN_RULE.replace("1e-3", "1e-2")
 RULES = {"ibu": STOPPED, "ibu, own rule": OWN_RULE, "ibu, maximum": ESTIMATORS["ibu"]}
-UNKNOWN_STOP = {
-    "ibu, own rule": "the paper does not say where it stopped: .2238 is reached after about 600 steps, this rule goes on",
-    "ibu, maximum": "the paper calls its EM the maximum; a run that was near it would have given this, so it stopped far before",
-}
-TUNED = "600 steps are about where TV is least, which only the truth shows; the paper does not say where it stopped"
 BEYOND = {
     "certified maximum": "ldp.ibu_counts(counts, m())",
     "ibu, held out": "ldp.ibu_counts(counts, m(), stop := 'held_out')",
@@ -187,11 +193,6 @@ def beyond(con: DuckDBPyConnection, paper: Reproduction, figure: str, ibu: float
         )  # fmt: skip
 
 
-def as_text(values: dict[str, float]) -> str:
-    """Write means as text."""
-    return ", ".join(f"{name} {value:.4f}" for name, value in values.items())
-
-
 # --- section IX ---
 
 
@@ -215,13 +216,6 @@ def linear(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         )
 
 
-def nearest_of_three(figure: str, mean: dict[str, float]) -> Finding:
-    """Return whether IBU is nearer than both inversions."""
-    return Finding.checked(
-        figure, "IBU is nearest to the original", as_text(mean), mean["ibu"] < min(mean["inv_n"], mean["inv_p"])
-    )
-
-
 def san_francisco(con: DuckDBPyConnection, named: bool = False) -> None:
     """Load the check-ins of Gowalla as people in cells 0 .. 383, or in cells with names only."""
     path = shared("gowalla_sf_grid_24x16.csv")
@@ -236,7 +230,6 @@ def grid(mechanism: str, epsilon: float) -> str:
     return f"ldp.{mechanism}({epsilon}, 24, 16, side := 0.5)"
 
 
-PUBLISHED = {"reports": 0.4544, "inv_p": 0.4567, "inv_n": 0.4633, "ibu": 0.2238}  # fig. 9: one run
 OTHERS = (0.8, 1.25)  # epsilons at which the paper's numbers should not agree
 
 
@@ -259,25 +252,14 @@ def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     runs = 100 if full else 42
     other = [ninth(con, epsilon, runs) for epsilon in OTHERS]
     rows = ninth(con, 1, runs)
-    for name, published in {**PUBLISHED, **dict.fromkeys(RULES, PUBLISHED["ibu"])}.items():
-        ours, *others = (part.filter(pl.col("estimator") == name)["tv"].to_numpy() for part in (rows, *other))
-        one_run = Finding.of_one_run(f"fig. 9, {name}: TV", published, ours, others, TUNED if name == "ibu" else "")
-        paper.findings.append(replace(one_run, why=one_run.why or UNKNOWN_STOP.get(name, "")))
-    inverses = [rows.filter(pl.col("estimator") == name)["tv"].mean() for name in ("inv_n", "inv_p")]
-    paper.findings.append(
-        Finding.checked("fig. 10a, epsilon 1", "TV of INV-N and INV-P almost identical",
-                        f"mean TV {inverses[0]:.4f} and {inverses[1]:.4f}", abs(inverses[0] / inverses[1] - 1) < 0.1,
-                        note="one run moves either by .02 to .03: the inverse of the channel amplifies the noise of few waves")
-    )  # fmt: skip
+    paper.findings.extend(one_runs(rows, other))
+    inverses = [float(rows.filter(pl.col("estimator") == name)["tv"].mean()) for name in ("inv_n", "inv_p")]  # type: ignore[arg-type]
+    paper.findings.append(almost_identical(*inverses))
     paper.picture("Figure 9, repeated", f"Total variation to the original in {runs} runs, where the paper shows one.",
                   boxes(rows.with_columns(epsilon=pl.lit(1.0)), "epsilon", "tv", "estimator"))  # fmt: skip
     total, empty = frame(con, "SELECT sum(n)::BIGINT, count(*) FILTER (n = 0) FROM (SELECT c, count(value) AS n FROM range(384) t(c) "
                               "LEFT JOIN people ON value = c GROUP BY c)").row(0)  # fmt: skip
-    for label in ("fig. 1", "fig. 8"):
-        paper.findings.append(
-            Finding.checked(f"{label}: data", "123,273 check-ins, some cells without any", f"{total:,} check-ins, {empty} cells without",
-                            total == 123_273, "cells cut the border of the region a little differently")
-        )  # fmt: skip
+    paper.findings += [checkins(label, total, empty) for label in ("fig. 1", "fig. 8")]
     con.execute(f"DELETE FROM counted WHERE run >= {runs // 6}")  # the slower estimators see a sixth of the runs
     beyond(con, paper, "fig. 9", float(rows.filter(pl.col("estimator") == "ibu")["tv"].mean()), " after 600 steps")
     labels = {"INV-N": ESTIMATORS["inv_n"], "INV-P": ESTIMATORS["inv_p"], "IBU, 600 steps": STOPPED,
@@ -288,44 +270,12 @@ def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     )
 
 
-def by_epsilon(rows: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Return one row for each epsilon, with the mean distance of every estimator."""
-    means = rows.group_by("estimator", "epsilon").agg(pl.col(column).mean())
-    return means.pivot(on="estimator", values=column).sort("epsilon")
-
-
-def listed(mean: pl.DataFrame, names: list[str]) -> str:
-    """Write the means of several estimators at every epsilon as text."""
-    rows = (f"epsilon {row['epsilon']:g}: " + " / ".join(f"{row[name]:.3f}" for name in names) for row in mean.to_dicts())
-    return f"{' / '.join(names)} at " + "; ".join(rows)
-
-
-WINS = 2  # standard errors of the difference in a run, at every epsilon
-
-
-def nearest(figure: str, rows: pl.DataFrame, column: str) -> Finding:
-    """Return whether IBU is nearer than both inversions in the same runs, at every epsilon, and most of all at the smallest."""
-    parts, worse, ratios = [], [], []
-    for (epsilon,), part in rows.drop_nulls(column).group_by("epsilon", maintain_order=True):
-        runs = part.pivot(on="estimator", index="run", values=column)
-        other = runs.select(pl.min_horizontal("inv_n", "inv_p")).to_series()
-        worse.append(away((runs["ibu"] - other).to_numpy()))
-        ratios.append(float(runs["ibu"].mean() / other.mean()))  # type: ignore[operator, arg-type]
-        parts.append(f"epsilon {epsilon:g}: {ratios[-1]:.2f} ({worse[-1]:+.0f})")
-    return Finding.checked(
-        figure, "IBU is nearest, most of all at small epsilon",
-        "IBU / the better inversion (standard errors of the difference) " + ", ".join(parts),
-        max(worse) < -WINS and ratios[0] < ratios[-1], "not at every epsilon beyond the noise of these runs",
-        "IBU by its own stop rule at 1e-3, without the truth",
-    )  # fmt: skip
-
-
 def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """IX.C, fig. 10-11: three mechanisms over a range of epsilon."""
     san_francisco(con)
     epsilons = [0.2, 0.5, 1, 2, 3, 4, 5, 6] if full else [0.5, 1, 2, 4]
     figure = {"planar_geometric": "fig. 10", "planar_laplace": "fig. 11a", "exponential": "fig. 11b"}
-    order, error = ["ibu", "inv_p", "inv_n"], {}
+    error = {}
     for mechanism, label in figure.items():
         measured = {"tv": TV, "emd": EMD} if mechanism == "planar_geometric" else {"tv": TV}
         tables = []
@@ -342,16 +292,8 @@ def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
                 f"{name}: {mechanism}", f"{MEASURED[column]}.", boxes(rows.drop_nulls(column), "epsilon", column, "estimator")
             )
             error[mechanism, column] = mean
-    at_one = error["planar_geometric", "emd"].filter(pl.col("epsilon") == 1)
-    paper.findings.append(
-        Finding.checked("fig. 10b, epsilon 1", "EMD: INV-P significantly better than INV-N", listed(at_one, order[1:]),
-                        at_one["inv_p"][0] < 0.67 * at_one["inv_n"][0])
-    )  # fmt: skip
-    ratio = (error["planar_laplace", "tv"]["ibu"] / error["exponential", "tv"]["ibu"]).to_list()
-    paper.findings.append(
-        Finding.checked("fig. 11", "Laplace serves better than exponential",
-                        "TV of IBU, Laplace / exponential: " + ", ".join(f"{r:.2f}" for r in ratio), max(ratio) < 1)
-    )  # fmt: skip
+    paper.findings.append(projected_better(error["planar_geometric", "emd"]))
+    paper.findings.append(laplace_better(error["planar_laplace", "tv"], error["exponential", "tv"]))
 
 
 def k_rr(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
@@ -370,36 +312,6 @@ def k_rr(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
             f"Figure 12: k-RR, {column.upper()}", f"{text}.", boxes(rows.drop_nulls(column), "epsilon", column, "estimator")
         )
     beyond(con, paper, f"fig. 12, epsilon {tv['epsilon'][0]:g}", tv["ibu, maximum"][0])  # the last that was perturbed
-
-
-def stops(mean: pl.DataFrame) -> str:
-    """Return IBU over INV-P at every epsilon, wherever IBU may stop."""
-    rules = {"1e-2": "ibu, 1e-2", "1e-3": "ibu", "the maximum": "ibu, maximum"}
-    return "; ".join(
-        f"stopped at {rule}: " + ", ".join(f"{r:.3f}" for r in mean[name] / mean["inv_p"]) for rule, name in rules.items()
-    )
-
-
-def alike(tv: pl.DataFrame, far: pl.DataFrame) -> list[Finding]:
-    """Return the verdicts of figure 12 from the mean distances at every epsilon, IBU stopped by its own rule at 1e-3."""
-    order = ["ibu", "inv_p", "inv_n"]
-    spread = (tv.select(pl.max_horizontal(order)) / tv.select(pl.min_horizontal(order))).to_series()
-    below = bool((tv["ibu"] < tv.select(pl.min_horizontal("inv_p", "inv_n")).to_series()).all())
-    better = far.select(pl.max_horizontal("ibu", "inv_p")).to_series() < far["inv_n"]
-    ratio = far["ibu"] / far["inv_p"]
-    return [
-        Finding.checked("fig. 12a, TV", "differences not substantial", listed(tv, order), float(spread.max()) <= 1.25),  # type: ignore[arg-type]
-        Finding.checked("fig. 12a, TV", "IBU below INV-P and INV-N at every epsilon", f"IBU / INV-P {stops(tv)}", below, STOPS),
-        Finding.checked("fig. 12b, EMD", "IBU and INV-P better than INV-N", listed(far, order), bool(better.all())),
-        Finding.checked("fig. 12b, EMD", "IBU and INV-P almost the same", f"IBU / INV-P {stops(far)}",
-                        bool(ratio.is_between(0.9, 1.1).all()), STOPS),
-    ]  # fmt: skip
-
-
-STOPS = (
-    "the paper does not say where IBU stops: sooner lowers its TV and raises its EMD; the maximum of the likelihood of k-RR, and "
-    "INV-P, cut the same counts at nearly the same place"
-)
 
 
 def rappor(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
@@ -425,17 +337,3 @@ def rappor(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         paper.findings.append(nearly_the_same(name, mean))
         beyond(con, paper, f"fig. 14, {name}, epsilon {mean['epsilon'][-1]:g}", mean["ibu"][-1])
         paper.picture(f"Figure 14: {name}", "Total variation to the original.", boxes(rows, "epsilon", "tv", "estimator"))
-
-
-def finds(name: str, tv: float) -> Finding:
-    """Return whether figure 13 comes out: equal shares are .42 away from the binomial, .6 from the uniform on four of ten."""
-    return Finding.checked(f"fig. 13, {name}", "IBU finds the original", f"TV {tv:.3f}", tv < 0.1)
-
-
-def nearly_the_same(name: str, mean: pl.DataFrame) -> Finding:
-    """Return whether figure 14 comes out: the three estimators within a tenth at every epsilon."""
-    spread = (mean.select(pl.max_horizontal(*ESTIMATORS)) / mean.select(pl.min_horizontal(*ESTIMATORS))).to_series()
-    most = float(spread.max())  # type: ignore[arg-type]
-    return Finding.checked(f"fig. 14, {name}", "the three estimators are nearly the same",
-                           f"{listed(mean, list(ESTIMATORS))}; largest over smallest at most {most:.2f}", most <= 1.1,
-                           "shares at or near zero: clipping and normalising is worse than projecting or the likelihood")  # fmt: skip
