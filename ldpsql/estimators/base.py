@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.errors import InvalidParameter, OutOfTime
@@ -85,6 +86,10 @@ class Estimator(Spec):
 
         """
         return self
+
+    def learnt_in_order(self, pooled: Likelihood, groups: Sequence[Likelihood]) -> tuple[NDArray[np.int64], list[Estimator]]:
+        """Return which estimator each group has, if groups are in order, such as days, and these; by default, one for all."""
+        return np.zeros(sum(len(part.counts) for part in groups), dtype=np.int64), [self.learnt(pooled, groups)]
 
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:

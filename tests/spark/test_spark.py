@@ -254,7 +254,7 @@ def test_estimates_of_groups_are_exactly_those_of_duckdb(
     con.execute(f"""COPY (SELECT i % 300 AS "the day", {kind}, {cities} AS city FROM range(20_000) t(i)) TO '{path}'""")
     made = ldp_spark.perturb(spark.read.parquet(path), {"city": mechanism}, str(tmp_path / "reports"), keep=keys)
     con.execute(f"CREATE MACRO m() AS ldp.{name}({mechanism.partition('(')[2].replace('=', ' := ')}")
-    for estimator in ("ibu", "inv", "shared"):
+    for estimator in ("ibu", "inv", 'shared(neighbours="ignore")'):
         in_spark = ldp_spark.estimate_groups(made, "city", keys, estimator=estimator)
         con.register("in_spark", in_spark.toArrow())
         keyed = f"""SELECT * FROM ldp.estimate_by('{tmp_path}/reports/*.parquet', city, {{'day': "the day", 'kind': kind}}, m(),
