@@ -433,3 +433,15 @@ def test_users_without_reports_count_nothing_in_lists_with_levels(mixed: DuckDBP
     assert (diagnosis["reports"], diagnosis["impossible"]) == (2, 0)
     strange = one(mixed, f"SELECT ldp.diagnose_mixed(['nowhere'], ['low'], {OPEN}) FROM range(3)")
     assert (strange["reports"], strange["impossible"], strange["status"]) == (0, 3, "no reports")
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.2, 1.0])
+def test_closed_forms_of_randomised_response_are_those_of_its_table(keep: float) -> None:
+    """Also side by side with other levels; 1 is the level of users who report exactly, 0.2 that of pure noise."""
+    levels = [KeepOrSpreadOperator(5, share, (1 - share) / 4) for share in (keep, 0.3)]
+    w, few = np.arange(1.0, 11.0), np.array([4, 1])
+    for op in (levels[0], StackOperator(levels, np.array([0.3, 0.7]))):
+        dense = DenseOperator(op.matrix())
+        for among in (slice(None), few):
+            assert op.curvature(w[: op.outputs], among) == pytest.approx(dense.curvature(w[: op.outputs], among), rel=1e-12)
+        assert op.of_reports(few) == pytest.approx(op.matrix()[:, few], rel=1e-15)

@@ -114,7 +114,9 @@ def test_forms_of_all_reports_are_the_same_some_reports_at_a_time(monkeypatch: p
     form = np.cov(np.arange(VALUES**2).reshape(VALUES, VALUES) % 7)
     table = one.operator.matrix()
     monkeypatch.setattr(corrected_em, "CELLS", 5 * VALUES)
-    assert np.allclose(corrected_em.quadratic(one, form), np.einsum("xz,xy,yz->z", table, form, table))
+    assert np.allclose(
+        corrected_em.quadratic(one, np.arange(one.operator.outputs), form), np.einsum("xz,xy,yz->z", table, form, table)
+    )
 
 
 @pytest.mark.parametrize("text", SETS)

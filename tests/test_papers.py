@@ -42,6 +42,7 @@ def test_a_claim_that_does_not_hold_is_reported_as_a_difference(script: Any, tmp
     page = paper.write(tmp_path).read_text("utf-8")
     assert verdicts(paper) == {"fig. 1": "differs", "fig. 2": "agrees"}
     assert "<td>x &lt; y</td><td>2 &lt; 1</td><td>differs</td><td>because</td>" in page
+    assert "| fig. 1 | x < y | 2 < 1 | differs | because |\n" in (tmp_path / "a_&_b.md").read_text("utf-8")
 
 
 def test_a_likelihood_with_one_maximum_does_not_pass_for_one_with_many(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +174,7 @@ def test_the_correction_is_below_em_where_samples_are_smallest(script: Any) -> N
     with shared.connect() as con:
         small.simulated(con, small.population(con, "census"), (500, 500, 50, 0), 12)
         rows = small.errors(con, {"EM": "ibu", "Proposal": "corrected_em"})
-    ratio, away = small.paired(rows, "squared_error")
+    ratio, away = script("small_samples_verdicts").paired(rows, "squared_error")
     assert ratio < 1
     assert away < 0
 

@@ -59,7 +59,7 @@ def test_equation_13_weighs_mechanisms_and_not_reports(small: Any) -> None:
         con.execute("CREATE TABLE reports AS SELECT 0 AS run, unnest([3, 4, 4]) AS level, "
                     "unnest(['v0000', 'v0000', 'v0001']) AS report")  # fmt: skip
         con.execute("CREATE TABLE truth AS SELECT [0.5, 0.3, 0.2] AS p")
-        rows = small.printed_inverses(con, 3, 1)
+        rows = small.printed_inverses(con)
         estimates = dict(con.execute("SELECT method, q FROM estimates").fetchall())
     lie = 1 / 5  # epsilon ln 3, three values: keep 3/5
     inverse = (np.array([1, 0, 0]) - lie) / (3 / 5 - lie) / 2 + np.array([0.5, 0.5, 0]) / 2
@@ -67,6 +67,23 @@ def test_equation_13_weighs_mechanisms_and_not_reports(small: Any) -> None:
     assert estimates["(13) norm"] == pytest.approx((clipped / clipped.sum()).tolist())
     assert estimates["(13) proj"] == pytest.approx([1.0, 0.0, 0.0])
     assert set(rows["method"]) == set(small.PRINTED)
+
+
+def test_all_runs_together_give_the_estimates_of_sql(small: Any) -> None:
+    """Two runs of twelve users at four levels, the last of which reports exactly; no chance in it."""
+    with import_module("reproduction").connect() as con:
+        small.simulated(con, np.array([0.4, 0.3, 0.2, 0.1]), (3, 4, 3, 2), 1)
+        places = ((run, n, level) for run in (0, 1) for n, level in enumerate([1, 2, 3, 4] * 3))
+        values = [(run, level, f"v{(level * n + run * n // 2) % 4:04d}") for run, n, level in places]
+        con.register("chosen", pl.DataFrame(values, schema=["run", "level", "report"], orient="row"))
+        con.execute("CREATE OR REPLACE TABLE reports AS SELECT * FROM chosen")
+        small.errors(con, small.METHODS)
+        together = dict(con.execute("SELECT method || run, q FROM estimates").fetchall())
+        for method, name in small.METHODS.items():
+            call = f"ldp.ibu_mixed(report, level, getvariable('m'), estimator := '{name}')"
+            sql = f"SELECT run, list_transform({call}, lambda e: e.estimate) FROM reports GROUP BY run"
+            for run, shares in con.execute(sql).fetchall():
+                assert together[f"{method}{run}"] == pytest.approx(shares, abs=1e-6), method
 
 
 def regions(changed: dict[str, float]) -> pl.DataFrame:

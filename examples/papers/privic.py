@@ -49,11 +49,8 @@ def reproduce(full: bool) -> Reproduction:
 def data(con: DuckDBPyConnection, paper: Reproduction, _: bool, city: City) -> None:
     """Figure 6, and row 1 of the tables: the distance from equal shares to the truth."""
     counts = load(con, city)
-    total, (claimed, later) = sum(counts), city.checkins
-    paper.findings.append(
-        Finding.checked(f"fig. 6, {city.name}", f"{claimed:,} check-ins (section 3)", f"{total:,}", total == claimed,
-                        note=f"section 7 counts {later:,}")
-    )  # fmt: skip
+    total = sum(counts)
+    paper.findings.append(checkins(city, total))
     truth = frame(
         con, "SELECT generate_subscripts(p, 1)::BIGINT - 1 AS value, unnest(p) AS share, 'check-ins' AS panel FROM truth"
     )
@@ -62,6 +59,13 @@ def data(con: DuckDBPyConnection, paper: Reproduction, _: bool, city: City) -> N
         f"SELECT ldp.emd(p, list_transform(range({city.cells}), lambda c: 1 / {city.cells}), {city.laplace(1)}) AS d FROM truth"
     )
     paper.findings.append(first_row(city, total, frame(con, sql)["d"][0]))
+
+
+def checkins(city: City, total: int) -> Finding:
+    """Return whether the data are those of section 3."""
+    claimed, later = city.checkins
+    return Finding.checked(f"fig. 6, {city.name}", f"{claimed:,} check-ins (section 3)", f"{total:,}", total == claimed,
+                           note=f"section 7 counts {later:,}")  # fmt: skip
 
 
 def first_row(city: City, total: int, ours: float) -> Finding:

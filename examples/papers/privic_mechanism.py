@@ -48,18 +48,22 @@ def elastic(con: DuckDBPyConnection, paper: Reproduction, _: bool, city: City) -
                   maps(pl.concat(panels), city.columns))  # fmt: skip
     drawn = [top["Blahut-Arimoto", "lonely", epsilon] for epsilon in epsilons]
     paper.findings.append(drawn_to_crowds(city, counts, lonely, dict(zip(epsilons, drawn, strict=True))))
-    stays = all(top["planar Laplace", place, e] == cell for place, cell in (("lonely", lonely), ("crowded", crowded))
-                for e in epsilons[1:])  # fmt: skip
-    paper.findings.append(
-        Finding.checked(
-            f"fig. 2a, {city.name}", "Laplace always most likely reports the place itself", f"epsilon 1.2 to 2: {stays}", stays
-        )
-    )
-    close = [city.away(top["Blahut-Arimoto", "crowded", e], crowded) for e in epsilons[1:]]
-    paper.findings.append(
-        Finding.checked(f"fig. 2b, {city.name}", "both conceal a crowded place about itself",
-                        "Blahut-Arimoto most likely reports a cell " + ", ".join(f"{d:.1f}" for d in close) + " away", max(close) <= 2)
-    )  # fmt: skip
+    itself = all(top["planar Laplace", place, e] == cell for place, cell in (("lonely", lonely), ("crowded", crowded))
+                 for e in epsilons[1:])  # fmt: skip
+    paper.findings.append(stays(city, itself))
+    paper.findings.append(conceals(city, [city.away(top["Blahut-Arimoto", "crowded", e], crowded) for e in epsilons[1:]]))
+
+
+def stays(city: City, itself: bool) -> Finding:
+    """Return whether the place itself is the likeliest report of planar Laplace."""
+    return Finding.checked(f"fig. 2a, {city.name}", "Laplace always most likely reports the place itself",
+                           f"epsilon 1.2 to 2: {itself}", itself)  # fmt: skip
+
+
+def conceals(city: City, away: list[float]) -> Finding:
+    """Return whether the likeliest reports of a crowded place are at most two cells away."""
+    return Finding.checked(f"fig. 2b, {city.name}", "both conceal a crowded place about itself",
+                           "Blahut-Arimoto most likely reports a cell " + ", ".join(f"{d:.1f}" for d in away) + " away", max(away) <= 2)  # fmt: skip
 
 
 def planted(counts: list[int], city: City, lonely: int, crowded: int) -> Finding:
@@ -117,10 +121,14 @@ def reveals_least(beta: float, measured: dict[str, dict[str, float]]) -> Finding
 
 
 METHODS = {"10 steps": "10", "100 steps": "100", "held out": "'held_out'"}
-NOT_BETTER = ("not explained. Blahut-Arimoto's reports crowd into few cells, which tell less. Tried: 10 and 100 steps from equal shares, "
-              "5, 10 and 100 iterations of Blahut-Arimoto, the channel's own epsilon in place of 2 beta, Laplace reports five cells "
-              "beyond the border as in the authors' script, which places Laplace's estimate on that wider grid: Laplace was nearer "
-              "every time")  # fmt: skip
+NOT_BETTER = (
+    "ours is right for the paper's setting as it is described: without any noise of sampling, with the expected reports, Laplace's raw "
+    "reports five cells beyond the border, not estimated at all, are nearer (.96 in Paris and 1.01 in San Francisco at beta .4) than "
+    "Blahut-Arimoto's after ten steps of IBU (1.19 and 1.71), and after ten steps Laplace's are at .31 and .37. The authors' script "
+    "measures Laplace's estimate, which has one share for each cell, at the first cells of the wider grid: there the truth itself is "
+    "7.69 cells away in Paris and 10.44 in San Francisco, so the script is not what made a curve that falls to 0. Tried besides: 100 "
+    "steps, 5 and 100 iterations of Blahut-Arimoto, the channel's own epsilon in place of 2 beta"
+)
 
 
 def against_laplace(con: DuckDBPyConnection, paper: Reproduction, full: bool, city: City) -> None:

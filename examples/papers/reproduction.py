@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -15,6 +14,7 @@ import altair as alt
 import duckdb
 import numpy as np
 import polars as pl
+from page_tables import html_table, markdown
 
 import ldpsql
 from ldpsql.pages import figures
@@ -23,6 +23,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that ma
 ABSENT = "its data are not here"
 
 
+COLUMNS = ("figure", "paper", "here", "verdict", "why")
 WITHIN = 3.0  # standard deviations of one run
 
 
@@ -111,29 +112,17 @@ class Reproduction:
         return rows
 
     def write(self, folder: Path) -> Path:
-        """Write the page, the tables of agreement first."""
-        every = html_table(("figure or table", "verdicts of its claims", "why not"), self.every())
-        self.sections.insert(0, figures.Section("All figures and tables", "Each claim has a verdict of its own below.", every))
-        table = figures.Section("Figure by figure", "What the paper reports and what was found here.", agreement(self.findings))
+        """Write the page, the tables of agreement first, and these tables alone as Markdown."""
+        rows = [(f.figure, f.paper, f.ours, f.verdict, f.why) for f in self.findings]
+        agreement, every = (COLUMNS, rows), (("figure or table", "verdicts of its claims", "why not"), self.every())
+        first = [
+            figures.Section("Figure by figure", "What the paper reports and what was found here.", html_table(*agreement)),
+            figures.Section("All figures and tables", "Each claim has a verdict of its own below.", html_table(*every)),
+        ]
         page = folder / f"{self.title.lower().replace(' ', '_')}.html"
-        page.write_text(figures.page(self.title, self.source, self.sql, [table, *self.sections]), "utf-8")
+        page.write_text(figures.page(self.title, self.source, self.sql, [*first, *self.sections]), "utf-8")
+        page.with_suffix(".md").write_text(markdown(self.title, self.source, every, agreement), "utf-8")
         return page
-
-
-def agreement(findings: Sequence[Finding]) -> str:
-    """Return the findings as an HTML table."""
-    rows = [(f.figure, f.paper, f.ours, f.verdict, f.why) for f in findings]
-    return html_table(("figure", "paper", "here", "verdict", "why"), rows)
-
-
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return an HTML table."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{'' if cell is None else escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    style = "<style>td, th { text-align: left; vertical-align: top; padding: 0 .8em .5em 0; font-size: 14px }</style>"
-    return f"{style}<table><tr>{head}</tr>{body}</table>"
 
 
 def shared(name: str) -> Path:

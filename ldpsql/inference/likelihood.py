@@ -77,7 +77,7 @@ class Likelihood:
         with np.errstate(divide="ignore", invalid="ignore"):
             np.divide(self.shares, self.operator.forward(theta), out=ratio, where=seen)
             np.log(ratio, out=ratio, where=seen)
-        return 2.0 * np.nan_to_num(np.einsum("gz,gz->g", self.counts, ratio), nan=np.inf)
+        return 2.0 * np.nan_to_num(np.einsum("gz,gz->g", self.counts, ratio), nan=np.inf, posinf=np.inf)
 
     def named_shares(self) -> Floats | None:
         """Return the share of the reports that name each value, (groups, inputs); None if reports are not values."""

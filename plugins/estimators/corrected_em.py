@@ -7,6 +7,7 @@ algorithm 2 and appendix B; the bias of maximum likelihood is Rilstone, Srivasta
 from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.estimators import (
@@ -84,32 +85,30 @@ def normalised(theta: Floats) -> Floats:
 def error(one: Likelihood, theta: Floats, ridge: float, second: float = 1.0) -> Floats:
     """Return the paper's estimate of theta's error, (28) with (30)-(32): grouped by distinct reports, which have shares q.
 
-    With scores s_z = a_z / P(z), information S = sum q s s' and Q = -(S + ridge)^-1 it is
-    Q (S Q g - sum q s (s'Qs) - sum q s (s' Q S Q s)) / n, where g = sum q s. The second derivative of s is
+    With scores s_z = a_z / P(z), information S = sum q s s' and R = (S + ridge)^-1 it is
+    R (sum q s (s' (R S R - R) s) + S R g) / n, where g = sum q s, and S R = 1 - ridge R. The second derivative of s is
     2 s (x) s (x) s: (24) as printed lacks the 2, without which even an interior maximum is moved, and alpha goes astray.
-    ``second`` multiplies the last sum: 1/2 gives the printed formula.
+    ``second`` multiplies R S R: 1/2 gives the printed formula.
     """
-    op, shares = one.operator, one.shares[0]
-    expected = op.forward(theta)[0]
-    seen = shares > 0
-    weight = np.where(seen, shares / np.where(seen, expected, 1.0), 0.0)
-    information = op.curvature(np.where(seen, weight / np.where(seen, expected, 1.0), 0.0))
-    inverse: Floats = -np.linalg.inv(information + ridge * np.eye(op.inputs)).astype(np.float64)
-    form = inverse + second * inverse @ information @ inverse
-    squares = np.where(seen, quadratic(one, form) / np.where(seen, expected, 1.0) ** 2, 0.0)
+    op, seen = one.operator, np.flatnonzero(one.shares[0])
+    expected, weight = op.forward(theta)[0], np.zeros(op.outputs)
+    weight[seen] = one.shares[0, seen] / expected[seen]
+    information = op.curvature(np.divide(weight, expected, out=np.zeros_like(weight), where=weight > 0))
+    inverse = np.linalg.inv(information + ridge * np.eye(op.inputs)).astype(np.float64)
+    form = (second - 1.0) * inverse - second * ridge * (inverse @ inverse)
     gradient = op.adjoint(weight)
-    return np.asarray(inverse @ (information @ inverse @ gradient - op.adjoint(weight * squares)) / float(one.n[0]))
+    weight[seen] *= quadratic(one, seen, form) / expected[seen] ** 2
+    return np.asarray(inverse @ (op.adjoint(weight) + gradient - ridge * (inverse @ gradient)) / float(one.n[0]))
 
 
-def quadratic(one: Likelihood, form: Floats) -> Floats:
-    """Return a_z' form a_z for every report, computed for some reports at a time."""
-    op, out = one.operator, np.empty(one.operator.outputs)
+def quadratic(one: Likelihood, reports: NDArray[np.int64], form: Floats) -> Floats:
+    """Return a_z' form a_z for some reports, computed for a part of them at a time."""
+    op, out = one.operator, np.empty(len(reports))
     step = max(1, CELLS // op.inputs)
-    for start in range(0, op.outputs, step):
+    for start in range(0, len(reports), step):
         check()
-        chosen = np.arange(start, min(start + step, op.outputs))
-        table = op.of_reports(chosen)
-        out[chosen] = np.einsum("xz,xz->z", form @ table, table)
+        table = op.of_reports(reports[start : start + step])
+        out[start : start + step] = np.einsum("xz,xz->z", form @ table, table)
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, KeepOrSpread
 from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
@@ -35,6 +36,19 @@ class KeepOrSpreadOperator(NamedOperator):
     def matrix(self) -> Floats:
         """Return P(report | value)."""
         return np.full((self.inputs, self.inputs), self.spread) + self._lift * np.eye(self.inputs)
+
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(report | value) of some reports."""
+        table = np.full((self.inputs, len(positions)), self.spread)
+        table[positions, np.arange(len(positions))] = self.keep
+        return table
+
+    def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return sum_z w_z a_z a_z' over the values ``among``: with a_z = spread + lift e_z it is a sum and a diagonal."""
+        own = self._lift * w[among]
+        table = self.spread * (self.spread * w.sum() + own[:, None] + own)
+        table[np.diag_indices(len(own))] += self._lift * own
+        return np.asarray(table)
 
     @property
     def votes(self) -> tuple[float, float]:

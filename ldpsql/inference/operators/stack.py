@@ -65,6 +65,14 @@ class StackOperator(Operator):
         """Return P(channel, report | value) of some values."""
         return np.concatenate([weight * part.rows(among) for part, weight, _ in self._each()], axis=1)
 
+    def of_reports(self, positions: NDArray[np.int64]) -> Floats:
+        """Return P(channel, report | value) of some pairs."""
+        table = np.empty((self.inputs, len(positions)))
+        for part, weight, at in self._each():
+            own = (positions >= at.start) & (positions < at.stop)
+            table[:, own] = weight * part.of_reports(positions[own] - at.start)
+        return table
+
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``: the sum of the parts'."""
         return np.asarray(sum(weight**2 * part.curvature(w[at], among) for part, weight, at in self._each()))
