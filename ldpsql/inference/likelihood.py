@@ -74,7 +74,7 @@ class Likelihood:
     def misfit(self, theta: Floats) -> Floats:
         """Return G^2 = 2 sum_z n_z log(q_z / P_theta(z)), the likelihood-ratio statistic against any distribution."""
         seen, ratio = self.counts > 0, np.ones_like(self.counts)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             np.divide(self.shares, self.operator.forward(theta), out=ratio, where=seen)
             np.log(ratio, out=ratio, where=seen)
         return 2.0 * np.nan_to_num(np.einsum("gz,gz->g", self.counts, ratio), nan=np.inf, posinf=np.inf)
