@@ -102,7 +102,7 @@ def perturb_copy(
     """
     check_order(order)
     target = Path(destination).absolute()
-    chosen = chosen_columns(columns, keep, policy, con)
+    chosen = chosen_columns(columns, keep, policy, con, permanent=permanent)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
     form = Form.of(target, tuple(partition_by))
@@ -182,7 +182,7 @@ def perturb_table(
 
     """
     check_order(order)
-    chosen = chosen_columns(columns, keep, policy, con)
+    chosen = chosen_columns(columns, keep, policy, con, permanent=permanent)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
     name = table_name(into)

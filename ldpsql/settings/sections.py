@@ -80,6 +80,7 @@ class _Table(_Section):
     keep: list[str] = Field([], description="columns that are published as they are")
     unit: str = Field("row", description="`row`: each row is one person; else the column of user ids")
     reports: str = Field("", description="the table or the file of the reports, so that `ldpsql lint` knows it")
+    permanent: bool = Field(False, description="whether a person gives the same report for the same value, in every collection")
     delta: str | int | float = Field(0, description="the total delta of a row")
     epsilon_per_distance: str | int | float = Field(0, description="the total per unit of distance of a row")
     collector: str = Field("", description="who collects the reports, for those who review a policy")
