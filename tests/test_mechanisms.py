@@ -133,6 +133,8 @@ def test_gaussian_points_fall_with_the_square_of_their_distance_in_all_dimension
     moved = [[7 + 3 * x, 3 * y, 3 * z - 1] for x, y, z in POINTS]
     assert table(made("gaussian_points", "1", 100).changed(points=moved)) == pytest.approx(rows, rel=1e-6)
     one = made("gaussian_points", "1", 100)
+    far = [[x * 1e200, y * 1e200, z * 1e200] for x, y, z in POINTS]
+    assert table(made("gaussian_points", "1", 100).changed(points=far)) == pytest.approx(rows, rel=1e-6)
     refused: tuple[Any, ...] = (
         [[0, 1]] * 100,
         [[0, i] for i in range(99)],

@@ -65,7 +65,9 @@ class GaussianPoints(Mechanism):
     def channel(self) -> Channel:
         """Return the channel with the smallest deviation that keeps delta, by bisection."""
         self.values()
-        at = np.array(self.points, dtype=np.float64)
+        moved = [[x - first for x, first in zip(point, self.points[0], strict=True)] for point in self.points]
+        longest = max(abs(x) for point in moved for x in point)  # exact, as squares of doubles could overflow
+        at = np.array([[float(x / longest) for x in point] for point in moved])
         squares = ((at[:, None] - at) ** 2).sum(axis=-1)
         grown, target = float(self.epsilon.exp_below()), float(self.delta) * (1 - 1e-6)  # whole weights move delta by far less
         low, high = 1e-4, 1e4  # precisions, in the longest distance
