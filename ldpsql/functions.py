@@ -27,7 +27,17 @@ from ldpsql.engine.functions import (
     struct_text,
     struct_type,
 )
-from ldpsql.engine.groups import check_size, counts_of, estimated, learnt_from, listed, once_a_run
+from ldpsql.engine.groups import (
+    check_size,
+    counts_of,
+    estimated,
+    in_order,
+    learnt_from,
+    learnt_from_order,
+    listed,
+    once_a_run,
+    with_prior,
+)
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.measured import all_measured, measured, number_structs
 from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, values_type
@@ -240,9 +250,11 @@ __all__ = [
     "heavy_hitters",
     "hookimpl",
     "id_bytes",
+    "in_order",
     "independence",
     "information",
     "learnt_from",
+    "learnt_from_order",
     "likelihoods",
     "lint_objects",
     "listed",
@@ -290,6 +302,7 @@ __all__ = [
     "values_type",
     "weights",
     "with_nulls",
+    "with_prior",
     "without_impossible",
     "without_inversion",
 ]

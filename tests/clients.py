@@ -60,6 +60,17 @@ TEXTS = {
     "one_of": f"one_of(a := oue(1, {_TEXTS}), b := olh(1, [1, 2, 3]), c := laplace(1, 0, 10, bins := 8))",
 }
 
+# Mechanisms with many bins.
+LARGE = {
+    "square_wave of 1,024 bins": "square_wave(1, 0, 100)",
+    "piecewise of 1,024 bins": "piecewise(4, 0, 100)",
+    "hybrid of 1,024 bins": "hybrid(1, 0, 100)",
+    "stochastic_rounding of 1,024 bins": "stochastic_rounding(1, 0, 100)",
+    "laplace of 1,024 bins": "laplace(1, 0, 100, bins := 1024)",
+    "gaussian of 256 bins": "gaussian(1, 0, 100, 0.001)",
+    "geometric of 1,024 values": "geometric(0.01, 0, 1023)",
+}
+
 # What both programs run: it takes modules with their vectors, and returns the first reports that differ, by name.
 COMPARE = """
 async function compare(cases, load) {
@@ -90,7 +101,7 @@ console.log(JSON.stringify(await compare(cases, load)));
 
 def mechanism(name: str) -> Mechanism:
     """Return one of the mechanisms."""
-    return registry().mechanism(TEXTS[name])
+    return registry().mechanism((TEXTS | LARGE)[name])
 
 
 def cases(names: Iterable[str], count: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ MOST = 10_000  # bytes of a module with a short domain
 
 def test_the_examples_have_every_structure_that_single_values_and_rows_have() -> None:
     made = {type(certify(clients.mechanism(name)).channel) for name in clients.TEXTS}
-    inner = {type_.__name__ for type_ in STRUCTURES} - {"SignedBits", "KeepOrWindow"}  # of sets of pairs
+    inner = {type_.__name__ for type_ in STRUCTURES} - {"SignedBits", "BinBits", "KeepOrWindow"}  # of sets of pairs
     assert {structure.__name__ for structure in made} == inner - {KeyValue.__name__, Prefixes.__name__}
 
 
@@ -61,6 +61,16 @@ def test_vectors_of_values_drawn_together_are_those_of_each_drawn_by_itself(name
 @pytest.mark.parametrize("name", [name for name in clients.TEXTS if name not in {"planar_geometric of many cells", "one_of"}])
 def test_a_module_of_a_short_domain_has_at_most_ten_kilobytes(name: str) -> None:
     assert len(module(clients.mechanism(name)).encode()) <= MOST
+
+
+@pytest.mark.parametrize("name", clients.LARGE)
+def test_a_module_of_many_bins_has_at_most_ten_kilobytes(name: str) -> None:
+    assert len(module(clients.mechanism(name)).encode()) <= MOST
+
+
+@needs_node
+def test_node_draws_the_reports_of_many_bins(tmp_path: Path) -> None:
+    assert clients.compared(clients.cases(["hybrid of 1,024 bins", "laplace of 1,024 bins"], 60), tmp_path) == {}
 
 
 def test_every_part_is_used_by_some_mechanism() -> None:

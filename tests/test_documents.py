@@ -29,7 +29,7 @@ KRR = "krr(1, ['Lima', 'Oslo'])"
 TEXTS = [
     *clients.TEXTS.values(),
     *(f"{name}(1, ['book', 'film'], low := 0, high := 5)" for name in ("pckv", "pckv_grr", "pckv_ue")),
-    "pckv_pm(1, ['book', 'film'], low := 0, high := 5, bins := 8)",
+    *(f"{name}(1, ['book', 'film'], low := 0, high := 5, bins := 8)" for name in ("pckv_pm", "pckv_pm_ue")),
     "pem(1, max_bytes := 4)",
     "planar_laplace(1, columns := 3, rows := 4)",
     "blahut_arimoto(2, ['a', 'b', 'c'], [1, 2, 3], columns := 3)",

@@ -29,7 +29,7 @@ from ldpsql.registry.registry import registry
 from ldpsql.testing import examples
 
 N = 600
-PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_ue"}
+PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_pm_ue", "pckv_ue"}
 STRINGS = {"pem"}
 ROWS = {"row", "one_of"}
 JOINT = {"joint_krr", "joint_olh"}

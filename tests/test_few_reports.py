@@ -63,7 +63,7 @@ def test_no_interval_has_width_zero_where_reports_are_sets() -> None:
 
 
 def test_no_interval_of_a_key_has_width_zero() -> None:
-    for name in ("pckv_grr", "pckv_ue", "pckv_pm"):
+    for name in ("pckv_grr", "pckv_ue", "pckv_pm", "pckv_pm_ue"):
         mechanism = registry().mechanism(f"{name}(4, ['a', 'b', 'c'], padding=2)")
         reports = ldpsql.perturb([[{"key": "a", "value": 1.0}]] * 34, mechanism)
         alike = pa.concat_arrays([reports.slice(0, 1)] * 34)

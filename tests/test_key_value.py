@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from itertools import pairwise, product
-from math import exp
+from math import exp, prod
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -21,7 +21,7 @@ from scipy.stats import binom, chi2
 
 import ldpsql
 from ldpsql import certify
-from ldpsql.channels import TOTAL, KeepOrSpread, KeepOrWindow, KeyValue, Sets, SignedBits
+from ldpsql.channels import TOTAL, BinBits, KeepOrSpread, KeepOrWindow, KeyValue, Sets, SignedBits
 from ldpsql.channels.randomness import random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import (
@@ -39,7 +39,7 @@ from ldpsql.inference.counting import operator_of
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.mixed import Mixed, Repeated
-from ldpsql.inference.operators import Floats, observed, packed
+from ldpsql.inference.operators import BinOperator, Floats, observed, packed
 from ldpsql.mechanisms.audit import empirical, listed
 from ldpsql.mechanisms.information import mutual_information
 from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -56,7 +56,8 @@ from tests import seeds
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "ecommerce_clothing_key_rating.parquet"
 ALARM = 1e-6 / 20  # false alarm of a single comparison; a test makes about 20
 Z = NormalDist().inv_cdf(1 - ALARM / 2)
-NAMES = ["pckv", "pckv_grr", "pckv_ue", "pckv_pm"]
+NAMES = ["pckv", "pckv_grr", "pckv_ue", "pckv_pm", "pckv_pm_ue"]
+BINNED = ("pckv_pm", "pckv_pm_ue")  # of numbers instead of signs
 EPSILONS = ["0.5", "1", "2", "4"]
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 
@@ -98,6 +99,8 @@ def exact_rows(channel: KeyValue, sets: list[Sets]) -> list[list[int]]:
             for row in chances
         ]
         return [[TOTAL**3 * response.anything + response.kept * w for w in row] for row in near]
+    if isinstance(response, BinBits):
+        return with_bins(response, chances)
     reports = list(product((0, 1, -1), repeat=response.keys))
     nothing = TOTAL - response.same - response.opposite
 
@@ -115,12 +118,31 @@ def exact_rows(channel: KeyValue, sets: list[Sets]) -> list[list[int]]:
     return [[sum(c * line[y] for c, line in zip(row, table, strict=True) if c) for y in range(len(reports))] for row in chances]
 
 
+def with_bins(response: BinBits, chances: list[list[int]]) -> list[list[int]]:
+    """The same for bits of bins: the law of each number at the own key and at others, over all combinations of numbers."""
+    kept, nothing = TOTAL - response.width * response.near, TOTAL - response.places * response.spread
+    elsewhere = [TOTAL * response.spread] * response.places + [TOTAL * nothing]
+    own = [
+        [kept * weight // TOTAL + TOTAL * response.near * (x <= y < x + response.width) for y, weight in enumerate(elsewhere)]
+        for x in range(response.bins)
+    ]
+    reports = list(product(range(response.places + 1), repeat=response.keys))
+
+    def weight(report: tuple[int, ...], symbol: int) -> int:
+        key, x = divmod(symbol, response.bins)
+        return prod(own[x][y] if k == key else elsewhere[y] for k, y in enumerate(report))
+
+    table = [[weight(report, symbol) for report in reports] for symbol in range(response.inputs)]
+    return [[sum(c * line[y] for c, line in zip(row, table, strict=True) if c) for y in range(len(reports))] for row in chances]
+
+
 @pytest.mark.parametrize("epsilon", ["0.1", *EPSILONS, "16"])
 @pytest.mark.parametrize(
-    ("name", "keys", "padding"), [("pckv_grr", 4, 2), ("pckv_ue", 2, 1), ("pckv_ue", 2, 2), ("pckv_pm", 2, 3)]
+    ("name", "keys", "padding"),
+    [("pckv_grr", 4, 2), ("pckv_ue", 2, 1), ("pckv_ue", 2, 2), ("pckv_pm", 2, 3), ("pckv_pm_ue", 2, 1), ("pckv_pm_ue", 2, 2)],
 )
 def test_no_two_sets_exceed_the_claim_at_any_report(name: str, keys: int, padding: int, epsilon: str) -> None:
-    options = {"bins": 4} if name == "pckv_pm" else {}
+    options = {"pckv_pm": {"bins": 4}, "pckv_pm_ue": {"bins": 4 - padding}}.get(name, {})
     channel = channel_of(made(name, epsilon, list(range(keys)), padding=padding, **options))
     rows = exact_rows(channel, all_sets(keys, [0.0, 0.3, 1.0]))
     widest = max(Fraction(max(column), min(column)) for column in zip(*rows, strict=True))
@@ -184,7 +206,7 @@ def test_padding_sampling_and_rounding_draw_the_chances_of_the_certificate(
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("padding", [1, 2])
 def test_an_audit_draws_from_sets_and_bounds_epsilon(name: str, padding: int) -> None:
-    options = {"bins": 2} if name == "pckv_pm" else {}
+    options = {"bins": 2} if name in BINNED else {}
     result = empirical(made(name, 4, ["a", "b"], padding=padding, **options), draws=40_000)
     assert result.passed
     assert 0.5 < result.epsilon_at_least <= 4
@@ -205,7 +227,7 @@ def test_an_audit_sees_sets_that_are_not_drawn_as_certified(name: str, bug: str,
             return drawn(self, Sets(ends, values.keys[first], values.places[first]), words)
         return drawn(self, replace(values, places=np.round(values.places * 0.3)), words)
 
-    mechanism = made(name, 4, ["a", "b", "c"], padding=2, **({"bins": 2} if name == "pckv_pm" else {}))
+    mechanism = made(name, 4, ["a", "b", "c"], padding=2, **({"bins": 2} if name in BINNED else {}))
     certify(mechanism)
     monkeypatch.setattr(KeyValue, "draw", planted)
     assert not empirical(mechanism, draws=20_000).passed
@@ -272,7 +294,7 @@ def people(n: int, keys: int, padding: int) -> tuple[Sets, NDArray[np.bool_], Fl
 
 def likelihood_of(mechanism: KeyValueMechanism, drawn: NDArray[Any]) -> Likelihood:
     response = channel_of(mechanism).response
-    if isinstance(response, SignedBits):
+    if isinstance(response, SignedBits | BinBits):
         words, number = np.unique(drawn, axis=0, return_counts=True)
         return Likelihood(observed(response, packed(response, words)), number[None].astype(np.float64))
     return Likelihood(operator_of(mechanism), np.bincount(drawn, minlength=response.inputs)[None].astype(np.float64))
@@ -281,14 +303,14 @@ def likelihood_of(mechanism: KeyValueMechanism, drawn: NDArray[Any]) -> Likeliho
 @pytest.mark.slow
 @pytest.mark.parametrize("padding", [1, 3])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", "pckv_pm"])
+@pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", *BINNED])
 def test_frequencies_and_sums_are_unbiased_with_the_variance_of_the_theory(name: str, epsilon: str, padding: int) -> None:
     """The mean over 40 rounds by a normal bound, the mean square over rounds and keys by a chi-square bound."""
     keys, n, rounds = 4, 4000, 40
     mechanism = made(name, epsilon, list(range(keys)), padding=padding)
     channel = channel_of(mechanism)
     sets, held, values = people(n, keys, padding)
-    if name == "pckv_pm":  # values count as the centres of their bins
+    if name in BINNED:  # values count as the centres of their bins
         values = (2 * np.minimum(np.floor((values + 1) / 2 * channel.cells), channel.cells - 1) + 1) / channel.cells - 1
     truth = held.mean(axis=0)
     evidence = [shown(mechanism, likelihood_of(mechanism, channel.draw(sets))) for _ in range(rounds)]
@@ -304,12 +326,12 @@ def test_frequencies_and_sums_are_unbiased_with_the_variance_of_the_theory(name:
     assert (score >= chi2.ppf(ALARM, rounds)).all()
     sums = np.array([one.total[0, :keys] for one in evidence]) - (drawn * values).mean(axis=0)
     spread = np.sqrt(np.mean([one.square[0, :keys] for one in evidence], axis=0) / n) / seen.apart
-    assert (np.abs(sums.mean(axis=0)) <= Z * spread / np.sqrt(rounds) + 1e-3 * (name == "pckv_pm")).all()
+    assert (np.abs(sums.mean(axis=0)) <= Z * spread / np.sqrt(rounds) + 1e-3 * (name in BINNED)).all()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["inv", "ibu"])
-@pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", "pckv_pm"])
+@pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", *BINNED])
 def test_intervals_hold_the_truth_as_often_as_they_say(name: str, estimator: str) -> None:
     """Misses at 95 % among 60 rounds x 8 intervals: even at 8 % each, a count above the bound has a chance below 1e-6."""
     keys, n, rounds = 4, 5000, 60
@@ -408,6 +430,32 @@ def test_the_exact_likelihood_of_a_report_is_the_one_that_is_maximised() -> None
     assert table[0] == pytest.approx(expected * table[0, 0], rel=1e-12)
 
 
+def test_the_likelihood_of_bits_of_bins_is_that_of_all_their_numbers() -> None:
+    """Whole reports up to one factor, what one key shows exactly, and keys alone: each from the law of the channel."""
+    response = BinBits.within(2, 3, Epsilon.parse("1").exp_below())
+    words = np.arange(64, dtype=np.uint64)[:, None]
+    words = words[response.possible(words)]
+    assert len(words) == (response.places + 1) ** 2
+    numbers = response.numbers(response.supports(words))
+    model = observed(response, packed(response, words))
+    assert isinstance(model, BinOperator)
+    one = with_bins(response, np.eye(response.inputs, dtype=int).tolist())
+    law = np.array([[float(Fraction(weight, TOTAL**4)) for weight in row] for row in one])  # numbers of key 0, then of key 1
+    law = law[:, numbers @ [response.places + 1, 1]]
+    elsewhere = law[0, 0] / model.matrix()[0, 0]
+    assert law.sum(axis=1) == pytest.approx(1.0)
+    assert (law / model.matrix() / law[-1] * model.matrix()[-1]).std() < 1e-12
+    assert elsewhere > 0
+    shown_first = np.array([law[: response.bins, numbers[:, 0] == y].sum(axis=1) for y in range(response.places + 1)]).T
+    assert model.of_one.matrix()[:-1] == pytest.approx(shown_first)
+    assert model.of_one.matrix().sum(axis=1) == pytest.approx(1.0)
+    theta = RNG.dirichlet(np.ones(response.inputs))[None]
+    assert model.invert(theta @ law) == pytest.approx(theta)
+    keys, sums = model.of_keys((theta @ law)[0])
+    assert sums.sum() == pytest.approx(1.0)
+    assert keys.invert(sums[None])[0] == pytest.approx(theta.reshape(2, -1).sum(axis=1))
+
+
 @pytest.mark.parametrize(("name", "estimator"), [*product(NAMES, ["unbiased", "ibu", "inv_p", "em_mr"]), ("pckv_ue", "best")])
 def test_estimators_of_the_registry_estimate_keys(name: str, estimator: str) -> None:
     mechanism = made(name, 4, ["book", "film", "song"], padding=2, low=1, high=5)
@@ -423,8 +471,9 @@ def test_estimators_of_the_registry_estimate_keys(name: str, estimator: str) -> 
             assert abs(row["mean"] - mean) <= 6 * row["mean_error"] + 0.06
 
 
-def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: DuckDBPyConnection) -> None:
-    con.execute("CREATE MACRO m() AS ldp.pckv_pm(4, ['book', 'film'], low := 0, high := 8, bins := 8)")
+@pytest.mark.parametrize("name", BINNED)
+def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: DuckDBPyConnection, name: str) -> None:
+    con.execute(f"CREATE MACRO m() AS ldp.{name}(4, ['book', 'film'], low := 0, high := 8, bins := 8)")
     con.execute(
         """CREATE TABLE reports AS SELECT ldp.perturb(MAP {CASE i % 3 WHEN 0 THEN 'film' ELSE 'book' END:
                                                            CASE i % 3 WHEN 0 THEN 7.5 WHEN 1 THEN 0.5 ELSE 2.5 END}, m()) AS r
@@ -435,7 +484,7 @@ def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: Du
     assert len(shares) == 16
     for cell, share in ((("film", 7.5), 1.0), (("book", 0.5), 0.5), (("book", 2.5), 0.5)):
         assert shares[cell] == pytest.approx(share, abs=0.1)
-    for estimator in ("em_mr", "ems"):
+    for estimator in ("em_mr", "ems")[: 1 + (name == "pckv_pm")]:  # bins and the other people are no line
         smoothed = con.sql(f"SELECT ldp.key_value_density(r, m(), estimator := '{estimator}') FROM reports").fetchall()[0][0]
         mean = sum(cell["value"] * cell["share"] for cell in smoothed if cell["key"] == "film")
         assert mean == pytest.approx(7.5, abs=1.0)

@@ -61,6 +61,20 @@ def test_a_key_may_have_any_name(reports: DuckDBPyConnection, monkeypatch: pytes
     assert {(row[0], row[-1]) for row in by} == set(expected)
 
 
+def test_a_table_says_how_much_each_group_borrowed(reports: DuckDBPyConnection) -> None:
+    options: dict[str, Any] = {"report": "city", "keys": ["kind"], "mechanism": CITY, "replace": True}
+    prior = "(SELECT ldp.prior(counts, city()) FROM (SELECT ldp.counts(city) AS counts FROM reports GROUP BY kind))"
+    diagnosed = (
+        f"SELECT kind, ldp.diagnose(city, city(), estimator := 'shared', prior := {prior}).borrowed FROM reports GROUP BY kind"
+    )
+    for estimator in ("shared", 'shared(errors="shared")'):
+        ldpsql.estimate_groups(reports, "reports", "found", estimator=estimator, **options)
+        assert set(rows(reports, "SELECT kind, borrowed FROM found")) == set(rows(reports, diagnosed))
+    ldpsql.estimate_groups(reports, "reports", "found", **options)
+    with pytest.raises(duckdb.BinderException, match="borrowed"):
+        rows(reports, "SELECT borrowed FROM found")
+
+
 @pytest.mark.parametrize("key", ["value", "Value", "n", "estimate"])
 def test_a_key_that_is_named_like_a_column_of_the_result_leaves_it_the_name(reports: DuckDBPyConnection, key: str) -> None:
     reports.execute(f'CREATE TABLE named AS SELECT kind AS "{key}", city FROM reports')

@@ -73,6 +73,7 @@ def test_every_built_in_mechanism_is_tested_here() -> None:
         "pckv",
         "pckv_grr",
         "pckv_pm",
+        "pckv_pm_ue",
         "pckv_ue",
         "pem",
         "hierarchy",

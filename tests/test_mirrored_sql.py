@@ -56,6 +56,7 @@ EVERY = {
     "pckv_grr": SIGNED,
     "pckv_ue": SIGNED,
     "pckv_pm": BINNED,
+    "pckv_pm_ue": BINNED,
 }
 
 

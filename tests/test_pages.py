@@ -187,7 +187,7 @@ def page_of(folder: Path, *options: str, name: str = "pckv_grr") -> str:
     return (folder / "page.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", "pckv_pm"])
+@pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", "pckv_pm", "pckv_pm_ue"])
 def test_key_value_reports_have_a_page_with_frequency_and_mean_of_every_key(name: str, tmp_path: Path) -> None:
     html = page_of(tmp_path, name=name)
     page = Parsed(html)

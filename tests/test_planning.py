@@ -66,7 +66,7 @@ def test_kr_rs_error_is_the_one_of_its_formula() -> None:
     assert expected.reports_needed == int(np.ceil(n * (expected.std_error / 0.01) ** 2))
 
 
-@pytest.mark.parametrize("name", ["pckv", "pckv_grr", "pckv_ue", "pckv_pm"])
+@pytest.mark.parametrize("name", ["pckv", "pckv_grr", "pckv_ue", "pckv_pm", "pckv_pm_ue"])
 def test_the_expected_error_of_pairs_is_that_of_frequencies_from_drawn_reports(name: str) -> None:
     """The same bounds, for sets of two pairs and a padding of two: all four keys are equally frequent."""
     mechanism = registry().mechanism(f"{name}(1, [0, 1, 2, 3], padding=2)")

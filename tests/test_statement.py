@@ -68,6 +68,34 @@ def test_a_year_has_as_many_collections_as_fit_and_the_limit_of_as_many_windows_
     }
 
 
+PERMANENT = """[tables.people]
+epsilon = 3
+permanent = true
+frequency = "1 week"
+unit = "person_id"
+[tables.people.columns]
+city = "krr(epsilon=1, domain=['Lima', 'Oslo', 'Rome'])"
+visited = "loloha(permanent=2, once=1, domain=[1, 2, 3, 4, 5, 6], symbols=4)"
+age = "square_wave(epsilon=1, low=0, high=100, bins=100)"
+"""
+
+
+def test_permanent_answers_cost_a_year_what_different_answers_cost(tmp_path: Path) -> None:
+    """Of 53 collections, three cities, four symbols and 53 ages differ at most."""
+    path = written(tmp_path, PERMANENT)
+    assert {name: row[0] for name, row in figures(path).items()} == {
+        "One collection": "3",
+        "A year as planned: 53 collections, if no answer changes": "4",
+        "A year as planned: 53 collections, if all answers change every time": str(3 * 1 + 4 * 2 + 53 * 1),
+    }
+    said = markdown(collection(path))
+    assert "the same answer reveals nothing more" in said
+    assert "when an answer of a person changes" in said
+    assert "a year as planned: 64" in entry(collection(path))
+    (weaker,) = changes(terms(path), terms(written(tmp_path, PERMANENT.replace("true", "false"))))
+    assert (weaker.verdict, weaker.term) == (WEAKER, "permanent reports")
+
+
 def test_separate_budgets_of_groups_of_columns_add_up(tmp_path: Path) -> None:
     groups = LEDGER + "column_groups = { place = ['city'] }\n"
     assert figures(written(tmp_path, TABLE + groups))["The first year at the limit"][0] == str(2 * 52)
@@ -125,7 +153,7 @@ k = "geometric(0.5, low=0, high=10)"
 """
 
 
-@pytest.mark.parametrize("settings", [TABLE, TABLE + SAID + LEDGER, EVERY_ITEM])
+@pytest.mark.parametrize("settings", [TABLE, TABLE + SAID + LEDGER, EVERY_ITEM, PERMANENT])
 def test_it_needs_no_word_of_this_project(tmp_path: Path, settings: str) -> None:
     collected = collection(written(tmp_path, settings))
     html = re.sub(r"(?s)<style>.*?</style>|<script>.*?</script>|<footer>.*?</footer>|<[^>]*>", " ", page(collected))

@@ -171,7 +171,15 @@ def test_pages_show_no_infinite_error_and_the_diagnosis_says_why_there_is_one() 
     assert "fewer bins" in estimate.diagnosis.remedy
 
 
-@pytest.mark.parametrize("spec", ["pckv_pm(1, {keys}, bins=4)", "pckv_grr(1, {keys}, steps=4)", "pckv_ue(1, {keys}, steps=4)"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "pckv_pm(1, {keys}, bins=4)",
+        "pckv_pm_ue(1, {keys}, bins=4)",
+        "pckv_grr(1, {keys}, steps=4)",
+        "pckv_ue(1, {keys}, steps=4)",
+    ],
+)
 def test_the_interval_of_the_mean_of_a_key_reaches_a_bin_further(spec: str) -> None:
     made = mechanism(spec.format(keys=["a", "b"]))
     assert isinstance(made, KeyValueMechanism)

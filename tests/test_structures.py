@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from ldpsql import Channel, InvalidParameter, KeepOrSpread
 from ldpsql.channels import (
     TOTAL,
+    BinBits,
     Convolution,
     DenseChannel,
     IndependentBits,
@@ -177,6 +178,31 @@ def test_signed_bits_are_their_weights_over_all_words(keys: int) -> None:
             (expected,) = reported
             counted[expected] += stop - start
         assert counted == {"own": channel.same, "other": channel.opposite, "nothing": TOTAL - channel.same - channel.opposite}
+
+
+@pytest.mark.parametrize("epsilon", ["0.2", "1", "5"])
+def test_bits_of_bins_are_their_weights_over_all_words(epsilon: str) -> None:
+    """What another key shows by all places where its word decides, then all places where the own key is replaced."""
+    channel = BinBits.within(2, 3, Epsilon.parse(epsilon).exp_below())
+    elsewhere = [channel.spread * step for step in range(channel.places + 1)] + [TOTAL]
+    moved = [channel.near * step for step in range(channel.width + 1)] + [TOTAL]
+
+    def numbers(symbol: int, *words: int) -> list[int]:
+        drawn = channel.draw(
+            np.array([symbol], dtype=np.int32), replay(np.array(words[:2], np.uint64), np.array(words[2:], np.uint64))
+        )
+        assert channel.possible(drawn).all()
+        shown: list[int] = channel.numbers(channel.supports(drawn))[0].tolist()
+        return shown
+
+    for symbol in range(channel.inputs):
+        own, x = divmod(symbol, channel.bins)
+        for place, cut in enumerate(pairwise(elsewhere)):
+            for step, others in enumerate(pairwise(moved)):
+                for word, move in product((cut[0], cut[1] - 1), (others[0], others[1] - 1)):
+                    expected = [place, place]
+                    expected[own] = x + step if step < channel.width else place
+                    assert numbers(symbol, word, word, move) == expected
 
 
 def test_keep_or_window_gives_every_symbol_its_weight_over_all_words() -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 import ldpsql.polars
+from ldpsql import Key
 from ldpsql.cli.app import app
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, RowBudgetExceeded, UnknownName
 from ldpsql.mechanisms.base import certify
@@ -67,6 +68,32 @@ def settled(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
 def epsilons(name: str) -> dict[str, Fraction]:
     claims = {column: certify(m).certificate.claim for column, m in table_policy(name).mechanisms.items()}
     return {column: claim.epsilon.value for column, claim in claims.items()}
+
+
+def test_a_policy_of_permanent_reports_refuses_to_draw_new_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = """[tables.people]
+epsilon = 1
+columns = { city = "krr(1, ['Lima', 'Oslo'])" }
+permanent = true
+"""
+    settled(folder, monkeypatch, policy)
+    key, frame = Key.create(folder / "key"), FRAME.with_row_index("id")
+    with duckdb.connect() as con:
+        for run in (
+            lambda: ldpsql.perturb_batches(frame, policy="people"),
+            lambda: ldpsql.perturb_table(con, frame, "reports", policy="people"),
+            lambda: ldpsql.perturb_copy(con, frame, "reports.parquet", policy="people"),
+        ):
+            with pytest.raises(InvalidParameter, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
+                run()
+        runs = [
+            ldpsql.perturb_table(con, frame, into, policy="people", permanent=True, key=key, user="id", order="keep")
+            for into in ("first", "second")
+        ]
+        assert [run.rows for run in runs] == [len(frame)] * 2
+        assert con.sql("FROM first").fetchall() == con.sql("FROM second").fetchall()
+    with pytest.raises(BadSettings, match="must be written as the hint shows"):
+        settled(folder, monkeypatch, policy.replace("true", "'perhaps'"))
 
 
 def test_columns_without_an_epsilon_divide_what_the_others_leave() -> None:

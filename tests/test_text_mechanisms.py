@@ -41,7 +41,13 @@ def test_reports_of_a_mechanism_given_as_text_keep_the_type_of_the_domain(con: D
 
 @pytest.mark.parametrize(
     "text",
-    ["pckv_grr(4, ['a', 'b'])", "pckv_pm(4, [1, 2], bins=3)", "pckv_ue(4, ['a', 'b'])", "pckv_grr(4, ['a', 'b'], steps=1)"],
+    [
+        "pckv_grr(4, ['a', 'b'])",
+        "pckv_pm(4, [1, 2], bins=3)",
+        "pckv_pm_ue(4, [1, 2], bins=3)",
+        "pckv_ue(4, ['a', 'b'])",
+        "pckv_grr(4, ['a', 'b'], steps=1)",
+    ],
 )
 def test_sets_of_pairs_are_perturbed_and_estimated_by_text(con: DuckDBPyConnection, text: str) -> None:
     pairs = f"MAP {{ldp._domain({quoted(text)})[1]: 1.0}}"

@@ -39,6 +39,7 @@ from ldpsql.functions import (
     numbers,
     octets,
     once_a_run,
+    one_thread,
     plain,
     quoted,
     read_estimator,
@@ -46,6 +47,7 @@ from ldpsql.functions import (
     struct_fields,
     struct_text,
     too_many_reports,
+    with_prior,
     without_impossible,
 )
 from ldpsql.mechanisms import Mechanism
@@ -86,12 +88,34 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 @once_a_run
 def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return the list of (value as text, estimate, std_error, low, high) of each group; NULL if the group is empty."""
+    return _listed(_estimates(histograms, plans), len(histograms))
+
+
+@guarded
+@one_thread
+def estimate_in_runs(
+    histograms: pa.ChunkedArray, plans: pa.ChunkedArray, runs: pa.ChunkedArray, priors: pa.ChunkedArray
+) -> pa.Array:
+    """Return the same by one plan, with the prior of the run of each group; a NULL prior is none."""
+    run, learned = plain(runs).fill_null(0), plain(priors)
+    first = dict(zip(*np.unique(run.to_numpy(), return_index=True), strict=True))
+
+    def estimates() -> Iterator[tuple[np.ndarray, Estimates]]:
+        source, estimator = PLANS.thing(plans[0].as_py())
+        for one, counts in counts_of(histograms, run):
+            prior = learned[first[one]].as_py()
+            yield from estimated(source, counts, with_prior(estimator, prior) if prior else estimator)
+
+    return _listed(estimates(), len(histograms))
+
+
+def _listed(estimates: Iterator[tuple[np.ndarray, Estimates]], count: int) -> pa.Array:
     parts = []
-    for rows, estimates in _estimates(histograms, plans):
-        errors = estimates.intervals
-        cells = np.stack([estimates.fit.theta, errors.std_error, errors.low, errors.high], axis=-1)
-        parts.append((rows, estimates.values.written, cells))
-    return listed(parts, len(histograms), _ROW)
+    for rows, some in estimates:
+        errors = some.intervals
+        cells = np.stack([some.fit.theta, errors.std_error, errors.low, errors.high], axis=-1)
+        parts.append((rows, some.values.written, cells))
+    return listed(parts, count, _ROW)
 
 
 @guarded
@@ -239,6 +263,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_many", many_reports, "BOOLEAN"),
         Scalar("__ldp_few", few_reports, "BOOLEAN"),
         Scalar("__ldp_estimate", estimate, _ROWS),
+        Scalar("__ldp_estimate_in_runs", estimate_in_runs, _ROWS),
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),

@@ -77,20 +77,26 @@ CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := NULL) AS T
 CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
-            SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report"
+            SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report",
+                   keys AS "ldp key", row_number() OVER (ORDER BY keys) AS "ldp place"
             FROM query_table(reports) GROUP BY keys
         ) WHERE ldp._agreed(reports, "ldp report", m)
-    ), "ldp learned" AS (
-        SELECT __ldp_learn(list("ldp counts"), NULL, ldp._learner(estimator, m)) AS prior
+    ), "ldp learned" AS MATERIALIZED (
+        SELECT __ldp_learn_in_order(
+            list("ldp counts" ORDER BY "ldp place"), ldp._learner(estimator, m), any_value("ldp key")) AS learned
         FROM "ldp counted" WHERE __ldp_learns(ldp._learner(estimator, m))
+    ), "ldp priors" AS (
+        SELECT unnest(learned.priors) AS "ldp prior", unnest(range(len(learned.priors))) AS "ldp run" FROM "ldp learned"
+    ), "ldp placed" AS (
+        SELECT * EXCLUDE ("ldp key", "ldp place"), (SELECT learned.runs FROM "ldp learned")["ldp place"] AS "ldp run" FROM "ldp counted"
     )
     -- A key that is named like a column of the result gets another name: value_1, so that `value` is what was estimated.
     SELECT * EXCLUDE ("value", estimate, std_error, low, high, n), "value", estimate, std_error, low, high, n
-    FROM (SELECT unnest(ldp._rows(ldp._kind(m), __ldp_estimate("ldp counts", __ldp_learnt_plan(
-                     ldp._learner(estimator, m), (SELECT prior FROM "ldp learned")))), recursive := true),
+    FROM (SELECT unnest(ldp._rows(ldp._kind(m), __ldp_estimate_in_runs(
+                     "ldp counts", ldp._learner(estimator, m), "ldp run", "ldp prior")), recursive := true),
                  list_sum(map_values("ldp counts"))::BIGINT AS n,
-                 * EXCLUDE ("ldp counts")
-          FROM "ldp counted");
+                 * EXCLUDE ("ldp counts", "ldp run", "ldp prior")
+          FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
     (reports, report, keys) AS TABLE

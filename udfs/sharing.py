@@ -15,16 +15,20 @@ from ldpsql.functions import (
     estimator_of_shares,
     guarded,
     hookimpl,
+    in_order,
     learnt_from,
+    learnt_from_order,
     names_withheld,
     numbers,
     one_thread,
     plain,
     registry,
+    with_prior,
 )
 from ldpsql.mechanisms import Mechanism
 
 _PRIOR = pa.struct([(name, pa.list_(pa.float64())) for name in sharing.Prior.__dataclass_fields__])
+_RUNS = pa.struct([("runs", pa.list_(pa.int32())), ("priors", pa.list_(_PRIOR))])
 
 
 @guarded
@@ -75,6 +79,27 @@ def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int) -> Any:
 
 
 @guarded
+@one_thread
+def learn_in_order(groups: pa.ChunkedArray, plans: pa.ChunkedArray, keys: pa.ChunkedArray) -> pa.Array:
+    """Return the run of each group of lists of counts in order, and the priors of the runs; NULL for no group.
+
+    ``keys`` are one key of each list, whose type says whether the order of groups has a meaning.
+    """
+    lists, ordered = plain(groups), in_order(keys.type)
+    rows = zip(range(len(lists)), plain(plans).to_pylist(), strict=True)
+    return pa.array([_in_order(lists[row], handle, ordered=ordered) for row, handle in rows], _RUNS)
+
+
+def _in_order(groups: pa.ListScalar, handle: int, *, ordered: bool) -> Any:
+    if not groups.is_valid:
+        return None
+    if not ordered:
+        return {"runs": [0] * len(groups.values), "priors": [_learnt(groups, pa.scalar(None), handle)]}
+    runs, estimators = learnt_from_order(PLANS.thing(handle)[0], groups.values, PLANS.thing(handle)[1])
+    return {"runs": runs, "priors": [estimator.given()["prior"] for estimator in estimators]}
+
+
+@guarded
 def learnt_plan(plans: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
     """Return the plan of each estimator with its prior; the same one for a NULL."""
     rows = pa.StructArray.from_arrays([plain(plans), plain(priors)], ["plan", "prior"])
@@ -85,7 +110,7 @@ def _with_prior(handle: int, prior: Any) -> int:
     if prior is None:
         return handle
     source, estimator = PLANS.thing(handle)
-    return PLANS.number((source, registry().estimator({"estimator": estimator.name, **estimator.given(), "prior": prior})))
+    return PLANS.number((source, with_prior(estimator, prior)))
 
 
 @hookimpl
@@ -96,6 +121,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_learner", learner, "BIGINT"),
         Scalar("__ldp_learns", learns, "BOOLEAN"),
         Scalar("__ldp_learn", learn, f"STRUCT({shares})"),
+        Scalar("__ldp_learn_in_order", learn_in_order, f"STRUCT(runs INTEGER[], priors STRUCT({shares})[])"),
         Scalar("__ldp_learnt_plan", learnt_plan, "BIGINT"),
         Macros.beside(__file__),
     ]

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counts import Counts
 
 CELL, PLACE = "ldp cell", "ldp place"  # the number of the group, and the position of the value in the domain
 COLUMNS = ("value", "estimate", "std_error", "low", "high", "n")  # of the result, after the keys
-NOTHING = pa.schema(
-    [(CELL, pa.int64()), (PLACE, pa.int32()), *((name, pa.float64()) for name in COLUMNS[1:-1]), ("n", pa.int64())]
-).empty_table()
+BORROWED = "borrowed"  # the column after these, if the estimator shares anything between groups
 
 
 def check_names(report: str, keys: Sequence[str]) -> None:
@@ -35,10 +34,33 @@ def check_names(report: str, keys: Sequence[str]) -> None:
         raise InvalidParameter("a key is named twice", "name each column once")
 
 
-def rows_of(counts: Counts, groups: NDArray[np.int64], estimates: Estimates) -> pa.Table:
-    """Return a row for each of these groups and each value."""
+def columns_of(estimator: Estimator) -> tuple[str, ...]:
+    """Return the names of the columns of the result, after the keys."""
+    return (*COLUMNS, BORROWED) if estimator.borrows else COLUMNS
+
+
+def numbers_of(estimator: Estimator) -> list[pa.Field]:
+    """Return the columns of the result after the value."""
+    return [pa.field(name, pa.int64() if name == "n" else pa.float64()) for name in columns_of(estimator)[1:]]
+
+
+def keys_named(keys: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the names of the keys in the result, as in SQL: one named like a column of the result becomes ``value_1``."""
+    return [f"{key}_1" if key.casefold() in columns else key for key in keys]
+
+
+def schema_of(estimator: Estimator) -> pa.Schema:
+    """Return the schema of what `rows_of` returns."""
+    return pa.schema([(CELL, pa.int64()), (PLACE, pa.int32()), *numbers_of(estimator)])
+
+
+def rows_of(counts: Counts, groups: NDArray[np.int64], estimates: Estimates, schema: pa.Schema) -> pa.Table:
+    """Return a row for each of these groups and each value, with this `schema_of`."""
     errors, shape = estimates.intervals, estimates.fit.theta.shape
     n = np.bincount(counts.group, weights=counts.numbers)[np.searchsorted(counts.groups, groups)].astype(np.int64)
     cells = [np.repeat(groups, shape[1]), np.tile(np.arange(shape[1], dtype=np.int32), shape[0])]
     shares = [finite_or_null(part.ravel()) for part in (estimates.fit.theta, errors.std_error, errors.low, errors.high)]
-    return pa.table([*cells, *shares, np.repeat(n, shape[1])], schema=NOTHING.schema)
+    columns = [*cells, *shares, np.repeat(n, shape[1])]
+    if BORROWED in schema.names:
+        columns.append(np.repeat(np.array(estimates.fit.borrowed or np.zeros(shape[0])), shape[1]))
+    return pa.table(columns, schema=schema)

@@ -13,18 +13,17 @@ import numpy as np
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.cells import CELLS_AT_ONCE, Cells
 from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.group_runs import GroupRun, Select, Task
-from ldpsql.bulk.groups import CELL, COLUMNS, NOTHING, PLACE, check_names, rows_of
+from ldpsql.bulk.groups import CELL, PLACE, check_names, columns_of, keys_named, rows_of, schema_of
+from ldpsql.bulk.learning import Learned
 from ldpsql.bulk.meter import Progress
 from ldpsql.domains.domain import Domain
-from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
+from ldpsql.engine.groups import GROUPS_AT_ONCE, estimated, refuse_pairs
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counts import Counts
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU, KIND
@@ -52,6 +51,9 @@ def estimate_groups(
     progress: Progress | None = None,
 ) -> int:
     """Estimate every group of a table of reports into a table: the keys, value, estimate, std_error, low, high and n.
+
+    If the estimator learns from all groups, there is also ``borrowed``: which part of the estimate of a group, from 0 to 1, is
+    from the reports of other groups.
 
     The table appears when it is complete. Until then the run keeps its counts and estimates in three tables next to it, named
     ``into`` and ``ldp cells``, ``ldp estimates`` and ``ldp run``. If the process is killed, a run with ``resume`` goes on from
@@ -89,47 +91,28 @@ def estimate_groups(
         run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)
         run.begin(replace=replace, resume=resume)
         with run.unless_stopped(), one_thread, until(soonest(method.deadline)):
-            if run.size and method.needs_groups:
-                method = _learned(run.cells, cursor, run.size, drew, method)
-            for done in _written(con, run, drew, method):
+            learned = Learned.of(run, drew, method, _groups_at_once(drew)) if run.size else Learned([method])
+            for done in _written(con, run, drew, learned):
                 if progress:
                     progress(done, run.groups)
             run.publish()
     return run.groups
 
 
-def _learned(cells: Cells, cursor: DuckDBPyConnection, size: int, drew: Mechanism, method: Estimator) -> Estimator:
-    """Return the estimator with what all groups have in common, of which it sees a part of very many, and all reports."""
-    total = cells.pooled(cursor, CELLS_AT_ONCE)
-    if total is None:
-        some = list(_few(cells.groups(cursor, 0, size, _groups_at_once(drew))))
-        numbers = pa.array(np.concatenate([one.numbers for one in some]))
-        total = Counts.of(pa.concat_arrays([one.reports for one in some]), numbers)
-    return learnt_of(drew, total, _few(cells.groups(cursor, 0, size, _groups_at_once(drew))), method)
-
-
-def _few(groups: Iterator[tuple[int, Counts]]) -> Iterator[Counts]:
-    """Yield the counts of the first `GROUPS_SEEN` groups, and the rest of the part that has the last of them."""
-    seen = 0
-    for _, counts in groups:
-        yield counts
-        seen += len(counts.groups)
-        if seen >= GROUPS_SEEN:
-            return
-
-
-def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, method: Estimator) -> Iterator[int]:
+def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, learned: Learned) -> Iterator[int]:
     """Estimate the groups that are not done, write many rows at a time, and yield how many groups are done."""
-    select, groups, waiting = _joined(run, drew), run.groups_done, [NOTHING]
+    select, groups, schema = _joined(run, drew, learned.estimators[0]), run.groups_done, schema_of(learned.estimators[0])
+    waiting = [schema.empty_table()]
     for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, _groups_at_once(drew))):
-        waiting += [rows_of(counts, *part) for part in estimated(drew, counts, method)]
+        for some, method in learned.parts(counts):
+            waiting += [rows_of(some, *part, schema) for part in estimated(drew, some, method)]
         groups += len(counts.groups)
         if end == run.size or sum(map(len, waiting)) >= ROWS_AT_ONCE:
             run.append(pa.concat_tables(waiting), select, end)
-            waiting = [NOTHING]
+            waiting = [schema.empty_table()]
             yield groups
     if not run.size:
-        run.append(NOTHING, select, 0)
+        run.append(schema.empty_table(), select, 0)
 
 
 def _groups_at_once(drew: Mechanism) -> int:
@@ -141,16 +124,15 @@ def _groups_at_once(drew: Mechanism) -> int:
     return max(1, min(GROUPS_AT_ONCE, ROWS_AT_ONCE // values))
 
 
-def _joined(run: GroupRun, drew: Mechanism) -> Select:
+def _joined(run: GroupRun, drew: Mechanism, method: Estimator) -> Select:
     """Return the query for the rows of the destination, from a table as `rows_of` makes it and the keys of its groups."""
     values = certify_values(drew).values.written
     run.cursor.register("__ldp_group_texts", pa.table({"place": np.arange(len(values), dtype=np.int32), "value": values}))
     typed = f"SELECT place AS {quoted(PLACE)}, cast_to_type(value, ({KIND}({sql_call(drew, run.cursor)}))[1]) AS value"
     run.cursor.execute(f"CREATE OR REPLACE TEMP TABLE __ldp_group_values AS {typed} FROM __ldp_group_texts")
     run.cursor.unregister("__ldp_group_texts")
-    # A key that is named like a column of the result gets another name, as in SQL: `value` is what was estimated.
-    names = (f"{key}_1" if key.casefold() in COLUMNS else key for key in run.cells.keys)
-    keys = (f"g.{quoted(key)} AS {quoted(name)}" for key, name in zip(run.cells.keys, names, strict=True))
-    numbers = (f"r.{name}" for name in COLUMNS[1:])
+    made = columns_of(method)
+    names = zip(run.cells.keys, keys_named(run.cells.keys, made), strict=True)
+    keys, numbers = (f"g.{quoted(key)} AS {quoted(name)}" for key, name in names), (f"r.{name}" for name in made[1:])
     columns, values_of = ", ".join([*keys, "v.value", *numbers]), f"JOIN temp.__ldp_group_values AS v USING ({quoted(PLACE)})"
     return lambda rows, groups: f"SELECT {columns} FROM {rows} AS r JOIN ({groups}) AS g USING ({quoted(CELL)}) {values_of}"  # noqa: S608  # quoted

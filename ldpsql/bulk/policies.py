@@ -70,6 +70,8 @@ def chosen_columns(
     keep: Iterable[str],
     policy: str | None,
     con: DuckDBPyConnection | None = None,
+    *,
+    permanent: bool = False,
 ) -> Chosen:
     """Return the columns of a run from its arguments.
 
@@ -78,9 +80,10 @@ def chosen_columns(
         keep: the columns to keep, which a policy has too.
         policy: the name of a policy in the settings.
         con: the connection that may name mechanisms and has the tables of domains.
+        permanent: whether the reports are permanent.
 
     Raises:
-        InvalidParameter: unless either columns or a policy is passed.
+        InvalidParameter: unless either columns or a policy is passed, and if the policy declares permanent reports only.
         RowBudgetExceeded, BadSettings, UnknownName: if the policy cannot be used.
 
     """
@@ -93,4 +96,5 @@ def chosen_columns(
             "a run needs either columns with mechanisms or the policy of a table", "policy='people' stands for columns and keep"
         )
     chosen = table_policy(policy, con)
+    chosen.check_reports(permanent=permanent)
     return Chosen(chosen.mechanisms, chosen.keep, chosen)

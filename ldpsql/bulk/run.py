@@ -102,7 +102,7 @@ def perturb_copy(
     """
     check_order(order)
     target = Path(destination).absolute()
-    chosen = chosen_columns(columns, keep, policy, con)
+    chosen = chosen_columns(columns, keep, policy, con, permanent=permanent)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
     form = Form.of(target, tuple(partition_by))
@@ -111,14 +111,14 @@ def perturb_copy(
     check_destination(target, form, projection, opened)
     check_ledger(con, charge)
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
-    task = task_of(opened, projection, form, order=order, buckets=drawing.buckets)
+    task = task_of(opened, projection, form, order=order, buckets=drawing.buckets, charge=charge)
     pay = partial(charged, con, charge, opened, projection, str(target))
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
             token = pay(again=replace, resume=resume, shuffled=order == "random")
             staging.write_state({"task": task, "release": token, "replace": replace})
-        elif is_published(charge, token):  # killed while it tidied up
+        elif is_published(charge, token, permanent=projection.permanent is not None):  # killed while it tidied up
             staging.remove()
             return Run(0, 0, len(opened.parts), token)
         elif projection.permanent is not None:  # costs nothing, and says what may be drawn
@@ -182,7 +182,7 @@ def perturb_table(
 
     """
     check_order(order)
-    chosen = chosen_columns(columns, keep, policy, con)
+    chosen = chosen_columns(columns, keep, policy, con, permanent=permanent)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
     name = table_name(into)

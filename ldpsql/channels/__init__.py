@@ -7,6 +7,7 @@ and how its likelihood is evaluated (`ldpsql.inference.operators`). Plugins can 
 from typing import TypeAlias
 
 from ldpsql.channels.base import TOTAL, Channel, ChannelOf, Codes, Drawn, SetChannel, TableChannel, Weights, Witness
+from ldpsql.channels.bin_bits import BinBits
 from ldpsql.channels.bits import IndependentBits, coarse_above
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.copying import STRUCTURES, copied, structure
@@ -32,6 +33,7 @@ __all__ = [
     "STRUCTURES",
     "TOTAL",
     "AnyChannel",
+    "BinBits",
     "Bins",
     "Cells",
     "Channel",

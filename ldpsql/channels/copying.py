@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any, TypeVar, cast
 
 from ldpsql.channels.base import ChannelOf
+from ldpsql.channels.bin_bits import BinBits
 from ldpsql.channels.bits import IndependentBits
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.dense import DenseChannel
@@ -26,7 +27,7 @@ from ldpsql.errors import NotPrivate
 C = TypeVar("C", bound=ChannelOf[Any])
 STRUCTURES = (
     *(DenseChannel, KeepOrSpread, Convolution, IndependentBits, Subsets, OrthogonalHash, PrivateHash),
-    *(SignedBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Levels, Rows, OneOfRows, RepeatedHash, Hadamard),
+    *(SignedBits, BinBits, KeepOrWindow, KeyValue, PlanarNoise, Prefixes, Levels, Rows, OneOfRows, RepeatedHash, Hadamard),
 )
 
 

@@ -23,7 +23,7 @@ from ldpsql.channels.galois import Field
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.planar_noise import PlanarNoise
 
-_WEIGHTS = {"keep", "spread", "own", "other", "inside", "anything", "same", "opposite"}  # out of 2**64
+_WEIGHTS = {"keep", "spread", "own", "other", "inside", "anything", "near", "same", "opposite"}  # out of 2**64
 _Write: TypeAlias = Callable[[Weights], dict[str, Any]]  # how a table of weights is written
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 

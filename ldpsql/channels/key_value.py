@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Witness
+from ldpsql.channels.bin_bits import BinBits
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.pair_responses import Cells
@@ -20,7 +21,7 @@ from ldpsql.channels.randomness import Words, random_words
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.errors import InvalidParameter
 
-Response = KeepOrSpread | SignedBits | KeepOrWindow
+Response = KeepOrSpread | SignedBits | BinBits | KeepOrWindow
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class KeyValue(ChannelOf[Sets]):
     steps: int = 1 << 20
 
     def __post_init__(self) -> None:
-        of_core = type(self.response) in (KeepOrSpread, SignedBits, KeepOrWindow)
+        of_core = type(self.response) in (KeepOrSpread, SignedBits, BinBits, KeepOrWindow)
         whole = all(type(n) is int and n > 0 for n in (self.keys, self.padding, self.steps)) and self.steps < 1 << 31
         if not whole or not of_core or self.response.inputs != (self.keys + self.padding) * self.cells:
             raise InvalidParameter("the response must have as many symbols as keys and dummies need")

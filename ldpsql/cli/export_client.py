@@ -36,6 +36,6 @@ def export_client(
     if max_bytes is not None and size > max_bytes:
         raise NotApplicable(
             f"the module has {size:,} bytes, and at most {max_bytes:,} are allowed",
-            f"raise --max-bytes to {size}, or declare fewer bins: their table takes most of it",
+            f"raise --max-bytes to {size}, or declare fewer values: their text and their table of weights take most of it",
         )
     write_text(text, output, f"Wrote {output}, {size:,} bytes")

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
-from ldpsql.channels import PlanarNoise
+from ldpsql.channels import AnyChannel, Convolution, DenseChannel, PlanarNoise
 from ldpsql.channels.exported import table
+from ldpsql.clients.short import moving, noise
 from ldpsql.errors import NotApplicable
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify
 from ldpsql.registry.documents import document
@@ -22,6 +23,7 @@ from ldpsql.registry.documents import document
 # The parts that each structure, kind of values and form of reports needs, in their order.
 _NEEDS = {
     "dense_channel": ("alias", "dense_channel"),
+    "moving_weights": ("alias", "moving_weights"),
     "convolution": ("alias", "convolution"),
     "planar_noise": ("alias", "planar_noise"),
     "orthogonal_hash": ("splitmix", "keep_or_spread", "orthogonal_hash"),
@@ -38,7 +40,7 @@ _ORDER = (
     *("core", "number", "domain_listed", "domain_whole", "domain_bins", "domain_steps", "domain_moments", "domain_rows"),
     *("form_value", "form_set", "form_hash", "form_listed_hash", "form_node", "splitmix", "alias", "keep_or_spread"),
     *("independent_bits", "subsets", "hadamard", "private_hash", "repeated_hash", "orthogonal_hash"),
-    *("dense_channel", "convolution", "planar_noise", "levels", "row", "end"),
+    *("dense_channel", "moving_weights", "convolution", "planar_noise", "levels", "row", "end"),
 )
 _SHORT = 2000  # characters of a mechanism that are not compressed
 
@@ -83,9 +85,19 @@ def _described(certified: CertifiedValues | CertifiedRow) -> dict[str, Any]:
     parts = certified.parts if isinstance(certified, CertifiedRow) else (certified,)
     channels = kept["channel"]["parts"] if isinstance(certified, CertifiedRow) else [kept["channel"]]
     for part, channel in zip(parts, channels, strict=True):
-        if isinstance(part.channel, PlanarNoise):
-            channel.update(_offsets(part.channel))
+        _shorten(channel, part.channel)
     return kept
+
+
+def _shorten(described: dict[str, Any], channel: AnyChannel) -> None:
+    """Replace the tables of a channel by shorter ones, where its structure allows it."""
+    if isinstance(channel, PlanarNoise):
+        described.update(_offsets(channel))
+    elif isinstance(channel, Convolution):
+        described["noise"] = noise(channel) or described["noise"]
+    elif isinstance(channel, DenseChannel) and (short := moving(channel)) is not None:
+        described.clear()
+        described.update(short)
 
 
 def _offsets(channel: PlanarNoise) -> dict[str, Any]:
@@ -119,6 +131,6 @@ def _literal(described: dict[str, Any]) -> str:
 
 
 def _source(name: str) -> str:
-    """Return a part without its comments, except those of what the module exports."""
+    """Return a part without indents and comments, except those of what the module exports."""
     lines = (files(__package__) / "js" / f"{name}.mjs").read_text(encoding="utf-8").splitlines(keepends=True)
-    return "".join(line for line in lines if not line.lstrip().startswith("//"))
+    return "".join(line.lstrip(" ") for line in lines if not line.lstrip().startswith("//"))

@@ -91,6 +91,7 @@ class Releases:
                 f"the privacy unit of [tables.{policy.name}] is {policy.unit}, and that of the ledger is {unit}",
                 "write the same unit into both",
             )
+        policy.check_reports(permanent=release.get("permanent") is True)
         return dict(policy.mechanisms)
 
     def finish(self, unique_id: str, guard: Guard, *, succeeded: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +22,12 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
 from ldpsql.inference.counts import Counts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
+from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 
+InOrder: TypeAlias = tuple[NDArray[np.int64], list[Estimator]]  # which estimator each group has, and these
 GROUPS_SEEN, GROUPS_AT_ONCE = 20_000, 2048  # what groups have in common is learned from so many at most, some at a time
 
 
@@ -110,14 +113,51 @@ def learnt_from(
     return learnt_of(source, total, _some_groups(maps, rows), estimator)
 
 
+def learnt_from_order(source: Mechanism | ReportSource, maps: pa.MapArray, estimator: Estimator) -> InOrder:
+    """Return which estimator each group has after all have been seen, and these; ``maps`` holds the groups in order."""
+    rows, runs = np.flatnonzero(_filled(maps)), np.zeros(len(maps), dtype=np.int64)
+    if len(rows) > GROUPS_SEEN or not len(rows):
+        learned = learnt_from(source, maps, estimator)
+        return runs, [learned] if learned else []
+    runs[rows], estimators = learnt_of_order(source, Counts.of_maps(maps, rows), _some_groups(maps, rows), estimator)
+    return runs, estimators
+
+
 def learnt_of(source: Mechanism | ReportSource, total: Counts, groups: Iterator[Counts], estimator: Estimator) -> Estimator:
     """Return the estimator after it has seen ``groups``; ``total`` are all reports, whose groups do not matter."""
+    with until(soonest(estimator.deadline)):
+        return estimator.learnt(_together(source, total), _parts(source, groups))
+
+
+def learnt_of_order(source: Mechanism | ReportSource, total: Counts, groups: Iterator[Counts], estimator: Estimator) -> InOrder:
+    """Return which estimator each of these groups, which are in order, has after all have been seen, and these."""
+    with until(soonest(estimator.deadline)):
+        return estimator.learnt_in_order(_together(source, total), list(_parts(source, groups)))
+
+
+def with_prior(estimator: Estimator, prior: object) -> Estimator:
+    """Return an estimator that learns from groups, with what it has learned."""
+    return type(estimator)(**{**dict(estimator), "prior": prior})
+
+
+def in_order(key: pa.DataType) -> bool:
+    """Return whether groups have an order of their own: their key, or the last one of several, is a time or a number."""
+    if pa.types.is_struct(key):
+        return key.num_fields > 0 and in_order(key.field(key.num_fields - 1).type)
+    kinds = (pa.types.is_temporal, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(key) for is_kind in kinds)
+
+
+def _together(source: Mechanism | ReportSource, total: Counts) -> Likelihood:
     refuse_pairs(source)
     everyone = replace(total, group=np.zeros_like(total.group), groups=np.zeros(1, dtype=np.int64))
-    with until(soonest(estimator.deadline)):
-        _, together = next(likelihoods(source, everyone))
-        check_possible(together)
-        return estimator.learnt(together, (each for some in groups for _, each in likelihoods(source, some)))
+    _, together = next(likelihoods(source, everyone))
+    check_possible(together)
+    return together
+
+
+def _parts(source: Mechanism | ReportSource, groups: Iterator[Counts]) -> Iterator[Likelihood]:
+    return (each for some in groups for _, each in likelihoods(source, some))
 
 
 def _some_groups(maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Counts]:

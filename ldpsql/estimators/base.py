@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.errors import InvalidParameter, OutOfTime
@@ -21,7 +22,8 @@ class Estimator(Spec):
 
     It is a function of the counts: an estimator that draws takes its generator from `ldpsql.estimators.resampling`.
     ``distribution`` is whether its shares are never negative and sum to one, ``ordered`` whether it uses the order of any
-    domain. ``most_values`` is the largest domain it takes, if there is a limit; see `check_size`.
+    domain, ``borrows`` whether it fills `Fit.borrowed`. ``most_values`` is the largest domain it takes, if there is a limit:
+    see `check_size`.
 
     Errors mean the same for all estimators: ``std_error`` and the interval state how precisely the reports determine the true
     share. For a maximum of the likelihood and for an inversion they are its own sampling error. For a regularised estimate they
@@ -33,6 +35,7 @@ class Estimator(Spec):
     kind = "estimator"
     distribution: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
+    borrows: ClassVar[bool] = False
     most_values: ClassVar[int | None] = None
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(0.95, description="probability of each interval")
     intervals: Literal["each", "simultaneous"] = Field(
@@ -83,6 +86,10 @@ class Estimator(Spec):
 
         """
         return self
+
+    def learnt_in_order(self, pooled: Likelihood, groups: Sequence[Likelihood]) -> tuple[NDArray[np.int64], list[Estimator]]:
+        """Return which estimator each group has, if groups are in order, such as days, and these; by default, one for all."""
+        return np.zeros(sum(len(part.counts) for part in groups), dtype=np.int64), [self.learnt(pooled, groups)]
 
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:

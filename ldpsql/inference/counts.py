@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +68,20 @@ class Counts:
         present = reports.is_valid().to_numpy(zero_copy_only=False)
         whole = cls(reports, present.astype(np.float64), group, rows)
         return whole if present.all() else whole.select(np.flatnonzero(present))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Counts]) -> Counts:
+        """Return the counts of different groups in one."""
+        reports, numbers = pa.concat_arrays([part.reports for part in parts]), np.concatenate([part.numbers for part in parts])
+        starts = np.cumsum([0, *(len(part.groups) for part in parts)])
+        group = np.concatenate([part.group + start for part, start in zip(parts, starts, strict=False)])
+        return cls(reports, numbers, group, np.concatenate([part.groups for part in parts]))
+
+    def in_order(self, groups: NDArray[np.int64]) -> Counts:
+        """Return the counts with the groups in another order."""
+        order = np.argsort(groups)
+        place = order[np.searchsorted(groups[order], self.groups)]
+        return Counts(self.reports, self.numbers, place[self.group], groups)
 
     def select(self, rows: NDArray[np.int64]) -> Counts:
         """Return the counts of some rows, with the groups that still have reports."""

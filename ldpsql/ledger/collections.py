@@ -9,13 +9,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ldpsql.channels import RepeatedHash
 from ldpsql.errors import InvalidParameter, UnknownName
 from ldpsql.ledger.book import Ledger
 from ldpsql.ledger.frequency import YEAR, frequency_of, rounds_in_a_year
+from ldpsql.ledger.lasting import permanent_claim
 from ldpsql.ledger.policy import EPSILON, MICRO, PER_DISTANCE, ROW, Policy
 from ldpsql.ledger.review import SAID, column_mechanisms, read_settings
 from ldpsql.ledger.statements import Balance
-from ldpsql.mechanisms.base import CertifiedMechanism, certify
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues, certify
 from ldpsql.privacy.claims import ApproximateLdp, MetricLdp
 from ldpsql.registry.shares import check_total
 
@@ -62,6 +64,7 @@ class Collection:
         rounds: how often it is collected in a year; None if the policy does not say.
         limit: what a ledger permits; None if there is no ledger.
         digest: the SHA-256 of the settings, so that an approval is for these.
+        permanent: whether a person gives the same report for the same value, in every collection.
 
     """
 
@@ -73,6 +76,21 @@ class Collection:
     rounds: int | None
     limit: Limit | None
     digest: str
+    permanent: bool = False
+
+    def planned(self, currency: str = EPSILON, values: int | None = None) -> Fraction | None:
+        """Return the epsilon of a year as planned, None if nobody says how often it is collected.
+
+        Args:
+            currency: that of the epsilon.
+            values: the most different values that a person has in a column, for permanent reports; by default any number.
+
+        """
+        if self.rounds is None or not self.permanent:
+            return None if self.rounds is None else self.rounds * self.epsilon(currency)
+        most = self.rounds if values is None else min(values, self.rounds)
+        costs = (_lasting(certified, currency, most) for certified in self.items.values())
+        return sum(costs, Fraction(0))
 
     def epsilon(self, currency: str = EPSILON) -> Fraction:
         """Return the epsilon of all columns of a row together, or their epsilon per unit of distance."""
@@ -85,6 +103,16 @@ class Collection:
         """The delta of all columns of a row together."""
         claims = [certified.certificate.claim for certified in self.items.values()]
         return sum((claim.delta for claim in claims if isinstance(claim, ApproximateLdp)), Fraction(0))
+
+
+def _lasting(certified: CertifiedMechanism, currency: str, values: int) -> Fraction:
+    """Return what permanent reports of so many different values cost: of LOLOHA, those of different symbols."""
+    claim, channel = certified.certificate.claim, certified.channel
+    if isinstance(claim, MetricLdp) is not (currency == PER_DISTANCE):
+        return Fraction(0)
+    if isinstance(channel, RepeatedHash):
+        return min(values, channel.response.size, channel.inputs) * permanent_claim(certified).epsilon.value
+    return min(values, channel.inputs if isinstance(certified, CertifiedValues) else values) * claim.epsilon.value
 
 
 def collection(path: Path, name: str | None = None, ledger: Path | None = None) -> Collection:
@@ -109,7 +137,7 @@ def collection(path: Path, name: str | None = None, ledger: Path | None = None) 
     words = {key: table[key] for key in WORDS if table.get(key)}
     limit = _limit(read.get("ledger", {}), ledger, items)
     keep, unit, digest = tuple(table.get("keep", [])), table.get("unit", ROW), sha256(path.read_bytes()).hexdigest()
-    return Collection(name, items, keep, unit, words, rounds, limit, digest)
+    return Collection(name, items, keep, unit, words, rounds, limit, digest, table.get("permanent", False))
 
 
 def _table(tables: Mapping[str, Any], name: str | None) -> tuple[str, Mapping[str, Any]]:

@@ -132,6 +132,8 @@ def _of_table(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> 
     for key in SAID:
         if table.get(key):
             yield Term(place, key, table[key], None, inf)  # to say it is stronger, and to say something else is to be looked at
+    if table.get("permanent"):
+        yield Term(place, PERMANENT, "the same answer always has the same report", 0, inf)
     every = frequency_of(name, table)
     if every is not None:
         yield Term(place, "frequency", table["frequency"], Fraction(1, every) if every else 0, inf)

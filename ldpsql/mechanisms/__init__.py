@@ -10,8 +10,10 @@ from __future__ import annotations
 from ldpsql.channels import (
     MARGIN,
     TOTAL,
+    BinBits,
     Channel,
     Convolution,
+    DenseChannel,
     Hadamard,
     IndependentBits,
     KeepOrSpread,
@@ -32,6 +34,7 @@ from ldpsql.channels import (
 )
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import hash_symbols, prime_power
+from ldpsql.channels.moving import Window
 from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.channels.ratios import highest_log_ratios
@@ -84,12 +87,14 @@ __all__ = [
     "TOTAL",
     "UTF8",
     "ApproximateLdp",
+    "BinBits",
     "BinReports",
     "CategoricalMechanism",
     "CellMechanism",
     "Certificate",
     "Channel",
     "Convolution",
+    "DenseChannel",
     "Domain",
     "DomainField",
     "Entropies",
@@ -140,6 +145,7 @@ __all__ = [
     "SymbolReports",
     "Whole",
     "WholeField",
+    "Window",
     "after",
     "best_squares",
     "best_tree",

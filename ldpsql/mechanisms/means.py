@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.mechanisms.families import window
+from ldpsql.channels import TOTAL, Weights
+from ldpsql.channels.moving import Window, two_reports
 
 
-def pieces(epsilon: float, bins: int) -> NDArray[np.float64]:
-    """Return the densities of the piecewise mechanism: a row for the centre of each bin, a column for each bin of [-C, C].
+def pieces(epsilon: float, bins: int, share: int = TOTAL) -> Weights:
+    """Return the weights of the piecewise mechanism: a row for the centre of each bin, a column for each bin of [-C, C].
 
-    With z = e^(epsilon/2): C = (z+1)/(z-1), and the high density covers [(C+1)x/2 - (C-1)/2, (C+1)x/2 + (C-1)/2].
+    With z = e^(epsilon/2): C = (z+1)/(z-1), and the high density covers [(C+1)x/2 - (C-1)/2, (C+1)x/2 + (C-1)/2]. Each row sums
+    to ``share``.
     """
     reach = 1 / np.tanh(epsilon / 4)
-    left = (reach + 1) / 2 * _centres(bins) - (reach - 1) / 2
-    return np.asarray(1 + np.expm1(epsilon) * window((left + reach) / (2 * reach), (reach - 1) / (2 * reach), bins))
+    width, first = (reach - 1) / (2 * reach) * bins, (reach + 1) / (4 * reach)
+    return Window.of(bins, float(np.expm1(epsilon)), float(width), float(first), share).weights()
 
 
 def piece_readings(epsilon: float, bins: int) -> NDArray[np.float64]:
@@ -23,10 +25,12 @@ def piece_readings(epsilon: float, bins: int) -> NDArray[np.float64]:
     return np.asarray(_centres(bins) / np.tanh(epsilon / 4) / 2 + 0.5)
 
 
-def roundings(epsilon: float, bins: int) -> NDArray[np.float64]:
-    """Return the probabilities of the lower and the upper report of stochastic rounding for the centre of each bin."""
-    rise = _centres(bins) * np.tanh(epsilon / 2) / 2
-    return np.stack([0.5 - rise, 0.5 + rise], axis=1)
+def roundings(epsilon: float, bins: int, share: int = TOTAL) -> Weights:
+    """Return the weights of the lower and the upper report of stochastic rounding for the centre of each bin.
+
+    Each row sums to ``share``.
+    """
+    return two_reports(bins, int(share * (0.5 + (1 - 1 / bins) * np.tanh(epsilon / 2) / 2)), share)
 
 
 def rounding_readings(epsilon: float) -> NDArray[np.float64]:

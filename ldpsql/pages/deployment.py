@@ -56,7 +56,8 @@ def _loss(collected: Collection) -> dict[str, Any]:
     by_row = collected.unit == ROW
     once, far, delta = collected.epsilon(), collected.epsilon(PER_DISTANCE), collected.delta
     parameters = {"epsilon": once, "epsilon_per_distance": far, "delta": delta}
-    planned = f"; a year as planned: {plain(once * collected.rounds)}" if collected.rounds and once else ""
+    year = collected.planned()
+    planned = f"; a year as planned: {plain(year)}" if year and once else ""
     return {
         "privacy_unit": "user-level" if by_row else "event-level",
         "privacy_unit_description": "a row is a person" if by_row else f"a row of a person; people have a {collected.unit}",

@@ -116,6 +116,11 @@ def _exceptions(collected: Collection) -> Iterator[str]:
             "Items with an epsilon per unit of distance are protected otherwise: the limit is for two answers one unit apart, "
             "and answers that are far apart can be distinguished."
         )
+    if collected.permanent:
+        yield (
+            "Each answer of a person is replaced once and for all: collected again, the same answer reveals nothing more. Only "
+            "an answer that the person has not given before adds its epsilon."
+        )
     if collected.delta:
         yield f"In each collection, these limits may fail with a chance of at most {float(collected.delta):g}."
 
@@ -133,16 +138,28 @@ def _totals(collected: Collection, currency: str) -> list[tuple[str, Fraction]]:
     if not once:
         return []
     totals = [("One collection", once)]
-    if collected.rounds is not None:
-        totals.append((f"A year as planned: {counted(collected.rounds, 'collection')}", collected.rounds * once))
+    totals += _planned(collected, currency)
     if collected.limit is not None and (most := collected.limit.in_a_year(currency)):
         totals.append(("The first year at the limit", most))
     return totals
 
 
+def _planned(collected: Collection, currency: str) -> Iterator[tuple[str, Fraction]]:
+    """Yield the epsilon of a year as planned; of permanent reports, the least and the most of it."""
+    total = collected.planned(currency)
+    if total is None or collected.rounds is None:
+        return
+    name = f"A year as planned: {counted(collected.rounds, 'collection')}"
+    if not collected.permanent:
+        yield name, total
+        return
+    yield f"{name}, if no answer changes", collected.planned(currency, 1) or total
+    yield f"{name}, if all answers change every time", total
+
+
 def _year(collected: Collection, currency: str) -> tuple[str, str]:
     """Return the epsilon of a year, the smaller one of plan and limit, and where it comes from."""
-    planned = None if collected.rounds is None else collected.rounds * collected.epsilon(currency)
+    planned = collected.planned(currency)
     limit = None if collected.limit is None else collected.limit.in_a_year(currency)
     if limit == 0:
         return "none", "the limit does not allow it, so the software refuses to collect"
@@ -195,6 +212,8 @@ def _unprotected(collected: Collection) -> Iterator[str]:
         )
     if collected.unit in collected.keep:
         yield f"Who a line belongs to. It carries {collected.unit}, so the lines of one person can be put together."
+    if collected.permanent:
+        yield "Changes. The recipient may see when an answer of a person changes, and when it is again what it was."
     yield from _ALWAYS
 
 
@@ -209,10 +228,11 @@ def open_points(collected: Collection) -> Iterator[str]:
         yield "No account is kept, so nothing stops further collections from the same people."
     elif limit.policy.privacy_unit != collected.unit:
         yield "The account counts other persons than the collection does: the software refuses to collect until both agree."
-    elif any((collected.rounds or 1) * collected.epsilon(one) > limit.in_a_year(one) for one in (EPSILON, PER_DISTANCE)):
+    elif any((collected.planned(one) or collected.epsilon(one)) > limit.in_a_year(one) for one in (EPSILON, PER_DISTANCE)):
         yield "The plan of a year exceeds the limit: the software refuses the collections beyond it."
-    if total * (collected.rounds or 1) > _LITTLE:
-        yield f"As planned, a year has more than epsilon {_LITTLE}: such answers are hardly protected."
+    if (collected.planned() or total) > _LITTLE:
+        more = " if answers change" if collected.permanent and (collected.planned(EPSILON, 1) or total) <= _LITTLE else ""
+        yield f"As planned, a year has more than epsilon {_LITTLE}{more}: such answers are hardly protected."
 
 
 def _text(part: Section) -> str:

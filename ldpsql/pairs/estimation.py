@@ -188,7 +188,7 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
 
     Means are cut to the range. The estimator is used for frequencies only: dividing by those of the maximum likelihood, which
     are never below 0 and add up to 1, would make means worse. Means are `Shown.mean` for an inversion and `Shown.likely_mean`
-    otherwise. With bins, the reports of a key are a mixture of its own values and a known share of uniform bins.
+    otherwise. With bins, the reports of a key are a mixture of its own values and uniform bins, see `densities`.
 
     Raises:
         InvalidParameter: if the mechanism is not over sets of pairs.
@@ -223,11 +223,11 @@ def _(cells: Signs, mechanism: KeyValueMechanism, likelihood: Likelihood, estima
 @_estimated.register
 def _(cells: Bins, mechanism: KeyValueMechanism, likelihood: Likelihood, estimator: Estimator) -> KeyValueEstimates:
     evidence = shown(mechanism, likelihood)
-    keys = estimate_likelihood(mechanism, by_key(likelihood, evidence, cells.count), estimator)
+    keys = estimate_likelihood(mechanism, by_key(likelihood.operator, likelihood), estimator)
     drawn = keys.fit.theta
     if Status.INVERSION in keys.fit.status:
         return _result(mechanism, keys, evidence, drawn, evidence.mean)
-    means = densities(likelihood, drawn, estimator) @ centres(cells.count)
+    means = densities(likelihood.operator, likelihood, estimator, drawn) @ centres(cells.count)
     if late():
         keys = replace(keys, fit=keys.fit.out_of_time())
     return _result(mechanism, keys, evidence, drawn, means)

@@ -123,8 +123,8 @@ class Shown:
 def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
     """Return what the reports of each group show about every key."""
     channel, scores = channel_of(mechanism), mechanism.scores()
-    symbols = cast("PairOperator", likelihood.operator).supported(likelihood.shares)
-    by_key = symbols.reshape(len(symbols), -1, channel.cells)
+    symbols = cast("PairOperator", likelihood.operator).shown(likelihood.shares)
+    by_key = symbols.reshape(len(symbols), -1, len(scores))
     share, score, square = (by_key @ scores**power for power in range(3))
     law = channel.response.key_law()
     return Shown(share, score, square, float(law.other), float(law.lift), float(law.apart), float((scores**2).mean()))

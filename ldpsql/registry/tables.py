@@ -9,7 +9,7 @@ from typing import Any
 from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
-from ldpsql.errors import BadSettings, LdpError, UnknownName
+from ldpsql.errors import BadSettings, InvalidParameter, LdpError, UnknownName
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import check_total, planned
@@ -28,6 +28,7 @@ class TablePolicy:
         keep: the columns whose values pass through.
         unit: ``row`` if each row is one person, else the column of user ids.
         reports: the table or file that holds the reports, if the settings name it.
+        permanent: whether a person gives the same report for the same value, whenever it is collected.
 
     """
 
@@ -36,6 +37,20 @@ class TablePolicy:
     keep: tuple[str, ...]
     unit: str
     reports: str
+    permanent: bool = False
+
+    def check_reports(self, *, permanent: bool) -> None:
+        """Check that a run does not draw new reports if the policy declares them permanent.
+
+        Raises:
+            InvalidParameter: if it does.
+
+        """
+        if self.permanent and not permanent:
+            raise InvalidParameter(
+                f"[tables.{self.name}] declares permanent reports, and this run would draw new ones",
+                "ask for them: --permanent, in Python permanent=True",
+            )
 
     @property
     def by_row(self) -> bool:
@@ -67,7 +82,8 @@ def table_policy(name: str, con: DuckDBPyConnection | None = None) -> TablePolic
     specs = planned(table, chosen.mechanisms, registry().mechanisms)
     mechanisms = {column: _mechanism(name, column, spec, con) for column, spec in specs.items()}
     check_total(name, table, [certify(mechanism).certificate.claim for mechanism in mechanisms.values()])
-    return TablePolicy(name, mechanisms, tuple(table.get("keep", [])), table.get("unit", ROW), table.get("reports", ""))
+    keep, unit, reports = tuple(table.get("keep", [])), table.get("unit", ROW), table.get("reports", "")
+    return TablePolicy(name, mechanisms, keep, unit, reports, table.get("permanent", False))
 
 
 def _mechanism(name: str, column: str, spec: Any, con: DuckDBPyConnection | None) -> Mechanism:

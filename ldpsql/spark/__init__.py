@@ -92,7 +92,7 @@ def perturb(
     _refuse_speculation(session)
     if not into:
         raise InvalidParameter("the folder to write is missing", "into='reports.parquet'")
-    chosen = chosen_columns(columns, keep, policy)
+    chosen = chosen_columns(columns, keep, policy, permanent=permanent)
     charge = chosen.charge(charge)
     file = key_file(charge, permanent=permanent, key=key, user=user)
     projection = Projection.of(chosen.mechanisms, chosen.keep, file.permanent() if file else None)

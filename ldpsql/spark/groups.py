@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.bulk.fingerprints import agreed
-from ldpsql.bulk.groups import CELL, COLUMNS, PLACE, check_names, rows_of
+from ldpsql.bulk.groups import CELL, PLACE, check_names, columns_of, keys_named, numbers_of, rows_of, schema_of
 from ldpsql.domains.columns import plain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counts import Counts, whole_numbers
@@ -37,6 +36,9 @@ def estimate_groups(
 ) -> DataFrame:
     """Return the frame of the estimates of every group: the keys, value, estimate, std_error, low, high and n.
 
+    If the estimator learns from all groups, there is also ``borrowed``: which part of the estimate of a group, from 0 to 1, is
+    from the reports of other groups. A key that is named like one of these columns becomes ``value_1``.
+
     Spark counts the reports of each group, and the executors estimate. The driver only learns what groups have in common, if
     the estimator needs that, from the counts of at most about 20,000 groups. The numbers are those of DuckDB. The frame is
     lazy; estimates draw nothing, so Spark may compute it again at will.
@@ -49,14 +51,12 @@ def estimate_groups(
         estimator: any estimator, with its options. A deadline is for the groups of one batch of a task.
 
     Raises:
-        InvalidParameter: unless the keys are names of different columns, and not those of columns of the result.
+        InvalidParameter: unless the keys are names of different columns.
         OtherMechanism: if the frame records that another mechanism drew the reports.
         MechanismUnrecorded: if no mechanism is passed, and none is recorded.
 
     """
     check_names(column, keys)
-    if set(keys) & set(COLUMNS):
-        raise InvalidParameter(f"keys must not be called {', '.join(COLUMNS)}", "rename the column: withColumnRenamed")
     written = of_text(frame.select(_quoted(column)).schema[0].metadata.get(KEY[:-1]))
     drew, method = agreed(written, mechanism), registry().estimator(estimator)
     refuse_pairs(drew)
@@ -64,7 +64,7 @@ def estimate_groups(
     if method.needs_groups:
         learnt = _learned(groups, drew, method)
         if learnt is None:
-            return _estimated_frame(groups.limit(0), drew, registry().estimator(IBU))
+            return _estimated_frame(groups.limit(0), drew, method)
         method = learnt
     return _estimated_frame(groups, drew, method)
 
@@ -116,8 +116,9 @@ def _estimated_frame(groups: DataFrame, drew: Mechanism, method: Estimator) -> D
 
     kind = certify_values(drew).values.values.type
     value = pa.field("value", pa.int64() if pa.types.is_unsigned_integer(kind) else kind)
-    numbers = [pa.field(name, pa.int64() if name == "n" else pa.float64()) for name in COLUMNS[1:]]
-    schema = pa.schema([*list(to_arrow_schema(groups.schema))[:-1], value, *numbers])
+    *keys, _ = to_arrow_schema(groups.schema)
+    named = zip(keys, keys_named([key.name for key in keys], columns_of(method)), strict=True)
+    schema = pa.schema([*(key.with_name(name) for key, name in named), value, *numbers_of(method)])
     return groups.mapInArrow(lambda batches: _estimates(batches, drew, method, schema), from_arrow_schema(schema))
 
 
@@ -138,7 +139,7 @@ def _of_some(
     """Return a row for each value of each of these groups."""
     counts, out = _counts(plain(batch.column(batch.num_columns - 1))), []
     for part in estimated(drew, counts, method):
-        rows = rows_of(counts, *part).combine_chunks()
+        rows = rows_of(counts, *part, schema_of(method)).combine_chunks()
         keys = [key.take(rows.column(CELL).combine_chunks()) for key in batch.columns[:-1]]
         columns = [*keys, values.take(rows.column(PLACE).combine_chunks()), *rows.columns[2:]]
         table = pa.table([column.cast(field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)

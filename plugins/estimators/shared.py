@@ -3,10 +3,13 @@
 Fay, Herriot, "Estimates of income for small places", JASA 1979; Morris, "Parametric empirical Bayes inference", JASA 1983.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookimpl, sharing
@@ -25,6 +28,9 @@ class Shared(Estimator):
     along the directions that reports determine, the smoother the more; the estimate of each group alone counts as far as it
     predicts held-out reports better. ``ldp.diagnose`` returns as ``borrowed`` which part of it comes from other groups.
 
+    If groups are in order, as those of days or ages, and the groups around a group predict its reports clearly better than all
+    groups do, it is shrunk towards these instead: as many on each side as predict best. Reports must be votes for values.
+
     ``prior`` is what ``ldp.prior`` learns from the counts of all groups; ``ldp.estimate_by`` and ``ldpsql.estimate_groups``
     learn it themselves. With ``errors`` 'own', the interval of a share is that of the reports of its group alone. With 'shared'
     it is narrower and covers on average over groups: 95 % of all intervals hold the share among the people who reported, but
@@ -37,9 +43,14 @@ class Shared(Estimator):
     """
 
     name = "shared"
+    borrows = True
     prior: sharing.PriorField = Field(None, description="what all groups have in common: the result of ldp.prior")
     errors: Literal["own", "shared"] = Field(
         "own", description="intervals of a group's 'own' reports, or 'shared' ones that cover on average over groups"
+    )
+
+    neighbours: Literal["use", "ignore"] = Field(
+        "use", description="'use' the order of groups if neighbours predict better, or 'ignore' it"
     )
 
     @property
@@ -58,6 +69,17 @@ class Shared(Estimator):
             return self
         mean = alone(pooled)
         prior = sharing.learnt(mean[0], error_of(pooled, mean), groups, alone)
+        return self._with(prior)
+
+    def learnt_in_order(self, pooled: Likelihood, groups: Sequence[Likelihood]) -> tuple[NDArray[np.int64], list[Estimator]]:
+        """Return the estimator of each run of neighbouring groups, if these predict a group better than all groups do."""
+        runs, (learned,) = super().learnt_in_order(pooled, groups)
+        if self.prior is not None or self.neighbours == "ignore" or not isinstance(learned, Shared) or learned.prior is None:
+            return runs, [learned]
+        near = sharing.with_neighbours(learned.prior, groups)
+        return (near[0], [self._with(prior) for prior in near[1]]) if near else (runs, [learned])
+
+    def _with(self, prior: sharing.Prior) -> Shared:
         return type(self)(**dict(self) | {"prior": prior})
 
     def fit(self, likelihood: Likelihood) -> Fit:

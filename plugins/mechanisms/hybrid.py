@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.mechanisms import (
+    TOTAL,
     Channel,
+    DenseChannel,
     Domain,
     IntervalMechanism,
     Mechanism,
     after,
-    from_doubles,
     hookimpl,
     piece_readings,
     pieces,
@@ -46,10 +47,9 @@ class Hybrid(IntervalMechanism):
     def channel(self) -> Channel:
         """Return the two mechanisms next to each other."""
         epsilon = reduced(self.epsilon.value)
-        share = -np.expm1(-epsilon / 2) if epsilon > _ONLY_ROUNDING else 0.0
-        densities = pieces(epsilon, self.bins)
-        both = [(1 - share) * roundings(epsilon, self.bins), share * densities / densities.sum(axis=1, keepdims=True)]
-        return from_doubles(np.concatenate(both, axis=1), self.epsilon.value)
+        share = int(-np.expm1(-epsilon / 2) * TOTAL) if epsilon > _ONLY_ROUNDING else 0
+        near = pieces(epsilon, self.bins, share) if share else np.zeros((self.bins, self.bins), dtype=np.uint64)
+        return DenseChannel(np.concatenate([roundings(epsilon, self.bins, TOTAL - share), near], axis=1))
 
     def readings(self) -> NDArray[np.float64]:
         """Return those of stochastic rounding and of the piecewise mechanism."""

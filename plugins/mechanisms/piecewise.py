@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ldpsql.mechanisms import (
     Channel,
+    DenseChannel,
     IntervalMechanism,
     Mechanism,
-    from_doubles,
     hookimpl,
     piece_readings,
     pieces,
@@ -33,7 +33,7 @@ class Piecewise(IntervalMechanism):
 
     def channel(self) -> Channel:
         """Return the channel of windows around the centres of the bins, as shares of the bins of [-C, C]."""
-        return from_doubles(pieces(reduced(self.epsilon.value), self.bins), self.epsilon.value)
+        return DenseChannel(pieces(reduced(self.epsilon.value), self.bins))
 
     def readings(self) -> NDArray[np.float64]:
         """Return the centres of the bins of [-C, C]."""

@@ -5,7 +5,7 @@ Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric, "Estimating numerical distributions un
 
 import numpy as np
 
-from ldpsql.mechanisms import Channel, IntervalMechanism, Mechanism, from_doubles, hookimpl, reduced, window
+from ldpsql.mechanisms import Channel, DenseChannel, IntervalMechanism, Mechanism, Window, hookimpl, reduced
 
 
 class SquareWave(IntervalMechanism):
@@ -23,10 +23,9 @@ class SquareWave(IntervalMechanism):
     def channel(self) -> Channel:
         """Return the channel of windows around the centres of the bins, as shares of the bins of [-b, 1+b]."""
         epsilon = reduced(self.epsilon.value)
-        at = (np.arange(self.bins) + 0.5) / self.bins
         b = half_width(epsilon)
-        covered = window(at / (1 + 2 * b), 2 * b / (1 + 2 * b), self.bins)
-        return from_doubles(1 + np.expm1(epsilon) * covered, self.epsilon.value)
+        width, first = 2 * b / (1 + 2 * b) * self.bins, 0.5 / (1 + 2 * b)
+        return DenseChannel(Window.of(self.bins, float(np.expm1(epsilon)), width, first).weights())
 
 
 def half_width(epsilon: float) -> float:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ldpsql.mechanisms import (
     Channel,
+    DenseChannel,
     Domain,
     IntervalMechanism,
     Mechanism,
-    from_doubles,
     hookimpl,
     reduced,
     rounding_readings,
@@ -43,7 +43,7 @@ class StochasticRounding(IntervalMechanism):
 
     def channel(self) -> Channel:
         """Return the two probabilities of every bin."""
-        return from_doubles(roundings(reduced(self.epsilon.value), self.bins), self.epsilon.value)
+        return DenseChannel(roundings(reduced(self.epsilon.value), self.bins))
 
     def readings(self) -> NDArray[np.float64]:
         """Return -C and C."""

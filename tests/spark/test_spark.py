@@ -20,8 +20,10 @@ import ldpsql
 from ldpsql import Key
 from ldpsql import spark as ldp_spark
 from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.groups import COLUMNS, columns_of
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.registry.registry import registry
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 if TYPE_CHECKING:
@@ -252,15 +254,29 @@ def test_estimates_of_groups_are_exactly_those_of_duckdb(
     con.execute(f"""COPY (SELECT i % 300 AS "the day", {kind}, {cities} AS city FROM range(20_000) t(i)) TO '{path}'""")
     made = ldp_spark.perturb(spark.read.parquet(path), {"city": mechanism}, str(tmp_path / "reports"), keep=keys)
     con.execute(f"CREATE MACRO m() AS ldp.{name}({mechanism.partition('(')[2].replace('=', ' := ')}")
-    for estimator in ("ibu", "inv", "shared"):
+    for estimator in ("ibu", "inv", 'shared(neighbours="ignore")'):
         in_spark = ldp_spark.estimate_groups(made, "city", keys, estimator=estimator)
         con.register("in_spark", in_spark.toArrow())
         keyed = f"""SELECT * FROM ldp.estimate_by('{tmp_path}/reports/*.parquet', city, {{'day': "the day", 'kind': kind}}, m(),
                                                  estimator := '{estimator}') AS t(keys)"""
         expected = con.execute(f"SELECT unnest(keys), * EXCLUDE (keys) FROM ({keyed}) ORDER BY ALL").fetchall()
-        assert in_spark.columns == [*keys, "value", "estimate", "std_error", "low", "high", "n"]
+        assert in_spark.columns == [*keys, *columns_of(registry().estimator(estimator))]
         assert len(expected) == 1200
-        assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
+        names = ['"the day"', "kind", *COLUMNS]
+        assert con.execute(f"SELECT {', '.join(names)} FROM in_spark ORDER BY ALL").fetchall() == expected
+        options: dict[str, Any] = {"report": "city", "keys": keys, "estimator": estimator, "replace": True}
+        ldpsql.estimate_groups(con, f"{tmp_path}/reports/*.parquet", "made", **options)
+        assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == con.execute("FROM made ORDER BY ALL").fetchall()
+
+
+@pytest.mark.parametrize("key", ["value", "N", "borrowed"])
+def test_a_key_that_is_named_like_a_column_of_the_result_leaves_it_the_name(spark: SparkSession, key: str) -> None:
+    frame = spark.createDataFrame([(1, "Lima"), (2, "Oslo")], f"`{key}` int, city string")
+    made = ldp_spark.estimate_groups(frame, "city", [key], MECHANISMS["krr"], "shared")
+    assert made.columns == [f"{key}_1", "value", "estimate", "std_error", "low", "high", "n", "borrowed"]
+    assert {(row[f"{key}_1"], row["value"], row["n"]) for row in made.collect()} == {
+        (day, city, 1) for day in (1, 2) for city in ("Lima", "Oslo", "Rome", "Kyiv")
+    }
 
 
 def test_groups_without_reports_are_left_out_and_wrong_arguments_refused(spark: SparkSession) -> None:
@@ -270,7 +286,7 @@ def test_groups_without_reports_are_left_out_and_wrong_arguments_refused(spark: 
         assert days.to_pylist() == [1] * 4
         empty = frame.where("day = 2")
         assert ldp_spark.estimate_groups(empty, "city", ["day"], MECHANISMS["krr"], estimator).count() == 0
-    for keys in ([], ["n"], ["day", "day"]):
+    for keys in ([], ["day", "day"]):
         with pytest.raises(InvalidParameter):
             ldp_spark.estimate_groups(frame, "city", keys, MECHANISMS["krr"])
     with pytest.raises(Exception, match="LDP401") as caught:

@@ -81,7 +81,7 @@ def main() -> None:
     """Compare mechanisms; end with 1 if a report differs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--words", type=int, default=20_000)
-    parser.add_argument("--only", nargs="*", default=list(clients.TEXTS))
+    parser.add_argument("--only", nargs="*", default=[*clients.TEXTS, *clients.LARGE])
     options = parser.parse_args()
     if clients.NODE is None:
         print(clients.NO_NODE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ldpsql.estimators.sharing.directions import directed
+from ldpsql.estimators.sharing.neighbours import with_neighbours
 from ldpsql.estimators.sharing.normal import by_direction, error_of_mean
 from ldpsql.estimators.sharing.posterior import credible, medians
 from ldpsql.estimators.sharing.prior import Prior, PriorField, learnt
@@ -20,4 +21,5 @@ __all__ = [
     "error_of_mean",
     "learnt",
     "medians",
+    "with_neighbours",
 ]

@@ -40,7 +40,7 @@ class Prior:
         """
         if len(self.mean) != likelihood.operator.inputs:
             raise InvalidParameter("the prior is one of another number of values", _HINT)
-        return normalised(_scores(likelihood, np.array(self.mean), alone) + np.log(np.maximum(self.weights, 1e-12)))
+        return probabilities(scores(likelihood, np.array(self.mean), alone), np.array(self.weights))
 
     def borrowed(self, likelihood: Likelihood, classes: Floats) -> Floats:
         """Return which part of the estimate of each group comes from the mean of all groups, from 0 to 1."""
@@ -48,36 +48,56 @@ class Prior:
             return directions.Coefficients.of(likelihood, np.array(self.mean)).borrowed(classes)
         if likelihood.operator.votes is None:
             return pseudo.pseudo_share(likelihood.n, classes)
-        noise = likelihood.operator.inputs * Votes.of(likelihood).noise(likelihood.n[:, None])
-        spread = (1.0 - np.square(self.mean).sum()) / (1.0 + concentrations(likelihood.n))
+        return self.borrowed_votes(Votes.of(likelihood), classes)
+
+    def borrowed_votes(self, votes: Votes, classes: Floats) -> Floats:
+        """Return the same from votes."""
+        noise = len(self.mean) * votes.noise(votes.n[:, None])
+        spread = (1.0 - np.square(self.mean).sum()) / (1.0 + concentrations(votes.n))
         return np.asarray((classes * (noise / (noise + spread))).sum(axis=1))
 
 
 def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood], alone: Alone) -> Prior:
     """Return the prior with this mean whose classes explain all groups best: the maximum of its likelihood, by EM."""
-    raised = np.maximum(mean, _LEAST_SHARE / len(mean))
-    raised = raised / raised.sum()
-    logs = np.concatenate([_scores(some, raised, alone) for some in groups])
+    raised = floored(mean)
+    logs = np.concatenate([scores(some, raised, alone) for some in groups])
+    return Prior(*(tuple(part.tolist()) for part in (raised, error, class_weights(logs))))
+
+
+def floored(mean: Floats) -> Floats:
+    """Return shares none of which is zero, along the last axis."""
+    raised = np.maximum(mean, _LEAST_SHARE / mean.shape[-1])
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
+
+
+def class_weights(logs: Floats) -> Floats:
+    """Return how common classes are, by EM, from ln of how well each explains each group, (groups, classes)."""
     logs = logs[np.lexsort(logs.T)]  # the order of groups, which SQL does not fix, must not change a bit
     chances, weights = np.exp(logs - logs.max(axis=1, keepdims=True)), np.full(CLASSES, 1.0 / CLASSES)
     for _ in range(_STEPS):
         each = weights * (chances.T @ (1.0 / (chances @ weights)))
         weights = (each + _BASE) / (len(chances) + _BASE * CLASSES)
-    return Prior(*(tuple(part.tolist()) for part in (raised, error, weights)))
+    return weights
 
 
-def _scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
+def scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
     """Return ln of how well each class explains each group, (groups, classes), up to a term of the group."""
     if likelihood.operator.votes is None:
         return (normal if directions.directed(likelihood) else pseudo).scores(likelihood, mean, alone)
-    votes, out = Votes.of(likelihood), np.zeros((len(likelihood.n), CLASSES))
+    return evidence(Votes.of(likelihood), mean)
+
+
+def evidence(votes: Votes, mean: Floats) -> Floats:
+    """Return ln of how likely the votes of each group are in each class, (groups, classes), up to a term of the group."""
+    out = np.zeros((len(votes.n), CLASSES))
     for block in blocks(votes, mean):
         out[block.groups] = block.evidence()
     return out
 
 
-def normalised(logs: Floats) -> Floats:
-    """Return probabilities from their logarithms, up to a term, along the last axis."""
+def probabilities(logs: Floats, weights: Floats) -> Floats:
+    """Return how probable each class is for each group, from ln of how well it explains the group and how common it is."""
+    logs = logs + np.log(np.maximum(weights, 1e-12))
     chances = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return np.asarray(chances / chances.sum(axis=-1, keepdims=True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,12 @@ class Votes:
         low, high = likelihood.operator.votes
         shares = low + (high - low) * likelihood.operator.invert(likelihood.shares)
         return cls(np.rint(shares * likelihood.n[:, None]), likelihood.n, low, high)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Votes]) -> Votes:
+        """Return the votes of all groups of several parts, whose mechanism is the same."""
+        numbers, n = (np.concatenate(each) for each in zip(*((part.numbers, part.n) for part in parts), strict=True))
+        return cls(numbers, n, parts[0].low, parts[0].high)
 
     def chosen(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Votes:
         """Return the votes of some groups."""

@@ -1,6 +1,7 @@
 """Channels as linear maps, for estimation: one file for each structure, as for the samplers in `ldpsql.channels`."""
 
 from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.inference.operators.bin_bits import BinOperator
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
@@ -24,6 +25,7 @@ from ldpsql.inference.operators.supports import SupportOperator, observed
 
 __all__ = [
     "MOST_REPORTS",
+    "BinOperator",
     "CharacterOperator",
     "DenseOperator",
     "ExtendedOperator",

@@ -11,13 +11,13 @@ class PairOperator(Operator):
     """The likelihood of a `PairResponse`: its values are the symbols of keys."""
 
     @abstractmethod
-    def supported(self, w: Floats) -> Floats:
-        """Return for each symbol the weight of the reports that show it, from the weights of the reports."""
+    def shown(self, w: Floats) -> Floats:
+        """Return the weight of the reports that show each sign or number of each key, from the weights of all reports."""
 
 
 class NamedOperator(PairOperator):
     """An operator whose reports each name one value, in the order of the values."""
 
-    def supported(self, w: Floats) -> Floats:
+    def shown(self, w: Floats) -> Floats:
         """Return the weights themselves."""
         return w

@@ -42,6 +42,10 @@ class SignedOperator(SupportOperator, PairOperator):
         """A report shows a symbol, the opposite one, or neither: the largest difference between two of these."""
         return max(1.0 / abs(self.apart), (1.0 / abs(self.apart) + 1.0 / abs(self.lifted)) / 2)
 
+    def shown(self, w: Floats) -> Floats:
+        """Return the weight of the reports that support each symbol."""
+        return self.supported(w)
+
     def invert(self, shares: Floats) -> Floats:
         """Return half the inverted sum of the shares of both signs of a key, plus or minus half their inverted difference.
 

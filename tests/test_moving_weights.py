@@ -1,0 +1,59 @@
+"""Tables of weights that a few whole numbers determine: as the formulas say, and never taken for another table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ldpsql.channels import TOTAL, Convolution, DenseChannel
+from ldpsql.channels.moving import Window, two_reports
+from ldpsql.clients.short import moving, noise
+from ldpsql.mechanisms import window
+
+CASES = [
+    (bins, grown, share)
+    for bins in (2, 3, 20, 300)
+    for grown in (1e-9, 0.5, 6.4, 1e5, 7e13)
+    for share in (0.01, 0.4, 0.99)  # of the bins, that the window covers
+]
+
+
+@pytest.mark.parametrize(("bins", "grown", "share"), CASES)
+def test_a_window_covers_the_shares_of_bins_that_its_formula_says(bins: int, grown: float, share: float) -> None:
+    first = (1 - share) / 4
+    made = Window.of(bins, grown, share * bins, first * bins)
+    weights = made.weights()
+    DenseChannel(weights)  # refuses rows that do not sum to 2**64
+    starts = first + (1 - share - 2 * first) * np.arange(bins) / (bins - 1)
+    exact = 1 + grown * window(starts, share, bins)
+    exact /= exact.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(weights / TOTAL, exact, rtol=0, atol=1e-13)  # rounding of the formula
+    np.testing.assert_allclose(made.low / TOTAL, 1 / (1 + grown * share) / bins, rtol=1e-12, atol=3 / TOTAL)
+
+
+def test_two_reports_change_evenly() -> None:
+    assert two_reports(4, 10, 14).tolist() == [[10, 4], [8, 6], [6, 8], [4, 10]]
+
+
+def tables() -> list[np.ndarray]:
+    near, pair = Window.of(12, 3.0, 4.5, 0.25, TOTAL // 2).weights(), two_reports(12, 3 << 61, TOTAL // 2)
+    alone = Window.of(12, 3.0, 4.5, 0.25).weights()
+    return [alone, two_reports(12, 3 << 62, TOTAL), np.concatenate([pair, near], axis=1)]
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_table_that_differs_by_one_is_no_moving_table(at: int) -> None:
+    weights = tables()[at]
+    assert moving(DenseChannel(weights)) is not None
+    for row, columns in ((0, [0, -1]), (5, [1, 0]), (11, [-1, 0])):
+        other = weights.copy()
+        other[row, columns[0]] += np.uint64(1)
+        other[row, columns[1]] -= np.uint64(1)
+        assert moving(DenseChannel(other)) is None
+
+
+def test_noise_that_is_not_symmetric_stays_a_table() -> None:
+    even = Convolution.shaped([4.0, 2.0, 1.0], 3).noise
+    assert noise(Convolution(even, 3)) is not None
+    other = even + np.array([0, 1, 0, 0, -1]).astype(np.uint64)
+    assert noise(Convolution(other, 3)) is None
