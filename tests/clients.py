@@ -46,6 +46,7 @@ TEXTS = {
     "stochastic_rounding": "stochastic_rounding(1, 0, 100, bins := 33)",
     "laplace": "laplace(1, -5, 5, bins := 40)",
     "gaussian": "gaussian(1, 0, 6, 0.001, bins := 16)",
+    "gaussian_points": "gaussian_points(1, 0.01, ['a', 'b', 'c'], [[0, 0, 1], [0, 1, 0], [1.5, 0, 0]])",
     "geometric": "geometric(1, -10, 10)",
     "truncated_geometric": "truncated_geometric(0.5, 1, 9)",
     "exponential": "exponential(1, ['a', 'b', 'c', 'd'], columns := 2)",

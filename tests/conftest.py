@@ -18,10 +18,11 @@ from ldpsql.inference import deadline
 from ldpsql.inference.solver import limits
 from ldpsql.registry.fingerprint import say_unmarked
 from ldpsql.registry.registry import registry
-from tests import attaching, instances, seeds
+from tests import attaching, commands, instances, seeds
 
 attaching.prepare()
 attaching.quicken()
+commands.quicken()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

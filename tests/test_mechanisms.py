@@ -49,6 +49,7 @@ def made(name: str, epsilon: object, size: int) -> Mechanism:
         "exponential": {"domain": listed, "columns": columns if size > 2 else 2},
         "olh_private": {"domain": listed, "seeds": "private"},
         **{f"{protocol}_encoding": {"domain": listed, "protocol": protocol} for protocol in PROTOCOLS},
+        "gaussian_points": {"domain": listed, "points": POINTS[:size], "delta": "0.00001"},
         "gaussian": {"low": -1, "high": 1, "bins": min(size, 128), "delta": "0.00001"},
     }
     interval = {"low": -1, "high": 1, "bins": size}
@@ -64,11 +65,12 @@ def plain(name: str) -> str:
 
 PURE = ["krr", "rappor", "oue", "subset_selection", "olh", "olh_private", *(f"{protocol}_encoding" for protocol in PROTOCOLS)]
 PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
+POINTS: list[list[float]] = [[x, y, z / 2] for x in range(5) for y in range(5) for z in range(4)]  # in three dimensions
 METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplace", "exponential"]
 
 
 def test_every_built_in_mechanism_is_tested_here() -> None:
-    tested = {plain(name) for name in [*PURE, *METRIC]} | {"gaussian", "blahut_arimoto", "matrix"}
+    tested = {plain(name) for name in [*PURE, *METRIC]} | {"gaussian", "gaussian_points", "blahut_arimoto", "matrix"}
     assert set(registry().mechanisms) <= tested | {
         "pckv",
         "pckv_grr",
@@ -111,17 +113,40 @@ def test_realised_epsilon_per_unit_is_never_above_the_claim(name: str, size: int
     assert proof.epsilon <= float(epsilon) * (1 + 1e-15)
 
 
+@pytest.mark.parametrize("name", ["gaussian", "gaussian_points"])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_gaussian_mechanism_keeps_its_delta_and_wastes_little(epsilon: str) -> None:
-    proof = certify(made("gaussian", epsilon, 100)).certificate
+def test_the_gaussian_mechanism_keeps_its_delta_and_wastes_little(name: str, epsilon: str) -> None:
+    proof = certify(made(name, epsilon, 100)).certificate
     assert isinstance(proof.claim, ApproximateLdp)
     assert proof.delta <= proof.claim.delta
     if float(epsilon) <= 16:
         assert proof.delta > proof.claim.delta * Fraction(98, 100)
 
 
+def test_gaussian_points_fall_with_the_square_of_their_distance_in_all_dimensions() -> None:
+    """Chances relative to the value's own are e^(-d^2 / (2 s^2)), before and after all points are moved and scaled."""
+    squares = np.array([[sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for y in POINTS] for x in POINTS])
+    rows = table(made("gaussian_points", "1", 100))
+    fallen = -np.log(rows / rows.diagonal()[:, None])
+    precision = fallen[0, 1] / squares[0, 1]
+    assert fallen == pytest.approx(precision * squares, rel=1e-6, abs=1e-9)
+    moved = [[7 + 3 * x, 3 * y, 3 * z - 1] for x, y, z in POINTS]
+    assert table(made("gaussian_points", "1", 100).changed(points=moved)) == pytest.approx(rows, rel=1e-6)
+    one = made("gaussian_points", "1", 100)
+    refused: tuple[Any, ...] = (
+        [[0, 1]] * 100,
+        [[0, i] for i in range(99)],
+        [[0] * (1 + i % 2) for i in range(100)],
+        [0] * 100,
+        [[]] * 100,
+    )
+    for points in refused:
+        with pytest.raises(InvalidParameter):
+            one.changed(points=points).channel()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*PURE, *METRIC, "gaussian"])
+@pytest.mark.parametrize("name", [*PURE, *METRIC, "gaussian", "gaussian_points"])
 def test_every_mechanism_conforms(name: str) -> None:
     check_mechanism(made(name, 1, 10), draws=60_000)
 

@@ -25,6 +25,7 @@ CALLS = {
     "planar_geometric": "ldp.planar_geometric(3, 5, 2)",
     "planar_laplace": "ldp.planar_laplace(3, 5, 2, side := 0.8)",
     "exponential": "ldp.exponential(5, range(10), columns := 5)",
+    "gaussian_points": f"ldp.gaussian_points(3, 0.001, range(10), {[[i % 5, i // 5] for i in range(10)]})",
     "blahut_arimoto": "ldp.blahut_arimoto(1.5, range(10), [3, 2, 1, 1, 1, 1, 1, 1, 1, 1], columns := 5, iterations := 3)",
     "rappor": "ldp.rappor(3, range(10))",
     "oue": "ldp.oue(3, range(10))",

@@ -72,11 +72,14 @@ class Cells:
         table = cursor.sql(query).to_arrow_table()
         return None if table.num_rows > most else Counts.of(plain(table.column(0)), plain(table.column(1)))
 
-    def in_order(self, cursor: DuckDBPyConnection) -> tuple[pa.DataType, NDArray[np.int64]]:
-        """Return the type of the last key, and the numbers of all groups in the order of their keys."""
-        last = f"SELECT {quoted(self.keys[-1])} FROM {self.name} LIMIT 0"  # noqa: S608  # quoted
+    def last_key(self, cursor: DuckDBPyConnection) -> pa.DataType:
+        """Return the type of the last key."""
+        return cursor.sql(f"SELECT {quoted(self.keys[-1])} FROM {self.name} LIMIT 0").to_arrow_table().schema.field(0).type  # noqa: S608  # quoted
+
+    def in_order(self, cursor: DuckDBPyConnection) -> NDArray[np.int64]:
+        """Return the numbers of all groups in the order of their keys."""
         order = f"SELECT rowid FROM {self.name} WHERE {FIRST} ORDER BY {_names(self.keys)}"  # noqa: S608  # quoted
-        return cursor.sql(last).to_arrow_table().schema.field(0).type, cursor.execute(order).fetchnumpy()["rowid"]
+        return cursor.execute(order).fetchnumpy()["rowid"]
 
     def first_of(self, begin: int, end: int) -> str:
         """Return the query for the number of the first cell of each group in some rows, and its keys."""

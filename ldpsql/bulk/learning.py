@@ -35,8 +35,8 @@ class Learned:
         if not method.needs_groups:
             return cls([method])
         seen = _few(run.cells.groups(run.cursor, 0, run.size, at_once))
-        key, order = run.cells.in_order(run.cursor)
-        if run.groups <= GROUPS_SEEN and in_order(key):
+        if run.groups <= GROUPS_SEEN and in_order(run.cells.last_key(run.cursor)):
+            order = run.cells.in_order(run.cursor)
             ranked = np.argsort(order)
             whole = Counts.joined(list(seen)).in_order(order)
             runs, estimators = learnt_of_order(drew, whole, iter([whole]), method)

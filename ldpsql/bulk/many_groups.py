@@ -32,7 +32,7 @@ from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 
-ROWS_AT_ONCE = 1 << 20  # of estimates
+ROWS_AT_ONCE = 5 << 18  # of estimates: mostly those of all groups that are read at once
 
 
 @withheld

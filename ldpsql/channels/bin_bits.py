@@ -104,9 +104,10 @@ class BinBits(SetChannel, PairResponse):
     def numbers(self, held: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the number that each key shows, ``places`` for nothing: (reports, symbols) -> (reports, keys)."""
         bits = held.reshape(-1, self.keys, self.bins)
-        first, last = bits.argmax(axis=2), self.bins - 1 - bits[:, :, ::-1].argmax(axis=2)
-        shown = np.where(first > 0, first + self.width - 1, last)
-        return np.where(bits.any(axis=2), shown, self.places)
+        first, lowest = bits.argmax(axis=2), bits[:, :, 0]
+        shown = np.where(first > 0, first + self.width - 1, self.places)
+        shown[lowest] = bits[lowest].sum(axis=1) - 1
+        return shown
 
     def blocks(self, reports: int) -> Iterator[slice]:
         """Yield which reports to unpack next."""
@@ -119,8 +120,7 @@ class BinBits(SetChannel, PairResponse):
         out, patterns = np.empty(len(drawn), dtype=np.bool_), self.patterns()
         for part in self.blocks(len(drawn)):
             held = self.supports(drawn[part])
-            shown = np.minimum(self.numbers(held), self.places)
-            out[part] = (patterns[shown].reshape(held.shape) == held).all(axis=1)
+            out[part] = (patterns[np.minimum(self.numbers(held), self.places)].reshape(held.shape) == held).all(axis=1)
         return out
 
     def cells(self, steps: int) -> Bins:  # noqa: ARG002  # bins are not drawn

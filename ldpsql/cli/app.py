@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from copy import copy
 from importlib import import_module
 from typing import Any
 
@@ -67,8 +68,7 @@ def run() -> None:
     """Run the command line and exit with its exit code."""
     outcome: tuple[str, str, str, int]
     try:
-        _add_commands_of_plugins()
-        app()
+        _app_for(next(iter(sys.argv[1:]), ""))()
     except KeyboardInterrupt:
         outcome = _INTERRUPTED
     except SystemExit as ended:
@@ -85,11 +85,21 @@ def run() -> None:
     _leave(*outcome)  # outside of the handlers, so that no exception is attached
 
 
-def _add_commands_of_plugins() -> None:
-    """Add the commands of plugins if the first word is not a command of ours; only then are plugins loaded."""
-    word, ours = next(iter(sys.argv[1:]), ""), {name.replace("_", "-") for name in COMMANDS}
-    if not word or word.startswith("-") or word in ours:
-        return
+def _app_for(word: str) -> typer.Typer:
+    """Return the app for a first word: with this command only, as Typer reads the signatures of all commands of an app."""
+    ours = {name.replace("_", "-") for name in COMMANDS}
+    if word in ours:
+        one = copy(app)
+        one.registered_commands = [command for command in app.registered_commands if command.name == word]
+        one.registered_groups = [group for group in app.registered_groups if group.name == word]
+        return one
+    if word and not word.startswith("-"):
+        _add_commands_of_plugins(ours)
+    return app
+
+
+def _add_commands_of_plugins(ours: set[str]) -> None:
+    """Add the commands of plugins; only if the first word is not a command of ours are plugins loaded."""
     from ldpsql.registry.registry import registry
 
     for name, command in registry().commands.items():

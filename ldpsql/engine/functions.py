@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -105,6 +106,9 @@ def _statements(text: str) -> list[str]:
         return []
 
 
+_ANY_COLUMNS = inspect.signature(lambda *columns: None)  # noqa: ARG005  # only the signature matters
+
+
 def guarded(function: Callable[..., R]) -> Callable[..., R]:
     """Let only ldpsql's own errors out of a function, with nothing attached: any other may hold a raw value.
 
@@ -126,6 +130,7 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
         raise refusal.with_traceback(None)
 
     call.__name__, call.__doc__, call.__annotations__ = function.__name__, function.__doc__, {}
+    call.__signature__ = _ANY_COLUMNS  # type: ignore[attr-defined]  # DuckDB asks for it in each attach
     return call
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.bands import Band, Ints, crossings, spaced
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
@@ -19,10 +19,7 @@ from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.inference.score_intervals import deviations
 
 _MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly
-_MOST_CUTS = 4096  # of a range, at which a band is computed at a time
 _ROUNDING = 1e-12
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,9 @@ class Quantiles(Functional):
         """Return positions in the domain, and errors in the unit of the values, each field of shape (groups, quantiles)."""
         rising = np.argsort(scale_of(estimates.values), kind="stable")
         shares = normalised(estimates.fit.theta)[:, rising].cumsum(axis=1)[:, :-1]
-        return self._crossed(estimates, estimates.values, shares, self._band(estimates, rising))
+        band = self._band(estimates, rising)
+        crossed = crossings(estimates, band, self.levels) if estimates.likelihood.operator.lined else self._of(band)
+        return self._crossed(estimates, estimates.values, shares, crossed)
 
     def of_band(self, estimates: Estimates, values: Domain, shares: Measure) -> Measure:
         """Return the same for another distribution, from the shares of its first 1, 2, .. values in rising order.
@@ -135,17 +134,20 @@ class Quantiles(Functional):
             shares: the shares with their intervals, each field of shape (groups, values - 1).
 
         """
-        band = _Band(np.arange(1, len(values)), len(values), shares.low, shares.high)
+        crossed = self._of(Band(np.arange(1, len(values)), len(values), shares.low, shares.high))
         unknown = np.asarray(np.isnan(shares.estimate).any(axis=1))
-        measure = self._crossed(estimates, values, np.nan_to_num(shares.estimate), band)
+        measure = self._crossed(estimates, values, np.nan_to_num(shares.estimate), crossed)
         return replace(measure, std_error=np.where(unknown[:, None], np.inf, measure.std_error))
 
-    def _crossed(self, estimates: Estimates, values: Domain, shares: Floats, band: _Band) -> Measure:
+    def _of(self, band: Band) -> list[tuple[Ints, Ints]]:
+        return [band.crossing(q) for q in self.levels]
+
+    def _crossed(self, estimates: Estimates, values: Domain, shares: Floats, crossed: list[tuple[Ints, Ints]]) -> Measure:
         scale, parts = scale_of(values), []
         rising = np.argsort(scale, kind="stable")
-        for q in self.levels:
+        for q, ends in zip(self.levels, crossed, strict=True):
             estimate = (shares < q - _ROUNDING).sum(axis=1)
-            value, first, last = (at.astype(np.float64) for at in (estimate, *band.crossing(q)))
+            value, first, last = (at.astype(np.float64) for at in (estimate, *ends))
             low, high = (end.astype(np.int64) for end in holding(value, first, last, estimates.fit.regularised))
             half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
             half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
@@ -153,55 +155,18 @@ class Quantiles(Functional):
             parts.append(Measure(value, half, least, most, values.rounding))
         return Measure.stacked(parts)
 
-    def _band(self, estimates: Estimates, rising: Ints) -> _Band:
+    def _band(self, estimates: Estimates, rising: Ints) -> Band:
         """Return the band; on a long line it is computed at every so many values, and at more where a quantile may be."""
         size = len(rising)
         if not estimates.likelihood.operator.lined:
-            return _Band(np.arange(1, size), size, *_listed_band(estimates, rising))
-        cuts = _spaced(1, size - 1)
-        band = _Band(cuts, size, *_cut_band(estimates, cuts))
+            return Band(np.arange(1, size), size, *_listed_band(estimates, rising))
+        cuts = spaced(1, size - 1)
+        band = Band(cuts, size, *_cut_band(estimates, cuts))
         if len(cuts) == size - 1:
             return band
-        finer = [_spaced(*ends) for q in self.levels for ends in band.around(q)]
+        finer = [spaced(*ends) for q in self.levels for ends in band.around(q)]
         cuts = np.unique(np.concatenate([cuts, *finer]))
-        return _Band(cuts, size, *_cut_band(estimates, cuts))
-
-
-class _Band(NamedTuple):
-    """Ends of the share of the first ``cuts`` values of ``size``, each of shape (groups, cuts); the last cut leaves one out.
-
-    A share grows with the number of values, but errors may let an end fall. The ends count in rising order, as if sorted
-    (Chernozhukov, Fernandez-Val, Galichon, "Improving point and interval estimators of monotone functions by rearrangement",
-    Biometrika 2009): the sorted band is at most as wide, and holds no less often. Between the first and the last time that an
-    end crosses a level there may be many values that its errors exclude.
-    """
-
-    cuts: Ints
-    size: int
-    lower: Floats
-    upper: Floats
-
-    def crossing(self, q: float) -> tuple[Ints, Ints]:
-        """Return for each group the first and the last value that may be the q-quantile, from 0.
-
-        All numbers of values up to a cut have at most its upper end, all from it to the next one at least its lower end.
-        """
-        before, after = np.diff(self.cuts, prepend=0), np.diff(self.cuts, append=self.size)
-        first, more = np.where(self.upper < q, before, 0), np.where(self.lower >= q, 0, after)
-        return first.sum(axis=1), self.cuts[0] - 1 + more.sum(axis=1)
-
-    def around(self, q: float) -> list[tuple[int, int]]:
-        """Return for each group two numbers of values between which all lie where an end of the band crosses q."""
-        padded = np.concatenate([[0], self.cuts, [self.size - 1]])
-        above, below = self.upper >= q, ~(self.lower >= q)
-        first = np.where(above.any(axis=1), above.argmax(axis=1), above.shape[1])
-        last = np.where(below.any(axis=1), below.shape[1] - below[:, ::-1].argmax(axis=1), 0)
-        return [(int(padded[a]) + 1, int(padded[b + 1])) for a, b in zip(first, last, strict=True)]
-
-
-def _spaced(first: int, last: int) -> Ints:
-    """Return all numbers from the first to the last, or so many of them that a band is computed quickly."""
-    return np.unique(np.linspace(first, last, min(last - first + 1, _MOST_CUTS)).round().astype(np.int64))
+        return Band(cuts, size, *_cut_band(estimates, cuts))
 
 
 @dataclass(frozen=True)
@@ -209,8 +174,8 @@ class Quantile(Functional):
     """The smallest value that at least a share ``q`` of all values does not exceed.
 
     Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
-    the band is sorted and inverted, one side at a time. So is an estimate that has negative shares. ``std_error`` is half the
-    interval over its number of standard errors, infinite if the interval is the whole range.
+    the band is sorted and inverted, one side at a time (`crossings`). So is an estimate that has negative shares.
+    ``std_error`` is half the interval over its number of standard errors, infinite if the interval is the whole range.
 
     Raises:
         InvalidParameter: unless 0 < q < 1.

@@ -24,6 +24,8 @@ class Status(Enum):
     REGULARISED = "regularised"
     BASELINE = "baseline"
 
+    __hash__ = object.__hash__  # that of enumerations runs in Python, and each of a million groups has a status
+
     @property
     def remedy(self) -> str:
         """What to do if this status is not the wanted one."""

@@ -57,6 +57,8 @@ class Registry:
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
         self.policies: dict[str, Policy] = {}  # of the names of columns of tables, the policy of the table
         self._settled: dict[str, Mechanism] = {}  # mechanisms that the settings name, once they are read
+        self._functions: list[tuple[Plugin, list[Scalar | Macros]]] = []  # in SQL
+        self._offering: tuple[object, ...] = ()  # what these depend on
         self._owners: dict[str, str] = {}  # of mechanisms and estimators
         self._sql_names: dict[str, str] = {}  # names of SQL functions that come with ldpsql, and their plugins
         self._manager = pluggy.PluginManager("ldpsql")
@@ -213,10 +215,21 @@ class Registry:
                 yield from offered
 
     def functions(self) -> list[tuple[Plugin, list[Scalar | Macros]]]:
-        """Return the SQL functions of each plugin, built-in ones first; a plugin that fails here is marked broken."""
-        # Third parties first, so that the constructors made from the registry are those of plugins that stay in it.
-        offers = [(plugin, self._functions_of(plugin)) for plugin in reversed(self.plugins) if plugin.status == "ok"]
-        return [(plugin, functions) for plugin, functions in reversed(offers) if plugin.status == "ok"]
+        """Return the SQL functions of each plugin, built-in ones first; a plugin that fails here is marked broken.
+
+        The plugins are asked again only after something was added or refused.
+        """
+        if self._offering != self._offered_by():
+            # Third parties first, so that the constructors made from the registry are those of plugins that stay in it.
+            offers = [(plugin, self._functions_of(plugin)) for plugin in reversed(self.plugins) if plugin.status == "ok"]
+            self._functions = [(plugin, functions) for plugin, functions in reversed(offers) if plugin.status == "ok"]
+            self._offering = self._offered_by()
+        return self._functions
+
+    def _offered_by(self) -> tuple[object, ...]:
+        """Return what the functions depend on: the plugins, and what hooks see of the registry."""
+        working = [plugin.name for plugin in self.plugins if plugin.status == "ok"]
+        return working, dict(self.mechanisms), dict(self.constructors), dict(self.estimators)
 
     def _functions_of(self, plugin: Plugin) -> list[Scalar | Macros]:
         try:

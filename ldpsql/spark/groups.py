@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from ldpsql.bulk.fingerprints import agreed
 from ldpsql.bulk.groups import CELL, PLACE, check_names, columns_of, keys_named, numbers_of, rows_of, schema_of
+from ldpsql.bulk.learning import Learned
 from ldpsql.domains.columns import plain
-from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
+from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_order, learnt_of, learnt_of_order, refuse_pairs
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimators.base import Estimator
@@ -61,12 +62,7 @@ def estimate_groups(
     drew, method = agreed(written, mechanism), registry().estimator(estimator)
     refuse_pairs(drew)
     groups = _counted(frame, column, keys)
-    if method.needs_groups:
-        learnt = _learned(groups, drew, method)
-        if learnt is None:
-            return _estimated_frame(groups.limit(0), drew, method)
-        method = learnt
-    return _estimated_frame(groups, drew, method)
+    return _estimated_frame(groups, drew, *(_learned(groups, drew, method) if method.needs_groups else ([method], {})))
 
 
 def _quoted(name: str) -> str:
@@ -84,24 +80,36 @@ def _counted(frame: DataFrame, column: str, keys: Sequence[str]) -> DataFrame:
     return cells.groupBy(*every).agg(sql.collect_list(sql.struct(_REPORT, _N)).alias(_CELLS))
 
 
-def _learned(groups: DataFrame, drew: Mechanism, method: Estimator) -> Estimator | None:
-    """Return the estimator with what all groups have in common, on the driver; None if there is no group."""
+def _learned(groups: DataFrame, drew: Mechanism, method: Estimator) -> tuple[list[Estimator], dict[str, int]]:
+    """Return the estimators with what groups have in common, on the driver, and which of several each group has by its keys."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
 
-    count = groups.count()
+    count, keys = groups.count(), [sql.col(_quoted(key)) for key in groups.columns[:-1]]
     if not count:
-        return None
+        return [method], {}
+    if count <= GROUPS_SEEN and in_order(to_arrow_schema(groups.schema).field(len(keys) - 1).type):
+        return _learned_in_order(groups.orderBy(*(key.asc_nulls_last() for key in keys)).toArrow(), drew, method)
     seen, every = groups.select(_CELLS), 1 + count // GROUPS_SEEN
     if every > 1:
-        keys = [sql.col(_quoted(key)) for key in groups.columns[:-1]]
         seen = groups.where(sql.pmod(sql.xxhash64(*keys), sql.lit(every)) == 0).select(_CELLS)
     cells = groups.select(sql.explode(_CELLS).alias("cell")).select("cell.*")
     total = cells.groupBy(_REPORT).agg(sql.sum(_N).alias(_N)).toArrow()
     counts = Counts.of(plain(total.column(0)), plain(total.column(1)))
     lists = plain(seen.toArrow().column(0))
-    return learnt_of(
-        drew, counts, (_counts(lists.slice(at, GROUPS_AT_ONCE)) for at in range(0, len(lists), GROUPS_AT_ONCE)), method
-    )
+    parts = (_counts(lists.slice(at, GROUPS_AT_ONCE)) for at in range(0, len(lists), GROUPS_AT_ONCE))
+    return [learnt_of(drew, counts, parts, method)], {}
+
+
+def _learned_in_order(groups: pa.Table, drew: Mechanism, method: Estimator) -> tuple[list[Estimator], dict[str, int]]:
+    whole = _counts(plain(groups.column(_CELLS)))
+    runs, estimators = learnt_of_order(drew, whole, iter([whole]), method)
+    return estimators, dict(zip(_keys_as_text(groups.columns[:-1]), runs.tolist(), strict=True))
+
+
+def _keys_as_text(columns: Sequence[pa.ChunkedArray | pa.Array]) -> Iterator[str]:
+    """Yield the keys of each group as text, as lists cannot be keys of a dictionary, and NaN is none."""
+    return map(repr, zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def _counts(lists: pa.ListArray) -> Counts:
@@ -111,35 +119,37 @@ def _counts(lists: pa.ListArray) -> Counts:
     return Counts(reports, whole_numbers(numbers), np.repeat(np.arange(len(sizes)), sizes), np.arange(len(sizes)))
 
 
-def _estimated_frame(groups: DataFrame, drew: Mechanism, method: Estimator) -> DataFrame:
+def _estimated_frame(groups: DataFrame, drew: Mechanism, methods: list[Estimator], runs: dict[str, int]) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
 
     kind = certify_values(drew).values.values.type
     value = pa.field("value", pa.int64() if pa.types.is_unsigned_integer(kind) else kind)
     *keys, _ = to_arrow_schema(groups.schema)
-    named = zip(keys, keys_named([key.name for key in keys], columns_of(method)), strict=True)
-    schema = pa.schema([*(key.with_name(name) for key, name in named), value, *numbers_of(method)])
-    return groups.mapInArrow(lambda batches: _estimates(batches, drew, method, schema), from_arrow_schema(schema))
+    named = zip(keys, keys_named([key.name for key in keys], columns_of(methods[0])), strict=True)
+    schema = pa.schema([*(key.with_name(name) for key, name in named), value, *numbers_of(methods[0])])
+    return groups.mapInArrow(lambda batches: _estimates(batches, drew, methods, runs, schema), from_arrow_schema(schema))
 
 
 @withheld_stream
 def _estimates(
-    batches: Iterator[pa.RecordBatch], drew: Mechanism, method: Estimator, schema: pa.Schema
+    batches: Iterator[pa.RecordBatch], drew: Mechanism, methods: list[Estimator], runs: dict[str, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    values = certify_values(drew).values.values.cast(schema.field("value").type)
     for batch in batches:
         for start in range(0, batch.num_rows, GROUPS_AT_ONCE):
-            yield from _of_some(batch.slice(start, GROUPS_AT_ONCE), drew, method, values, schema)
+            yield from _of_some(batch.slice(start, GROUPS_AT_ONCE), drew, methods, runs, schema)
 
 
 @one_thread
 def _of_some(
-    batch: pa.RecordBatch, drew: Mechanism, method: Estimator, values: pa.Array, schema: pa.Schema
+    batch: pa.RecordBatch, drew: Mechanism, methods: list[Estimator], runs: dict[str, int], schema: pa.Schema
 ) -> list[pa.RecordBatch]:
     """Return a row for each value of each of these groups."""
-    counts, out = _counts(plain(batch.column(batch.num_columns - 1))), []
-    for part in estimated(drew, counts, method):
-        rows = rows_of(counts, *part, schema_of(method)).combine_chunks()
+    counts, values = _counts(plain(batch.column(batch.num_columns - 1))), certify_values(drew).values.values
+    which = [runs[keys] for keys in _keys_as_text(batch.columns[:-1])] if runs else []
+    learned, out = Learned(methods, counts.groups, np.array(which, dtype=np.int64)), []
+    parts = ((some, part) for some, method in learned.parts(counts) for part in estimated(drew, some, method))
+    for of, part in parts:
+        rows = rows_of(of, *part, schema_of(methods[0])).combine_chunks()
         keys = [key.take(rows.column(CELL).combine_chunks()) for key in batch.columns[:-1]]
         columns = [*keys, values.take(rows.column(PLACE).combine_chunks()), *rows.columns[2:]]
         table = pa.table([column.cast(field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)

@@ -254,7 +254,7 @@ def test_estimates_of_groups_are_exactly_those_of_duckdb(
     con.execute(f"""COPY (SELECT i % 300 AS "the day", {kind}, {cities} AS city FROM range(20_000) t(i)) TO '{path}'""")
     made = ldp_spark.perturb(spark.read.parquet(path), {"city": mechanism}, str(tmp_path / "reports"), keep=keys)
     con.execute(f"CREATE MACRO m() AS ldp.{name}({mechanism.partition('(')[2].replace('=', ' := ')}")
-    for estimator in ("ibu", "inv", 'shared(neighbours="ignore")'):
+    for estimator in ("ibu", "inv", "shared"):
         in_spark = ldp_spark.estimate_groups(made, "city", keys, estimator=estimator)
         con.register("in_spark", in_spark.toArrow())
         keyed = f"""SELECT * FROM ldp.estimate_by('{tmp_path}/reports/*.parquet', city, {{'day': "the day", 'kind': kind}}, m(),
@@ -267,6 +267,21 @@ def test_estimates_of_groups_are_exactly_those_of_duckdb(
         options: dict[str, Any] = {"report": "city", "keys": keys, "estimator": estimator, "replace": True}
         ldpsql.estimate_groups(con, f"{tmp_path}/reports/*.parquet", "made", **options)
         assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == con.execute("FROM made ORDER BY ALL").fetchall()
+
+
+def test_neighbours_in_spark_are_exactly_those_of_duckdb(spark: SparkSession, con: DuckDBPyConnection, tmp_path: Path) -> None:
+    path, day = str(tmp_path / "reports.parquet"), "CASE WHEN i % 300 > 0 THEN DATE '2026-01-01' + (i % 300)::INTEGER END"
+    city = "['Lima', 'Oslo', 'Rome', 'Kyiv'][1 + (i % 300 + i // 300 % 30) // 90 % 4]"  # which one is frequent drifts
+    con.execute(f"COPY (SELECT {day} AS day, ldp.perturb({city}, city()) AS city FROM range(90_000) t(i)) TO '{path}'")
+    options: dict[str, Any] = {"report": "city", "keys": ["day"], "mechanism": MECHANISMS["krr"], "replace": True}
+    made = {}
+    for estimator in ("shared", 'shared(neighbours="ignore")'):
+        ldpsql.estimate_groups(con, path, "made", estimator=estimator, **options)
+        frame = ldp_spark.estimate_groups(spark.read.parquet(path), "city", ["day"], MECHANISMS["krr"], estimator)
+        con.register("in_spark", frame.toArrow())
+        made[estimator] = con.execute("FROM made ORDER BY ALL").fetchall()
+        assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == made[estimator]
+    assert made["shared"] != made['shared(neighbours="ignore")']
 
 
 @pytest.mark.parametrize("key", ["value", "N", "borrowed"])

@@ -30,7 +30,8 @@ def key_value(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
             con.execute(f"CREATE OR REPLACE TABLE kv_reports AS SELECT run, ldp.perturb([{{'key': carrier, 'value': delay}}], kv()) AS report "
                         f"FROM sampled, range({20 if full else 5}) t(run)")  # fmt: skip
             for estimator in estimators:
-                estimates = frame(con, f"SELECT run, unnest(ldp.key_value(report, kv(), estimator := '{estimator}'), recursive := true) "
+                text = estimator.replace("'", "''")
+                estimates = frame(con, f"SELECT run, unnest(ldp.key_value(report, kv(), estimator := '{text}'), recursive := true) "
                                   "FROM kv_reports GROUP BY run")  # fmt: skip
                 for r in estimates.iter_rows(named=True):
                     average, share = truth.get(r["key"], (None, 0.0))
@@ -60,20 +61,26 @@ def by_key(paper: Reproduction, figure: str, rows: pl.DataFrame) -> None:
         shown = ", ".join(f"epsilon {e:g}: {mean:.2f}" for e, (mean, _) in zip(epsilons, parts, strict=True))
         return (sum(mean for mean, _ in parts) / len(parts), sqrt(sum(error**2 for _, error in parts)) / len(parts)), shown
 
+    published = ("pckv_ue, unbiased", "pckv_grr, unbiased")
     for epsilons, claim, most in (((0.25, 0.5), "about half", 0.65), ((1, 2), "below", 1.0)):
-        of_both, shown = ratio("pckv_pm, em_mr", ("pckv_ue, unbiased", "pckv_grr, unbiased"), epsilons)
+        of_both, shown = ratio(MR, published, epsilons)
         name = f"{figure}, epsilon {epsilons[0]:g} and {epsilons[1]:g}: MR / better PCKV"
         paper.findings.append(bounded(name, f"MR {claim} the better published PCKV", of_both, most, OWN_KEY_VALUE, shown))
-    of_all, shown = ratio("pckv_pm, em_mr", ("pckv_pm, ibu",), EPSILONS)
-    paper.findings.append(bounded(f"{figure}: MR / certified maximum", "MR better than EM", of_all, 1.0, OWN_KEY_VALUE, shown))
-    _, shown = ratio("pckv_ue, empirical_bayes", ("pckv_ue, unbiased",), EPSILONS)
-    paper.findings.append(
-        Finding(f"{figure}: empirical Bayes / unbiased, PCKV-UE", "no such method", shown, "beyond the paper",
-                "it shrinks frequencies; means are ratios to them")
-    )  # fmt: skip
+    of_all, shown = ratio(MR, (EM,), EPSILONS)
+    paper.findings.append(bounded(f"{figure}: MR / EM", "MR better than EM", of_all, 1.0, OWN_KEY_VALUE, shown))
+    for method, text in BEYOND.items():
+        _, shown = ratio(method, published, EPSILONS)
+        paper.findings.append(Finding(f"{figure}: {text} / better PCKV", "no such method", shown, "beyond the paper"))
 
 
 EPSILONS = (0.25, 0.5, 1, 2)
-OWN_KEY_VALUE = ("squared errors of means have heavy tails, so few runs decide little. Neither side is appendix D: the authors' script draws from "
-                 "another mechanism, tuned by hand, and pckv_pm derives its own split of epsilon between key and value")  # fmt: skip
-KEY_VALUE = {"pckv_ue": ["unbiased", "ibu", "empirical_bayes"], "pckv_grr": ["unbiased", "ibu"], "pckv_pm": ["ibu", "em_mr"]}
+OWN_KEY_VALUE = ("squared errors of means have heavy tails. Appendix D names two epsilons without saying how they share the budget, which is "
+                 "derived here; the authors' script draws from another mechanism, tuned by hand for its data")  # fmt: skip
+PAPER = "ibu(stop='paper', tolerance=0.001)"
+EM, MR = f"pckv_pm_ue, {PAPER}", "pckv_pm_ue, em_mr"
+KEY_VALUE = {
+    "pckv_ue": ["unbiased", "ibu", "empirical_bayes"], "pckv_grr": ["unbiased", "ibu"], "pckv_pm": ["ibu", "em_mr"],
+    "pckv_pm_ue": ["unbiased", PAPER, "em_mr", "ibu"],
+}  # fmt: skip
+BEYOND = {"pckv_pm_ue, ibu": "PCKV-PM, certified maximum", "pckv_pm, ibu": "pckv_pm, certified maximum",
+          "pckv_pm, em_mr": "pckv_pm, MR", "pckv_ue, ibu": "PCKV-UE, ibu"}  # fmt: skip

@@ -47,7 +47,7 @@ def mean(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
                 for method, call in stopped(
                     {name: call for name, (drawn, call) in MEANS.items() if drawn == mechanism}, epsilon
                 ).items():
-                    part = f"WHERE run < {10 if full else 2}" if method == "PM, best" else ""
+                    part = f"WHERE run < {3 if full else 2}" if method == "PM, best" else ""
                     rows = frame(con, f"SELECT run, {call} - {values.mean()} AS error FROM counted {part}")
                     tables.append(rows.with_columns(method=pl.lit(method), epsilon=pl.lit(float(epsilon))))
         rows = pl.concat(tables)

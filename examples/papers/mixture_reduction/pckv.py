@@ -1,9 +1,6 @@
-"""PCKV-UE, and PCKV-PM as the paper describes it, simulated by their laws: counts of one key among many people.
+"""PCKV-UE and PCKV-PM by the laws of their reports: counts of one key among many people.
 
-Each key of a unary encoding is independent, so what the reports show of one key is a multinomial count. Appendix D names two
-epsilons without saying how they share the budget; as in PCKV-UE the value has all of it here. With s = e^(epsilon/2), the
-piecewise mechanism's window is s times as likely as uniform noise, and the rest 1/s times. A key that is kept with 1/2 and shown
-without reason with b = 1/(s + 1) then makes no pair e^epsilon times as likely as another: s (1 - b)/b = e^epsilon.
+Each key of a unary encoding is independent, so what the reports show of one key is a multinomial count.
 """
 
 from __future__ import annotations
@@ -12,8 +9,9 @@ from math import exp
 
 import numpy as np
 
-from ldpsql import Estimator, Likelihood
+from ldpsql import Estimator, Likelihood, certify
 from ldpsql.inference.operators import DenseOperator
+from ldpsql.inference.operators.bin_bits import one_key
 from ldpsql.registry.registry import registry
 
 BINS = 64
@@ -31,11 +29,11 @@ def sign_errors(values: np.ndarray, people: int, epsilon: float, runs: int) -> n
 
 def bin_errors(values: np.ndarray, people: int, epsilon: float, runs: int) -> dict[str, np.ndarray]:
     """Return the squared errors of the mean of a key by EM and MR of the joint likelihood of share and values."""
-    table, centres = joint(epsilon), (2 * np.arange(BINS) + 1) / BINS - 1
+    operator, centres = joint(epsilon), (2 * np.arange(BINS) + 1) / BINS - 1
     true = np.histogram(values, BINS, (-1, 1))[0] / people
-    law = np.append(true, 1 - true.sum()) @ table.T
+    law = operator.forward(np.append(true, 1 - true.sum()))
     counts = np.random.default_rng().multinomial(people, law / law.sum(), runs).astype(float)
-    reports = Likelihood(DenseOperator(table.T), counts)
+    reports = Likelihood(operator, counts)
     errors = {}
     for name, text in (("EM", "ibu(stop='paper', tolerance=0.001)"), ("MR", "em_mr"), ("certified maximum", "ibu")):
         estimator: Estimator = registry().estimator(text)
@@ -45,16 +43,9 @@ def bin_errors(values: np.ndarray, people: int, epsilon: float, runs: int) -> di
     return errors
 
 
-def joint(epsilon: float) -> np.ndarray:
-    """Return the chance of each report, a bin or none, for each bin of a value and for people without the key."""
-    s = exp(epsilon / 2)
-    reach, other = (s + 1) / (s - 1), 1 / (s + 1)
-    at = (2 * np.arange(BINS) + 1) / BINS - 1
-    left = (reach + 1) / 2 * at - (reach - 1) / 2
-    edges = np.linspace(-reach, reach, BINS + 1)
-    inside = np.minimum(edges[1:, None], left + reach - 1) - np.maximum(edges[:-1, None], left)
-    part = np.maximum(inside, 0) * BINS / (2 * reach)
-    shown = (part * s + (1 - part) / s) / BINS
-    with_key = np.vstack([shown / shown.sum(axis=0) / 2, np.full(BINS, 0.5)])
-    without = np.append(np.full(BINS, other / BINS), 1 - other)
-    return np.column_stack([with_key, without])
+def joint(epsilon: float) -> DenseOperator:
+    """Return the joint likelihood of a key's share and values: its bins and people without the key, its numbers or none."""
+    mechanism = registry().mechanism(
+        {"mechanism": "pckv_pm_ue", "epsilon": f"{epsilon:g}", "keys": ["own", "other"], "bins": BINS}
+    )
+    return one_key(certify(mechanism).channel.response)

@@ -16,7 +16,7 @@ from ldpsql.inference.deadline import check
 from ldpsql.inference.operators import Floats
 
 FEW = 24  # reports up to which people are counted out
-_CELLS, _UNLIKE = 1 << 18, 1 << 16  # (group, value) in a block, if groups are small, or large and thus rarely of one kind
+_CELLS, _UNLIKE = 1 << 19, 1 << 16  # (group, value) in a block, if groups are small, or large and thus rarely of one kind
 _SMALL = 256
 _VALUES = 64  # whose priors are computed together
 

@@ -141,7 +141,8 @@ class Shares:
         far = ((below[0] >= levels[:, 0]) & (first > 0)) | ((below[-1] < levels[:, -1]) & (first < width - few))
         rows = np.flatnonzero(far)
         if len(rows):
-            out[rows] = np.stack([self.only(rows).quantile(level) for level in levels[rows].T], axis=1)
+            every = np.repeat(rows, levels.shape[1])
+            out[rows] = self.only(every).quantile(levels[rows].ravel()).reshape(len(rows), -1)
         return out
 
     def quantile(self, level: Floats) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, BinBits, IndependentBits
 from ldpsql.inference.operators.base import Floats
@@ -22,33 +23,30 @@ class BinOperator(SupportOperator, PairOperator):
         self.channel, self.keys = channel, channel.keys
         self._range = self._miss * channel.mixed / TOTAL, self._hit
 
+    @cached_property
+    def _numbers(self) -> NDArray[np.int16]:
+        """The number that each report shows at each key, ``places`` for nothing, shape (keys, reports)."""
+        parts = [self.channel.numbers(members.T).T.astype(np.int16) for _, members in self._unpacked()]
+        return np.concatenate(parts, axis=1)
+
     def shown(self, w: Floats) -> Floats:
         """Return the weight of the reports that show each number at each key, (groups, reports) -> (groups, numbers)."""
-        places = self.channel.places + 1  # and nothing
-        out = np.zeros((len(w), self.keys, places))
-        for part, members in self._unpacked():
-            numbers = self.channel.numbers(members.T) + places * np.arange(self.keys)
-            for group, weights in enumerate(w):
-                each = np.repeat(weights[part], self.keys)
-                out[group] += np.bincount(numbers.ravel(), each, out[group].size).reshape(out[group].shape)
-        return out[..., :-1].reshape(len(w), -1)
+        places = self.channel.places
+        each = [[np.bincount(key, weights, places + 1)[:places] for key in self._numbers] for weights in w]
+        return np.array(each, dtype=np.float64).reshape(len(w), -1)
 
     def of_keys(self, counts: Floats) -> tuple[SupportOperator, Floats]:
         """Return the likelihood of the keys alone, and the counts of its reports: unary encoding of a key."""
         law = self.channel.key_law()
         weights = (round(chance * TOTAL) for chance in (law.other + law.lift, law.other))
-        keys = [members.reshape(self.keys, self.channel.bins, -1).any(axis=1) for _, members in self._unpacked()]
-        octets, sums = collapsed(np.packbits(np.concatenate(keys, axis=1), axis=0, bitorder="little"), counts)
+        shown = np.packbits(self._numbers < self.channel.places, axis=0, bitorder="little")
+        octets, sums = collapsed(shown, counts)
         return SupportOperator(IndependentBits(self.keys, *weights), octets), sums
 
     @cached_property
     def of_one(self) -> DenseOperator:
-        """The likelihood of what one key shows: values are its bins and "another key", reports its numbers and nothing."""
-        law, spread = self.channel.key_law(), self.channel.spread / TOTAL
-        apart = np.append(np.full(self.channel.places, spread), 1.0 - float(law.other))
-        moved = np.zeros((self.channel.bins + 1, self.channel.places + 1))
-        moved[:-1, :-1] = self.channel.patterns()[:-1].T * (self.channel.near / TOTAL)
-        return DenseOperator(apart * (1.0 - moved.sum(axis=1, keepdims=True)) + moved)
+        """The likelihood of what one key shows."""
+        return one_key(self.channel)
 
     @cached_property
     def _moves(self) -> Floats:
@@ -76,6 +74,14 @@ class BinOperator(SupportOperator, PairOperator):
         self.check_condition()
         moved = self.shown(shares).reshape(len(shares), self.keys, -1) - self.channel.spread / TOTAL
         return np.asarray(moved @ np.linalg.pinv(self._moves)).reshape(len(shares), -1)
+
+
+def one_key(channel: BinBits) -> DenseOperator:
+    """Return the likelihood of what one key shows: values are its bins and "another key", reports its numbers and nothing."""
+    apart = np.append(np.full(channel.places, channel.spread / TOTAL), 1.0 - float(channel.key_law().other))
+    moved = np.zeros((channel.bins + 1, channel.places + 1))
+    moved[:-1, :-1] = channel.patterns()[:-1].T * (channel.near / TOTAL)
+    return DenseOperator(apart * (1.0 - moved.sum(axis=1, keepdims=True)) + moved)
 
 
 @observed.register

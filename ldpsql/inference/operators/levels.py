@@ -201,14 +201,18 @@ class LevelsOperator(StackOperator):
         return centre, np.maximum(variance, 0.0)
 
     def of_ranges(self, shares: Floats, n: Floats, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
-        """Return the shares of ranges of values by the consistent shares, and their variances, in a few steps a level each."""
+        """Return the shares of ranges of values by the consistent shares, and their variances, in a few steps a level each.
+
+        The ranges are the same for all groups, or each group has its own, shape (groups, ranges).
+        """
         if not self.lined:
             return super().of_ranges(shares, n, theta, ranges)
-        centre, variance = np.empty((2, len(theta), len(ranges.first)))
+        first, end = (np.broadcast_to(ends, (len(theta), ends.shape[-1])) for ends in ranges)
+        centre, variance = np.empty((2, *first.shape))
         for i, (solved, tree) in enumerate(self._agreeing(shares, n)):
             running = np.concatenate([[0.0], np.cumsum(solved)])
-            centre[i] = running[ranges.end] - running[ranges.first]
-            variance[i] = range_variances(tree, self._lengths, ranges)
+            centre[i] = running[end[i]] - running[first[i]]
+            variance[i] = range_variances(tree, self._lengths, Ranges(first[i], end[i]))
         return centre, variance
 
 
