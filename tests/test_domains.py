@@ -11,6 +11,7 @@ import pytest
 import ldpsql
 from ldpsql import Domain, LdpError
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.mechanisms.owned import own_values
 from ldpsql.registry.registry import registry
 
 Krr: Any = registry().mechanisms["krr"]
@@ -47,6 +48,21 @@ def test_times_of_day_are_not_said_to_be_a_domain() -> None:
 )
 def test_values_are_found_whatever_type_carries_them(domain: list[Any], column: pa.Array) -> None:
     assert Domain.of(domain).codes(column).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.int8(), pa.int64(), pa.bool_(), pa.float64(), pa.decimal128(12, 1), pa.date32()], ids=str
+)
+def test_the_values_of_a_domain_and_of_its_mechanism_are_in_memory_of_their_own(kind: pa.DataType) -> None:
+    """A source that changes its column afterwards, or a plugin that changes its domain, changes nothing that was certified."""
+    column = pa.array([0, 0, 1], pa.int32()).cast(kind)[1:]
+    domain = Domain.of(column)
+    own = own_values(domain)
+    assert isinstance(own, Domain)
+    places = [{b.address for b in values.buffers() if b is not None} for values in (column, domain.values, own.values)]
+    assert len(set.union(*places)) == sum(map(len, places))
+    assert own == domain
+    assert own.values.to_pylist() == column.to_pylist()
 
 
 @pytest.mark.parametrize("first", [-5, 0, 2**40])

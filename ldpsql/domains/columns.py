@@ -59,6 +59,11 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return whole if kind == whole.type else whole.cast(kind)  # a cast of an empty map to its own type crashes the process
 
 
+def copied(values: pa.Array) -> pa.Array:
+    """Return a copy of a column of a family in memory of its own: Arrow joins even a single column into new buffers."""
+    return pa.concat_arrays([values])
+
+
 def with_nulls(column: pa.Array, valid: NDArray[np.bool_]) -> pa.Array:
     """Return a column with NULL in the rows that are not valid, which it leaves out."""
     return column if valid.all() else column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
 from ldpsql.domains.arrays import column_of
-from ldpsql.domains.columns import exactly, family, named_type, plain, shown_type, widened
+from ldpsql.domains.columns import copied, exactly, family, named_type, plain, shown_type, widened
 from ldpsql.domains.index import Listed
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
@@ -116,7 +116,7 @@ class Domain:
         """The fingerprint of the domain: a digest, in 32 hexadecimal digits, of the type and the values in their order."""
         digest = blake2b(f"{self.values.type} {len(self)} ".encode(), digest_size=16)
         offsets = np.frombuffer(self.written.buffers()[1], np.int32)[self.written.offset :][: len(self) + 1]
-        digest.update(np.diff(offsets).astype("<i4").tobytes())
+        digest.update(np.diff(offsets).astype("<i4", copy=False).tobytes())
         digest.update(memoryview(self.written.buffers()[2])[offsets[0] : offsets[-1]])
         return digest.hexdigest()
 
@@ -268,7 +268,7 @@ def _to_arrow(source: object) -> pa.Array:
         values = values.cast(pa.string()) if pa.types.is_large_string(values.type) else values  # one type for all libraries
         if pa.types.is_temporal(values.type):
             values.to_pylist()  # an infinite date, for example, cannot be represented outside DuckDB
-        return values.take(pa.array(np.arange(len(values))))  # a copy that nobody else can change
+        return copied(values)  # nobody else can change it
     except (WrongType, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
         pass
     raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")

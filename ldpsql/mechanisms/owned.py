@@ -15,9 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ldpsql.domains.columns import family
+from ldpsql.domains.columns import copied, family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
@@ -75,10 +74,10 @@ def _own_part(part: object) -> object:
 
 
 def _own_array(values: pa.Array) -> pa.Array:
-    plain = pa.concat_arrays([values])  # in the class that Arrow has for the type
-    if len(plain) < 2 or plain.null_count or family(plain.type) is None:
+    copy = copied(values)  # in the class that Arrow has for the type
+    if len(copy) < 2 or copy.null_count or family(copy.type) is None:
         raise InvalidDomain("a domain must hold at least two values and no NULL", "make it with ldpsql.Domain.of")
-    return pc.take(plain, pa.array(np.arange(len(plain))))
+    return copy
 
 
 def own_alphabet(reports: Alphabet) -> Alphabet:

@@ -37,7 +37,7 @@ KEY = "ldpsql.mechanism."
 _SHORT = 20_000  # characters of a mechanism as text
 _LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?:\.([0-9a-f]{16}))?(?: (.*))?")
 _SAID = 200
-_PART = 1 << 16  # values of a domain at a time
+_PART = 1 << 14  # values of a domain at a time
 
 Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
 NONE: Fingerprints = frozenset()
@@ -122,10 +122,10 @@ def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
         yield json.dumps(value, sort_keys=True, default=str)
         return
     texts = _texts(value)
-    if unordered:
-        texts = texts.take(pc.sort_indices(texts))  # by bytes of UTF-8, which is the order of Python's strings
+    order = pc.sort_indices(texts) if unordered else None  # by bytes of UTF-8, which is the order of Python's strings
     for start in range(0, len(texts), _PART):
-        listed = json.dumps(texts[start : start + _PART].to_pylist())[1:-1]
+        part = slice(start, start + _PART)
+        listed = json.dumps((texts[part] if order is None else texts.take(order[part])).to_pylist())[1:-1]
         yield f"{', ' if start else '['}{listed}"
     yield "]"
 
