@@ -48,12 +48,12 @@ class Learned:
             seen = _few(run.cells.groups(run.cursor, 0, run.size, at_once))
         return cls([learnt_of(drew, total, seen, method)])
 
-    def parts(self, counts: Counts) -> Iterator[tuple[Counts, Estimator]]:
-        """Yield the counts of the groups that have the same estimator, and it."""
+    def parts(self, counts: Counts, groups: NDArray[np.int64] | None = None) -> Iterator[tuple[Counts, Estimator]]:
+        """Yield the counts of the groups that have the same estimator, and it; ``groups`` are their names here, if others."""
         if len(self.estimators) == 1:
             yield counts, self.estimators[0]
             return
-        runs = self.runs[np.searchsorted(self.groups, counts.groups)][counts.group]
+        runs = self.runs[np.searchsorted(self.groups, counts.groups if groups is None else groups)][counts.group]
         yield from ((counts.select(np.flatnonzero(runs == run)), self.estimators[run]) for run in np.unique(runs))
 
 

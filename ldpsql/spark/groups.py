@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from ldpsql.bulk.fingerprints import agreed
 from ldpsql.bulk.groups import CELL, PLACE, check_names, columns_of, keys_named, numbers_of, rows_of, schema_of
+from ldpsql.bulk.learning import Learned
 from ldpsql.domains.columns import plain
-from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, learnt_of, refuse_pairs
+from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_order, learnt_of, learnt_of_order, refuse_pairs
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimators.base import Estimator
@@ -24,7 +25,7 @@ from ldpsql.registry.registry import registry
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_CELLS, _REPORT, _N = "ldp cells", "ldp report", "ldp n"  # keys may have any other name
+_CELLS, _REPORT, _N, _NUMBER = "ldp cells", "ldp report", "ldp n", "ldp number"  # keys may have any other name
 
 
 def estimate_groups(
@@ -62,11 +63,15 @@ def estimate_groups(
     refuse_pairs(drew)
     groups = _counted(frame, column, keys)
     if method.needs_groups:
-        learnt = _learned(groups, drew, method)
-        if learnt is None:
-            return _estimated_frame(groups.limit(0), drew, method)
-        method = learnt
-    return _estimated_frame(groups, drew, method)
+        count = groups.count()
+        if not count:
+            return _estimated_frame(groups.limit(0), drew, Learned([method]))
+        if count <= GROUPS_SEEN and in_order(_last_key(groups)):
+            ordered = _numbered(groups)
+            learned = _learned_in_order(ordered, drew, method)
+            return _estimated_frame(groups if len(learned.estimators) == 1 else ordered, drew, learned)
+        method = _learned(groups, count, drew, method)
+    return _estimated_frame(groups, drew, Learned([method]))
 
 
 def _quoted(name: str) -> str:
@@ -84,13 +89,33 @@ def _counted(frame: DataFrame, column: str, keys: Sequence[str]) -> DataFrame:
     return cells.groupBy(*every).agg(sql.collect_list(sql.struct(_REPORT, _N)).alias(_CELLS))
 
 
-def _learned(groups: DataFrame, drew: Mechanism, method: Estimator) -> Estimator | None:
-    """Return the estimator with what all groups have in common, on the driver; None if there is no group."""
+def _last_key(groups: DataFrame) -> pa.DataType:
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  # an extra
+
+    return to_arrow_schema(groups.schema)[-2].type
+
+
+def _numbered(groups: DataFrame) -> DataFrame:
+    """Return the frame with the number of each group in the order of the keys, before the cells."""
+    from pyspark.sql import Window  # noqa: PLC0415  # an extra
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    count = groups.count()
-    if not count:
-        return None
+    *keys, cells = (sql.col(_quoted(name)) for name in groups.columns)
+    number = sql.row_number().over(Window.orderBy(*(key.asc_nulls_last() for key in keys)))
+    return groups.select(*keys, (number - 1).alias(_NUMBER), cells).repartition(_quoted(_NUMBER))
+
+
+def _learned_in_order(ordered: DataFrame, drew: Mechanism, method: Estimator) -> Learned:
+    """Return what each group is estimated with, on the driver, which sees all groups in order."""
+    counts = _counts(plain(ordered.orderBy(_quoted(_NUMBER)).select(_CELLS).toArrow().column(0)))
+    runs, estimators = learnt_of_order(drew, counts, iter([counts]), method)
+    return Learned(estimators, counts.groups, runs)
+
+
+def _learned(groups: DataFrame, count: int, drew: Mechanism, method: Estimator) -> Estimator:
+    """Return the estimator with what all groups have in common, on the driver, which sees a part of very many."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
     seen, every = groups.select(_CELLS), 1 + count // GROUPS_SEEN
     if every > 1:
         keys = [sql.col(_quoted(key)) for key in groups.columns[:-1]]
@@ -111,37 +136,40 @@ def _counts(lists: pa.ListArray) -> Counts:
     return Counts(reports, whole_numbers(numbers), np.repeat(np.arange(len(sizes)), sizes), np.arange(len(sizes)))
 
 
-def _estimated_frame(groups: DataFrame, drew: Mechanism, method: Estimator) -> DataFrame:
+def _estimated_frame(groups: DataFrame, drew: Mechanism, learned: Learned) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
 
-    kind = certify_values(drew).values.values.type
+    kind, method = certify_values(drew).values.values.type, learned.estimators[0]
     value = pa.field("value", pa.int64() if pa.types.is_unsigned_integer(kind) else kind)
-    *keys, _ = to_arrow_schema(groups.schema)
+    keys = [key for key in to_arrow_schema(groups.schema) if key.name not in (_NUMBER, _CELLS)]
     named = zip(keys, keys_named([key.name for key in keys], columns_of(method)), strict=True)
     schema = pa.schema([*(key.with_name(name) for key, name in named), value, *numbers_of(method)])
-    return groups.mapInArrow(lambda batches: _estimates(batches, drew, method, schema), from_arrow_schema(schema))
+    return groups.mapInArrow(lambda batches: _estimates(batches, drew, learned, schema), from_arrow_schema(schema))
 
 
 @withheld_stream
 def _estimates(
-    batches: Iterator[pa.RecordBatch], drew: Mechanism, method: Estimator, schema: pa.Schema
+    batches: Iterator[pa.RecordBatch], drew: Mechanism, learned: Learned, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     values = certify_values(drew).values.values.cast(schema.field("value").type)
     for batch in batches:
         for start in range(0, batch.num_rows, GROUPS_AT_ONCE):
-            yield from _of_some(batch.slice(start, GROUPS_AT_ONCE), drew, method, values, schema)
+            yield from _of_some(batch.slice(start, GROUPS_AT_ONCE), drew, learned, values, schema)
 
 
 @one_thread
 def _of_some(
-    batch: pa.RecordBatch, drew: Mechanism, method: Estimator, values: pa.Array, schema: pa.Schema
+    batch: pa.RecordBatch, drew: Mechanism, learned: Learned, values: pa.Array, schema: pa.Schema
 ) -> list[pa.RecordBatch]:
     """Return a row for each value of each of these groups."""
     counts, out = _counts(plain(batch.column(batch.num_columns - 1))), []
-    for part in estimated(drew, counts, method):
-        rows = rows_of(counts, *part, schema_of(method)).combine_chunks()
-        keys = [key.take(rows.column(CELL).combine_chunks()) for key in batch.columns[:-1]]
-        columns = [*keys, values.take(rows.column(PLACE).combine_chunks()), *rows.columns[2:]]
-        table = pa.table([column.cast(field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
-        out += table.to_batches()
+    keys = schema.get_field_index("value")  # how many there are; the number of the group comes after them, if there is one
+    numbers = batch.column(keys).to_numpy() if len(learned.estimators) > 1 else counts.groups
+    for some, method in learned.parts(counts, numbers):
+        for part in estimated(drew, some, method):
+            rows = rows_of(some, *part, schema_of(method)).combine_chunks()
+            of_keys = [key.take(rows.column(CELL).combine_chunks()) for key in batch.columns[:keys]]
+            columns = [*of_keys, values.take(rows.column(PLACE).combine_chunks()), *rows.columns[2:]]
+            table = pa.table([column.cast(field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+            out += table.to_batches()
     return out
