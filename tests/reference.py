@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 os.environ["LDPSQL_PLUGINS"] = "0"
 
@@ -17,8 +17,10 @@ import typer.main
 import ldpsql
 from ldpsql import errors
 from ldpsql.cli.app import app
+from ldpsql.ledger.policy import Policy
 from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry.registry import registry
+from ldpsql.settings import sections
 
 MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command line it is the text `NAME(...)`."
 ESTIMATORS = (
@@ -43,6 +45,21 @@ COMMAND_LINE_ERRORS = {
         "The statement has a wrong name or wrong syntax, or the database is locked by another process.",
         "Correct the statement: the message is that of DuckDB.",
     ),
+}
+SETTINGS = (
+    "`ldpsql` reads `ldpsql.toml` in the working directory or the nearest folder above it, and a file of that name in the "
+    "user's folder of settings, `~/.config/ldpsql` on Linux. The project's file comes first, and environment variables come "
+    "before both. Paths are relative to the file that they are in."
+)
+VARIABLES = {
+    "LDPSQL_CONFIG": "the path of the user's settings file",
+    "LDPSQL_PLUGINS": "packages whose plugins are loaded, separated by commas, instead of `allow` in the files; `0` for none",
+    "LDPSQL_LEDGER": "the ledger, instead of `path` in `[ledger]`",
+    "LDPSQL_KEY": "the file with the secret key, instead of `key` in `[ledger]`",
+    "LDPSQL_FORMAT": "how commands write results, instead of `format` in `[defaults]`",
+    "LDPSQL_ESTIMATOR": "the estimator of commands, instead of `estimator` in `[defaults]`",
+    "OPENLINEAGE_URL": "the address whose host gets the key of OpenLineage",
+    "OPENLINEAGE_API_KEY": "the key, sent to that host only",
 }
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -119,6 +136,21 @@ def error_sections() -> Iterator[str]:
         yield error_section(code, parts, "command line only, exit code 1")
 
 
+def settings_sections() -> Iterator[str]:
+    """Yield a section for each section of the settings file, and one for the variables of the environment."""
+    more = {"ledger": Policy.model_fields}
+    for name, field in sections._File.model_fields.items():
+        model = sections._model(name)
+        keys = getattr(model, "model_fields", {}) | more.get(name, {})
+        place = f"{name}.NAME" if get_origin(field.annotation) is dict and keys else name
+        yield f"## [{place}]\n{field.description}.\n"
+        if keys:
+            yield table(["key", "meaning"], ([f"`{key}`", of.description or ""] for key, of in keys.items())) + "\n"
+    yield "## Environment variables\n" + table(
+        ["variable", "meaning"], ([f"`{name}`", text] for name, text in VARIABLES.items())
+    )
+
+
 @cache
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
@@ -129,6 +161,7 @@ def pages() -> dict[str, str]:
         "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n" + table(["function", "what it does"], rows) + "\n",
         "commands.md": "# Commands\n\n" + "\n".join(commands(typer.main.get_command(app), "ldpsql")),
         "errors.md": f"# Errors\n{ERRORS}\n\n" + "\n".join(error_sections()),
+        "settings.md": f"# Settings\n{SETTINGS}\n\n" + "\n".join(settings_sections()) + "\n",
         "python.md": "# Python\n\n" + "\n".join(f"::: ldpsql.{name}\n" for name in ldpsql.__all__),
     }
 

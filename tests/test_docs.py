@@ -206,6 +206,12 @@ def test_every_error_has_a_meaning_a_cause_and_a_remedy_in_sentences(error: type
         assert part[0].isupper() or part.startswith(("`", "ldpsql")), part
 
 
+def test_every_variable_of_the_environment_and_every_key_of_the_settings_is_in_the_reference() -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in Path(ldpsql.__file__).parent.rglob("*.py"))
+    assert set(re.findall(r"\b(?:LDPSQL|OPENLINEAGE)_[A-Z_]+\b", source)) == set(reference.VARIABLES)
+    assert "|  |" not in pages()["settings.md"]  # a key without a meaning
+
+
 def test_codes_of_the_command_line_are_in_the_reference() -> None:
     source = (ROOT / "ldpsql" / "cli" / "failures.py").read_text(encoding="utf-8")
     codes = set(re.findall(r"LDP\d{3}", source)) - {error.code for error in reference.error_classes()}

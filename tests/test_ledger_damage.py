@@ -195,7 +195,7 @@ def first_ledger(path: Path) -> None:
 
 
 def pseudonyms(*users: str) -> list[bytes]:
-    return [People.of([user], bytes(range(32))).pseudonyms[0] for user in users]
+    return [People.of([user], bytes(range(32))).pseudonyms.tobytes() for user in users]
 
 
 def test_a_ledger_of_0_1_0_is_taken_over_as_it_is(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ import pytest
 
 import ldpsql
 from ldpsql.bulk.charging import Charge
-from ldpsql.errors import BadSettings
+from ldpsql.errors import BadSettings, BudgetExceeded
 from ldpsql.ledger import Ledger, Policy, lineage
 from ldpsql.ledger.changes import STRONGER, WEAKER, changes
+from ldpsql.ledger.datasets import alike
 from ldpsql.ledger.review import terms
+from ldpsql.registry.registry import registry
 from tests.spending import krr
 
 CANARY = "canary7f3a"
@@ -200,11 +202,56 @@ def test_the_event_of_permanent_reports_states_no_number_of_rows(tmp_path: Path,
     assert "rowCount" not in json.dumps(events)
 
 
-def test_the_key_of_the_environment_goes_along(ledger: Ledger, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("trusted", "sent"),
+    [
+        ("{url}", True),
+        ("{url}/api/v1/lineage", True),
+        ("", False),
+        ("http://127.0.0.1", False),
+        ("https://{host}", False),
+        ("{url}.example.com", False),
+        ("http://{host}@example.com", False),
+    ],
+)
+def test_the_key_of_the_environment_goes_to_the_host_of_the_environment_only(
+    ledger: Ledger, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, trusted: str, sent: bool
+) -> None:
+    url = catalogue.url.removesuffix("/api/v1/lineage")
     monkeypatch.setenv("OPENLINEAGE_API_KEY", "k")
+    monkeypatch.setenv("OPENLINEAGE_URL", trusted.format(url=url, host=url.removeprefix("http://")))
     configured(f'url = "{catalogue.url}"')
-    released(ledger)
-    assert catalogue.keys == ["Bearer k"]
+    assert ledger.release_of(released(ledger)).stored
+    assert ("Bearer k" in catalogue.keys) == sent
+
+
+def test_an_epsilon_per_unit_of_distance_is_not_an_epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    configured('file = "events.jsonl"')
+    ledger = Ledger.open("budget.ledger", Policy(epsilon_budget=2, distance_budget=3))
+    place = registry().mechanism("truncated_geometric(epsilon=0.5, low=0, high=9)")
+    ledger.publish(ledger.charge("people", {"place": place, "city": krr("0.5")}, "reports.parquet", rows=3))
+    (output,) = json.loads(Path("events.jsonl").read_text(encoding="utf-8"))["outputs"]
+    tags = {(tag["field"], tag["key"]): tag["value"] for tag in output["facets"]["tags"]["tags"]}
+    assert tags[("place", "epsilon_per_unit_of_distance")] == "0.5"
+    assert tags[("city", "epsilon")] == "0.5"
+    assert ("place", "epsilon") not in tags
+
+
+def test_a_ledger_holds_addresses_without_what_opens_them_and_has_one_budget_for_each(ledger: Ledger) -> None:
+    signed = "https://user:s3cret@example.com/people.parquet?X-Amz-Signature={}"
+    first = ledger.charge(signed.format("s3cret"), {"city": krr("1.5")}, signed.format("s3cret"), rows=3)
+    ledger.publish(first)
+    again = ledger.charge(signed.format("other"), {"city": krr("1.5")}, signed.format("other"), rows=3)
+    assert again.token == first.token
+    with pytest.raises(BudgetExceeded):
+        ledger.charge("https://example.com/people.parquet", {"city": krr("1.5")}, "other.parquet", rows=3)
+    assert all(b"s3cret" not in path.read_bytes() for path in Path().glob("budget.ledger*"))
+
+
+def test_an_address_of_an_older_ledger_shares_the_budget_of_the_same_address() -> None:
+    assert alike("https://example.com/people.parquet?sig=a", "https://example.com/people.parquet")
+    assert not alike("https://example.com/people.parquet?sig=a", "https://example.com/others.parquet")
 
 
 @pytest.mark.parametrize(

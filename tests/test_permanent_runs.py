@@ -14,8 +14,9 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Charge, Key
 from ldpsql.bulk.permanent import Permanent
+from ldpsql.bulk.staging import Staging
 from ldpsql.cli.perturb import perturb
-from ldpsql.errors import BudgetExceeded, InvalidParameter, KeyUnusable, SourceRefused, WrongType
+from ldpsql.errors import BudgetExceeded, InvalidParameter, KeyUnusable, SourceRefused, UnfinishedRun, WrongType
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.base import certify
 from ldpsql.registry.registry import registry
@@ -96,6 +97,27 @@ def test_a_run_that_stops_is_resumed_and_pays_once(con: DuckDBPyConnection, key:
     drawn = con.sql(f"FROM '{tmp_path}/out/*.parquet' ORDER BY id").to_arrow_table()
     assert drawn.to_pylist() == expected.to_pylist()
     assert spent(ledger) == ["2"]
+
+
+def test_a_run_without_rows_that_stops_is_resumed_with_the_same_ledger(
+    con: DuckDBPyConnection, key: Key, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute("DELETE FROM people")
+    options: dict[str, Any] = {"permanent": True, "key": key, "user": "id", "order": "keep"}
+    charge, to = Charge(ledger, "people"), tmp_path / "out.parquet"
+    monkeypatch.setattr(Staging, "publish", stop)
+    with pytest.raises(KeyboardInterrupt):
+        ldpsql.perturb_copy(con, "people", to, COLUMNS, charge=charge, **options)
+    monkeypatch.undo()
+    with pytest.raises(UnfinishedRun, match="other inputs, columns, mechanisms or options"):
+        ldpsql.perturb_copy(con, "people", to, COLUMNS, resume=True, **options)
+    assert ldpsql.perturb_copy(con, "people", to, COLUMNS, resume=True, charge=charge, **options).resumed == 1
+    assert con.sql(f"SELECT count(*) FROM '{to}'").fetchall() == [(0,)]
+    assert spent(ledger) == []
+
+
+def stop(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_columns_beyond_the_budget_are_not_charged_in_part(con: DuckDBPyConnection, key: Key, tmp_path: Path) -> None:

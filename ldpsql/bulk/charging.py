@@ -178,16 +178,18 @@ def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, pro
     return release.token if release is not None and release.token in tokens else ""
 
 
-def is_published(charge: Charge | None, token: str) -> bool:
+def is_published(charge: Charge | None, token: str, *, permanent: bool) -> bool:
     """Whether the ledger records the run that is resumed as published.
+
+    Permanent reports of no rows have no release; whether the unfinished run had a ledger is a part of its task.
 
     Raises:
         UnfinishedRun: if that run used a ledger and this one does not, or the reverse.
 
     """
-    if bool(token) != (charge is not None):
+    if not permanent and bool(token) != (charge is not None):
         raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
-    return charge is not None and all(charge.ledger.release_of(one).stored for one in token.split())
+    return charge is not None and token != "" and all(charge.ledger.release_of(one).stored for one in token.split())
 
 
 def mark_drawn(charge: Charge | None, token: str, *, once: bool = False) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +18,9 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import plain
 from ldpsql.errors import InvalidParameter, KeyUnusable, WrongType
 from ldpsql.ledger.configured import configured_key
+from ldpsql.ledger.digests import all_among
 from ldpsql.ledger.guard import keys_of
-from ldpsql.ledger.keyed import all_among
+from ldpsql.ledger.keyed import RowWords, fingerprints_of
 from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.policy import ROW
@@ -27,16 +30,21 @@ if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charge
 
 
+_AHEAD = 1 << 27  # bytes of words that are kept between the charge and the draw
+
+
 @dataclass(frozen=True)
 class Permanent:
     """The key and the column of user ids of permanent reports.
 
-    ``charged`` has the fingerprints of each column that was charged, in ascending order; no other report is drawn then.
+    ``charged`` has the fingerprints of each column that was charged, in ascending order; no other report is drawn then. The
+    words of batches whose fingerprints were read are kept in ``ahead``, so that those batches are not hashed again.
     """
 
     key: Key
     user: str
     charged: dict[str, NDArray[np.bytes_]] = field(default_factory=dict)
+    ahead: dict[bytes, RowWords] = field(default_factory=dict, repr=False)
 
     def people(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the person of each row, as bytes.
@@ -54,7 +62,10 @@ class Permanent:
 
     def fingerprints(self, certified: CertifiedMechanism, values: pa.Array, people: pa.Array, name: str) -> NDArray[np.bytes_]:
         """Return the fingerprint of each report of the column of this name."""
-        return self.key.fingerprints(certified, plain(values), people, name)
+        words = self.key.row_words(certified, plain(values), people, name)
+        if sum(kept.nbytes for kept in self.ahead.values()) + words.nbytes <= _AHEAD:
+            self.ahead[_content(values, people, name)] = words
+        return fingerprints_of(words)
 
     def draw(self, certified: CertifiedMechanism, values: pa.Array, people: pa.Array, name: str) -> Drawn:
         """Return the permanent reports of a column in the channel's own terms.
@@ -65,9 +76,24 @@ class Permanent:
         """
         if not len(values):
             return certified.draw(values)
-        if name in self.charged and not all_among(self.charged[name], self.fingerprints(certified, values, people, name)):
-            raise changed()
-        return self.key.draw(certified, plain(values), people, name)
+        words = self._words(certified, values, people, name) if name in self.charged else None
+        return self.key.draw(certified, plain(values), people, name, words)
+
+    def _words(self, certified: CertifiedMechanism, values: pa.Array, people: pa.Array, name: str) -> RowWords:
+        """Return the words of rows that were charged: those of a batch that is as it was, or else compared one by one."""
+        words = self.ahead.get(_content(values, people, name))
+        if words is None:
+            words = self.key.row_words(certified, plain(values), people, name)
+            if not all_among(self.charged[name], fingerprints_of(words)):
+                raise changed()
+        return words
+
+
+def _content(values: pa.Array, people: pa.Array, name: str) -> bytes:
+    """Return a digest of the rows of a column and of their people."""
+    column = plain(values)
+    rows = pa.record_batch([column, people], ["value", "person"]).serialize()
+    return blake2b(rows, key=blake2b(json.dumps([name, str(column.type)]).encode(), digest_size=32).digest()).digest()
 
 
 def is_permanent(*, permanent: bool, key: object, user: object) -> bool:

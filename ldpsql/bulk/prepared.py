@@ -69,7 +69,9 @@ def check_destination(target: Path, form: Form, projection: Projection, source: 
         raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
 
 
-def task_of(source: Source, projection: Projection, form: Form, *, order: Order, buckets: int) -> dict[str, Any]:
+def task_of(
+    source: Source, projection: Projection, form: Form, *, order: Order, buckets: int, charge: Charge | None
+) -> dict[str, Any]:
     """Return all that a run that resumes must have in common with the run that was killed."""
     permanent = projection.permanent
     return {
@@ -79,5 +81,5 @@ def task_of(source: Source, projection: Projection, form: Form, *, order: Order,
         "partition_by": form.partition_by,
         "order": order,
         "buckets": buckets,
-        "permanent": permanent and [permanent.key.fingerprint, permanent.user],
+        "permanent": permanent and [permanent.key.fingerprint, permanent.user, charge is not None],
     }

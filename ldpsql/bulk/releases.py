@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
@@ -179,9 +178,9 @@ def charge_permanent(
     reported = {}
     for (column, mechanism), held in zip(mechanisms.items(), table.columns[:-1], strict=True):
         certified = certify(mechanism)
-        reported[column] = Reported(certified, key.fingerprints(certified, plain(held), people, column), people)
+        reported[column] = Reported.of(certified, key.fingerprints(certified, plain(held), people, column), people)
     releases = charge_columns_once(guard.ledger, data, reported, destination)
-    return releases, {(mechanisms[name], name): np.unique(one.fingerprints) for name, one in reported.items()}
+    return releases, {(mechanisms[name], name): one.fingerprints for name, one in reported.items()}
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def charge_reports(
     if projection.permanent is None:
         return []
     nothing = np.array([], dtype="S16")
-    charged = {name: np.unique(reported[name].fingerprints) if name in reported else nothing for name in projection.mechanisms}
+    charged = {name: reported[name].fingerprints if name in reported else nothing for name in projection.mechanisms}
     projection.permanent.charged.update(charged)
     if not reported:
         return []
@@ -50,13 +50,14 @@ def reported_in(projection: Projection, batches: Iterable[pa.RecordBatch]) -> di
 
 
 def _distinct(batch: pa.RecordBatch, name: str, certified: CertifiedMechanism, permanent: Permanent) -> Reported:
-    """Return the distinct permanent reports of a column of a batch."""
+    """Return the permanent reports of a column of a batch."""
     people = permanent.people(batch)
     each = drawn(certified, batch.column(name), name, lambda one, values: permanent.fingerprints(one, values, people, name))
-    fingerprints, first = np.unique(each, return_index=True)
-    return Reported(certified, fingerprints, people.take(pa.array(first)))
+    return Reported.of(certified, each, people)
 
 
 def _together(parts: list[Reported]) -> Reported:
+    if len(parts) == 1:
+        return parts[0]
     fingerprints = np.concatenate([part.fingerprints for part in parts])
-    return Reported(parts[0].certified, fingerprints, pa.concat_arrays([part.people for part in parts]))
+    return Reported.of(parts[0].certified, fingerprints, pa.concat_arrays([part.people for part in parts]))

@@ -111,14 +111,14 @@ def perturb_copy(
     check_destination(target, form, projection, opened)
     check_ledger(con, charge)
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
-    task = task_of(opened, projection, form, order=order, buckets=drawing.buckets)
+    task = task_of(opened, projection, form, order=order, buckets=drawing.buckets, charge=charge)
     pay = partial(charged, con, charge, opened, projection, str(target))
     with Staging.at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
             token = pay(again=replace, resume=resume, shuffled=order == "random")
             staging.write_state({"task": task, "release": token, "replace": replace})
-        elif is_published(charge, token):  # killed while it tidied up
+        elif is_published(charge, token, permanent=projection.permanent is not None):  # killed while it tidied up
             staging.remove()
             return Run(0, 0, len(opened.parts), token)
         elif projection.permanent is not None:  # costs nothing, and says what may be drawn

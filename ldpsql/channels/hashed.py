@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InternalError, InvalidParameter
 
 _MOST_POINTS = 1 << 25  # of the space in which values are placed: a gigabyte while they are shuffled
+_MOST_KEPT = 1 << 20  # points whose order is kept
 _CACHED = 1 << 13  # words at a time
 _BLOCK = 1 << 22  # most cells of a table of hashes
 _DIGITS = 64  # most vectors of some coordinates, of which all pairs are multiplied beforehand
@@ -180,8 +181,7 @@ class OrthogonalHash(HashChannel):
     @property
     def point_numbers(self) -> NDArray[np.int64]:
         """The coordinates of every value as the digits of a number in base ``response.size``."""
-        count = self.response.size**self.dimension
-        return np.argsort(splitmix(np.arange(count, dtype=np.uint64)), kind="stable")[: self.size]
+        return _shuffled(self.response.size**self.dimension)[: self.size]
 
     @cached_property
     def functions(self) -> Codes:
@@ -304,6 +304,17 @@ class OrthogonalHash(HashChannel):
         steps = words(len(values)) // np.uint64(self._step)
         seeds = np.minimum(steps, np.uint64(self.seeds - 1)).astype(np.int32)
         return seeds * np.int32(self.response.size) + self.response.draw(self._hash(seeds, values), words)
+
+
+@lru_cache(maxsize=1)  # levels of a tree ask for the same numbers one after the other
+def _few_shuffled(count: int) -> NDArray[np.int64]:
+    """Return the numbers below `count` in a fixed random order."""
+    return np.argsort(splitmix(np.arange(count, dtype=np.uint64)))  # no two are equal
+
+
+def _shuffled(count: int) -> NDArray[np.int64]:
+    """Return the same, which is kept unless it is long."""
+    return _few_shuffled(count) if count <= _MOST_KEPT else _few_shuffled.__wrapped__(count)
 
 
 def _digits(numbers: NDArray[np.int64], base: int, count: int) -> Codes:

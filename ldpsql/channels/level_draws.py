@@ -6,6 +6,8 @@ that values of all levels are drawn together, in the same steps.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,8 @@ from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.level_hashes import LevelHashes, Numbers, Response, answer_of, functions_of
 from ldpsql.channels.randomness import Words
+
+Halves: TypeAlias = NDArray[np.uint32]  # of a word: there are fewer than 2^31 reports
 
 _HALF, _LOWER = np.uint64(32), np.uint64((1 << 32) - 1)
 
@@ -62,15 +66,11 @@ class LevelDraws:
 
     def __init__(self, responses: tuple[Response, ...], starts: Numbers, layout: Lengths | Blocks) -> None:
         answers, seeds = [answer_of(one) for one in responses], [functions_of(one) for one in responses]
-        self._starts, self._layout, self._hashed = starts, layout, HashedLevels(responses)
-        self._functions, self._steps, self._sizes, self._spreads = (
+        self._layout, self._hashed = layout, HashedLevels(responses)
+        self._starts, self._sizes = starts[:-1].astype(np.uint32), np.array([one.size for one in answers], dtype=np.uint32)
+        self._functions, self._steps, self._spreads = (
             np.array(numbers, dtype=np.uint64)
-            for numbers in (
-                seeds,
-                [min(TOTAL // count, TOTAL - 1) for count in seeds],
-                [one.size for one in answers],
-                [one.spread for one in answers],
-            )
+            for numbers in (seeds, [min(TOTAL // count, TOTAL - 1) for count in seeds], [one.spread for one in answers])
         )
         self._surely = np.uint32((1 << 32) - 1 - (2 * max(seeds) + 2))
 
@@ -79,13 +79,14 @@ class LevelDraws:
         word = words(len(values))
         levels = levels_of(word, len(self._functions))
         seeds, sizes = self._seeds(word >> _HALF, levels, words), self._sizes.take(levels)
-        blocks = self._layout.blocks(values, levels)
-        out = self._answers(self._hashed.hash(levels, seeds, blocks), levels, sizes, words)
-        sizes *= seeds.view(np.uint64)
+        symbols = self._hashed.hash(levels, seeds, self._layout.blocks(values, levels))
+        out = self._answers(symbols, levels, sizes, words)
+        sizes *= seeds
         out += sizes
-        return (out.view(np.int64) + self._starts.take(levels)).astype(np.int32)
+        out += self._starts.take(levels)
+        return out.view(np.int32)
 
-    def _seeds(self, halves: Weights, levels: Numbers, words: Words) -> Numbers:
+    def _seeds(self, halves: Weights, levels: Numbers, words: Words) -> Halves:
         """Return the function that the half of a word decides, as `OrthogonalHash` weighs them; rarely with further bits.
 
         A word is a function times its weight and a rest. A half decides unless the rest reaches over an edge, which is at most
@@ -93,18 +94,19 @@ class LevelDraws:
         """
         counts = self._functions.take(levels)
         scaled = halves * counts
-        unsure = np.flatnonzero(scaled.astype(np.uint32) > self._surely)  # by the lower half
+        rest = scaled.astype(np.uint32)  # the lower half
         scaled >>= _HALF
-        if len(unsure):
+        if rest.max(initial=0) > self._surely:
+            unsure = np.flatnonzero(rest > self._surely)
             whole = halves[unsure] << _HALF | words(len(unsure)) >> _HALF
             scaled[unsure] = np.minimum(whole // self._steps[levels[unsure]], counts[unsure] - np.uint64(1))
-        return scaled.view(np.int64)
+        return scaled.astype(np.uint32)
 
-    def _answers(self, symbols: NDArray[np.unsignedinteger], levels: Numbers, sizes: Weights, words: Words) -> Weights:
+    def _answers(self, symbols: Halves, levels: Numbers, sizes: Halves, words: Words) -> Halves:
         """Draw how far to move on from each symbol, as `KeepOrSpread` does: levels keep theirs more or less often."""
-        moved = words(len(levels)) // self._spreads.take(levels)
-        moved += np.uint64(1)
-        np.minimum(moved, sizes, out=moved)
+        steps = words(len(levels)) // self._spreads.take(levels)
+        moved = np.minimum(steps, sizes - np.uint32(1)).astype(np.uint32)
+        moved += np.uint32(1)
         moved += symbols
         return np.minimum(moved, moved - sizes, out=moved)  # a difference below 0 wraps to a large number
 
@@ -118,20 +120,24 @@ class HashedLevels:
         self._has_direct = bool(self._direct.any())
         self._groups = [HashGroup(responses, symbols, alone=len(hashed) == 1) for symbols in hashed]
 
-    def hash(self, levels: Numbers, seeds: Numbers, blocks: Codes) -> NDArray[np.unsignedinteger]:
+    def hash(self, levels: Numbers, seeds: Halves, blocks: Codes) -> Halves:
         """Return the symbol of each block of a level under its function."""
-        if len(self._groups) == 1:
-            hashes = self._groups[0].hash(levels, seeds, blocks)
-            return hashes + self._own(levels, blocks) if self._has_direct else hashes
         out = self._own(levels, blocks)
+        if len(self._groups) == 1:
+            out += self._groups[0].hash(levels, seeds, blocks)
+            return out
         for group in self._groups:
             rows = np.flatnonzero(group.has.take(levels))
             out[rows] = group.hash(levels.take(rows), seeds.take(rows), blocks.take(rows))
         return out
 
-    def _own(self, levels: Numbers, blocks: Codes) -> NDArray[np.uint32]:
+    def _own(self, levels: Numbers, blocks: Codes) -> Halves:
         """Return the blocks of levels without a hash, else 0."""
-        return self._direct.take(levels) * blocks.view(np.uint32)
+        if not self._has_direct:
+            return np.zeros(len(levels), dtype=np.uint32)
+        own = self._direct.take(levels)
+        own *= blocks.view(np.uint32)
+        return own
 
 
 class HashGroup:
@@ -146,6 +152,8 @@ class HashGroup:
         self._starts = np.full(len(responses), spare, dtype=np.int32)
         self._starts[self.has] = starts
 
-    def hash(self, levels: Numbers, seeds: Numbers, blocks: Codes) -> NDArray[np.unsignedinteger]:
+    def hash(self, levels: Numbers, seeds: Halves, blocks: Codes) -> NDArray[np.unsignedinteger]:
         """Return the hash of each block."""
-        return self._hashes.hash(seeds, self._starts.take(levels) + blocks)
+        nodes = self._starts.take(levels)
+        nodes += blocks
+        return self._hashes.hash(seeds, nodes)

@@ -19,10 +19,11 @@ from ldpsql.channels.galois import Elements, Field, coordinatewise
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 
-_MANTISSA, _BIAS, _EXPONENTS = 52, 1023, 2047  # of a double
+_EXACT = 1 << 24  # whole numbers up to here are exact in a float of 32 bits
 _BITS, _TWICE = 64, np.uint64((1 << 32) + 1)  # of a word; a half times this is the word with two of it
 
 Numbers: TypeAlias = NDArray[np.int64]
+Whole: TypeAlias = NDArray[np.integer]
 Response: TypeAlias = KeepOrSpread | OrthogonalHash
 
 
@@ -91,7 +92,7 @@ class LevelHashes:
         """The hash with the most functions."""
         return max(self.hashes, key=lambda one: one.dimension)
 
-    def hash(self, seeds: Numbers, nodes: Numbers) -> NDArray[np.unsignedinteger]:
+    def hash(self, seeds: Whole, nodes: Whole) -> NDArray[np.unsignedinteger]:
         """Return the hash of each node under its seed."""
         return self._by_bits(seeds, nodes) if self.field.p == 2 else self._by_lanes(seeds, nodes)
 
@@ -99,38 +100,43 @@ class LevelHashes:
     def _kind(self) -> np.dtype[np.unsignedinteger]:
         return np.min_scalar_type(self.field.size - 1)
 
-    def _by_bits(self, seeds: Numbers, nodes: Numbers) -> NDArray[np.unsignedinteger]:
+    def _by_bits(self, seeds: Whole, nodes: Whole) -> NDArray[np.unsignedinteger]:
         """Return hashes in a field of 2^k elements: each bit is the parity of some bits of the function, two bits to a word."""
         functions, masks = self._function_numbers(seeds) * _TWICE, self._masks.take(nodes, axis=0)
-        out = np.zeros(1, dtype=np.uint16)
-        for word in range(masks.shape[1]):
-            ones = np.bitwise_count((masks[:, word] & functions).view(np.uint32)).view("<u2") & np.uint16(0x0101)
-            ones |= ones >> np.uint16(7)
-            ones &= np.uint16(3)
-            out = out | ones << np.uint16(2 * word)
+        out = _parities(masks[:, 0] & functions)
+        for word in range(1, masks.shape[1]):
+            out |= _parities(masks[:, word] & functions) << np.uint16(2 * word)
         return out
 
-    def _function_numbers(self, seeds: Numbers) -> Weights:
+    def _function_numbers(self, seeds: Whole) -> Weights:
         """Return the coordinates of functions as bits: their numbers are consecutive if the same coordinate is the first one.
 
         Those whose first coordinate has q^k behind it have the seeds from (q^k - 1)/(q - 1) on, so that seed (q - 1) + 1 has
-        as many bits as q^k, or some more. A double has the number of bits as its exponent; these numbers are exact. That is
+        as many bits as q^k, or some more. A float has the number of bits as its exponent; these numbers are exact. That is
         quicker than to look up the numbers, of which there may be a million.
         """
         if self.field.size == 2:  # all numbers from 1 on
-            return seeds.view(np.uint64) + np.uint64(1)
-        scaled = seeds * float(self.field.size - 1)
-        scaled += 1.0
-        bits = scaled.view(np.int64)
-        bits >>= _MANTISSA
-        return (seeds + self._offsets.take(bits)).view(np.uint64)
+            return seeds.astype(np.uint64) + np.uint64(1)
+        scaled = seeds.astype(self._float.dtype)
+        scaled *= self.field.size - 1
+        scaled += 1
+        exponents = scaled.view(f"u{scaled.itemsize}") >> self._float.nmant
+        numbers = self._offsets.take(exponents)
+        numbers += seeds.astype(np.uint32, copy=False)
+        return numbers.astype(np.uint64)
 
     @cached_property
-    def _offsets(self) -> Numbers:
-        """What is added to a seed for the number of its function, by the exponent of a double."""
-        q, out = self.field.size, np.zeros(_EXPONENTS, dtype=np.int64)
+    def _float(self) -> np.finfo[np.floating]:
+        """The smallest floats in which numbers of functions are exact."""
+        return np.finfo(np.float32 if self.field.size**self._widest.dimension <= _EXACT else np.float64)
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.uint32]:
+        """What is added to a seed for the number of its function, by the exponent of a float."""
+        q, bias = self.field.size, self._float.maxexp - 1
+        out = np.zeros(2 * bias + 1, dtype=np.uint32)
         for place in range(self._widest.dimension):
-            first = _BIAS + place * self.field.k
+            first = bias + place * self.field.k
             out[first : first + self.field.k] = q**place - (q**place - 1) // (q - 1)
         return out
 
@@ -143,7 +149,7 @@ class LevelHashes:
             halves[:, digit] = self._for_digit(numbers, digit)
         return halves.view(np.uint64)
 
-    def _by_lanes(self, seeds: Numbers, nodes: Numbers) -> NDArray[np.unsignedinteger]:
+    def _by_lanes(self, seeds: Whole, nodes: Whole) -> NDArray[np.unsignedinteger]:
         """Return hashes in a field of p^k elements for an odd p: each digit is an inner product of digits."""
         functions, (lanes, points) = [part.take(seeds) for part in self._packed_functions], self._packed_points
         out = np.zeros(len(seeds), dtype=self._kind)
@@ -194,6 +200,15 @@ class LevelHashes:
         p, elements = self.field.p, np.arange(self.field.size, dtype=np.int32)
         products = (self.field.multiply(np.full_like(elements, p**place), elements) for place in range(self.field.k))
         return np.sum([product // p**digit % p * p**place for place, product in enumerate(products)], axis=0, dtype=np.int32)
+
+
+def _parities(words: Weights) -> NDArray[np.uint16]:
+    """Return the parity of the lower half of each word and, in the next bit, of the upper half."""
+    ones: NDArray[np.uint16] = np.bitwise_count(words.view(np.uint32)).view("<u2")
+    ones &= np.uint16(0x0101)
+    ones |= ones >> np.uint16(7)
+    ones &= np.uint16(3)
+    return ones
 
 
 def functions_of(response: Response) -> int:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ _PLAIN_TYPES = {
 _ALREADY_PLAIN = frozenset(t.id for t in _PLAIN_TYPES.values())
 
 
+@lru_cache(maxsize=256)
 def family(arrow_type: pa.DataType) -> Family | None:
     """Return the family of values that a type can be compared with; None if it can be compared with none."""
     return next((name for name, holds in _FAMILIES.items() if holds(arrow_type)), None)

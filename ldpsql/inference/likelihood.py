@@ -73,9 +73,11 @@ class Likelihood:
 
     def misfit(self, theta: Floats) -> Floats:
         """Return G^2 = 2 sum_z n_z log(q_z / P_theta(z)), the likelihood-ratio statistic against any distribution."""
-        with np.errstate(divide="ignore"):
-            own = np.where(self.counts > 0, self.counts * np.log(np.where(self.counts > 0, self.shares, 1.0)), 0.0)
-        return 2.0 * np.nan_to_num(own.sum(axis=-1) - self.log_likelihood(theta), nan=np.inf)
+        seen, ratio = self.counts > 0, np.ones_like(self.counts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            np.divide(self.shares, self.operator.forward(theta), out=ratio, where=seen)
+            np.log(ratio, out=ratio, where=seen)
+        return 2.0 * np.nan_to_num(np.einsum("gz,gz->g", self.counts, ratio), nan=np.inf)
 
     def named_shares(self) -> Floats | None:
         """Return the share of the reports that name each value, (groups, inputs); None if reports are not values."""

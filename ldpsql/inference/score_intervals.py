@@ -22,11 +22,11 @@ def half_width(error: Floats, bias: float, z: float) -> Floats:
     The bias moves the estimate to one side only, so this is less than ``z * error + bias``.
     Source: Armstrong, Kolesar, "Optimal inference in a class of regression models", Econometrica 2018, section 2.3.
     """
-    from scipy.special import ndtr  # noqa: PLC0415  # slow to import
-
     error = np.asarray(error)
     if not bias:
         return np.asarray(z * error)
+    from scipy.special import ndtr  # noqa: PLC0415  # slow to import
+
     tails, normal = 2 * NormalDist().cdf(-z), NormalDist()
     apart = 2 * bias / np.maximum(error, bias / 100)  # beyond, the second tail has no weight
     d = np.full(error.shape, -normal.inv_cdf(tails))

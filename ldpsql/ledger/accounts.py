@@ -6,31 +6,37 @@ fast, and buckets a charge of a single person.
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.ledger.digests import DIGEST
 from ldpsql.ledger.seals import damaged, key_of, sealed_bytes
 
 _SUMS = ("epsilon", "delta", "epsilon_ever", "delta_ever")  # in the window, and since the ledger began
-PERSON = np.dtype([("person", "S16"), ("since", "<i8"), *((name, "<i8") for name in _SUMS)])
+PERSON = np.dtype([("person", DIGEST), ("since", "<i8"), *((name, "<i8") for name in _SUMS)])
 _BUCKET = np.dtype([("bucket", "<u2"), ("seal", "V16")])
 
 
 def buckets_of(persons: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Return the bucket of each pseudonym: its first twelve bits."""
-    octets = np.ascontiguousarray(persons).view(np.uint8).reshape(len(persons), -1).astype(np.int64)[:, :2]
-    return octets[:, 0] << 4 | octets[:, 1] >> 4
+    leading = np.ascontiguousarray(persons).view(">u2").reshape(len(persons), -1)[:, 0]
+    return leading.astype(np.int64) >> 4
 
 
-def load(db: sqlite3.Connection, account: int, persons: NDArray[np.bytes_] | None = None) -> NDArray[np.void]:
+def load(
+    db: sqlite3.Connection, account: int, persons: NDArray[np.bytes_] | None = None, kind: np.dtype[Any] = PERSON
+) -> NDArray[Any]:
     """Return what people have spent from an account, in ascending order of their pseudonyms.
 
     Args:
         db: the ledger, whose head was verified.
         account: the number of the account.
         persons: return everybody in the buckets of these people; all if None.
+        kind: `DIGEST` for an account that holds fingerprints instead of people.
 
     Raises:
         LedgerDamaged: if what is read is not what was written.
@@ -41,7 +47,10 @@ def load(db: sqlite3.Connection, account: int, persons: NDArray[np.bytes_] | Non
         buckets = buckets[np.isin(buckets["bucket"], buckets_of(persons))]
     elif db.execute("SELECT count(*) FROM spent WHERE account = ?", [account]).fetchone() != (len(buckets),):
         raise damaged("people")
-    return np.frombuffer(b"".join(_people(db, key, account, *row) for row in buckets.tolist()), dtype=PERSON)
+    people = b"".join(_people(db, key, account, dict(buckets.tolist())))
+    if len(people) % kind.itemsize:
+        raise damaged("people")
+    return np.frombuffer(people, dtype=kind)
 
 
 def _buckets(db: sqlite3.Connection, account: int) -> NDArray[np.void]:
@@ -57,20 +66,23 @@ def _seal_of(key: bytes, account: int, buckets: bytes) -> bytes:
     return sealed_bytes(key, b"account %d" % account, buckets) if buckets else b""
 
 
-def _people(db: sqlite3.Connection, key: bytes, account: int, bucket: int, seal: bytes) -> bytes:
-    row = db.execute("SELECT people FROM spent WHERE account = ? AND bucket = ?", [account, bucket]).fetchone()
-    if row is None or not isinstance(row[0], bytes) or _seal_of_people(key, account, bucket, row[0]) != seal:
+def _people(db: sqlite3.Connection, key: bytes, account: int, seals: dict[int, bytes]) -> list[bytes]:
+    """Return the people of each bucket; all buckets come from one query, which takes a tenth of the time of one for each."""
+    wanted = "SELECT bucket, people FROM spent WHERE account = ? AND bucket IN (SELECT value FROM json_each(?)) ORDER BY bucket"
+    rows = db.execute(wanted, [account, json.dumps([*seals])]).fetchall()
+    whole = len(rows) == len(seals) and all(isinstance(people, bytes) for _, people in rows)
+    if not whole or any(_seal_of_people(key, account, *row) != seals.get(row[0]) for row in rows):
         raise damaged("people")
-    return row[0]
+    return [people for _, people in rows]
 
 
 def _seal_of_people(key: bytes, account: int, bucket: int, people: bytes) -> bytes:
     return sealed_bytes(key, b"people %d %d" % (account, bucket), people)
 
 
-def store(db: sqlite3.Connection, account: int, people: NDArray[np.void]) -> None:
-    """Write what people have spent: everybody in each bucket, in ascending order of their pseudonyms."""
-    key, bucket = key_of(db), buckets_of(people["person"])
+def store(db: sqlite3.Connection, account: int, people: NDArray[Any]) -> None:
+    """Write what `load` returns: everybody in each bucket, in ascending order of their pseudonyms, or all fingerprints."""
+    key, bucket = key_of(db), buckets_of(people if people.dtype == DIGEST else people["person"])
     starts = np.flatnonzero(np.diff(bucket, prepend=-1)).tolist()
     rows = [
         (account, int(bucket[start]), people[start:end].tobytes())

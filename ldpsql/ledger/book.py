@@ -36,10 +36,11 @@ from ldpsql.ledger.entries import (
 )
 from ldpsql.ledger.file import create, reading, snapshot, writing
 from ldpsql.ledger.lineage import announce
+from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
 from ldpsql.ledger.requests import Request, request_of
 from ldpsql.ledger.seals import check_entries, enter
-from ldpsql.ledger.spending import AccountKey, Demand, accounts_of, spend
+from ldpsql.ledger.spending import AccountKey, accounts_of, spend
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanisms.base import Mechanism
 
@@ -132,7 +133,7 @@ class Ledger:
         """
         with reading(self.path) as db:
             request = request_of(db, dataset, columns, destination, users=users, part=part)
-            demand = Demand.of(request.people)
+            people = request.people
             costs = [cost.shuffled(shuffled) for cost in column_costs(request.policy, columns)]
             with writing(db):
                 if policy_of(db)[0] != request.policy:  # another process adopted a new one meanwhile
@@ -143,7 +144,7 @@ class Ledger:
                     check_earlier(db, earlier, request.identity)
                     refuse_new_rows(db, earlier, rows)
                     return earlier
-                token = _charge(db, request, costs, demand, rows)
+                token = _charge(db, request, costs, people, rows)
         return Release(token, *request.name, "charged")
 
     def unfinished(
@@ -242,7 +243,7 @@ class Ledger:
             statements.check(db)
 
 
-def _charge(db: sqlite3.Connection, request: Request, costs: list[ColumnCost], demand: Demand, rows: int | None) -> str:
+def _charge(db: sqlite3.Connection, request: Request, costs: list[ColumnCost], people: People, rows: int | None) -> str:
     """Write a release with its charges, within a transaction, and return its token."""
     now, policy = now_of(db), request.policy
     token = write_release(db, now, request.identity, request.name, request.users or rows)
@@ -250,6 +251,6 @@ def _charge(db: sqlite3.Connection, request: Request, costs: list[ColumnCost], d
     for column in costs:
         key = AccountKey(policy.privacy_unit, part, column.group, column.cost.currency)
         for account in accounts_of(db, datasets, key):
-            spend(db, account, demand, column.cost, policy, now=now)
+            spend(db, account, people, column.cost, policy, now=now)
             write_charge(db, token, column, account)
     return token

@@ -4,6 +4,7 @@
     a view                                  itself, and the tables and files that it reads
     people.parquet, ./*.parquet             the files, by their absolute paths, without links
     read_parquet('peo' || 'ple.parquet')    any file: `COMPUTED`
+    https://me:key@host/a.csv?sig=...       https://host/a.csv, without what opens it
     any other name                          itself, in lowercase
 
 A ledger charges a name together with every name that may mean the same: `people`, from an older ledger or typed by hand, also
@@ -25,6 +26,7 @@ from typing import Any
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from ldpsql.ledger.addresses import without_secrets
 from ldpsql.quoting import quoted, text_literal
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".\s](?:[^".]*[^".\s])?))\s*(\.|$)')
@@ -58,7 +60,8 @@ class Dataset:
 
 
 def canonical(name: str) -> str:
-    """Return a name as the ledger keeps it: lowercase and unquoted, unless it is a path."""
+    """Return a name as the ledger keeps it: lowercase and unquoted, unless it is a path; an address without its secrets."""
+    name = without_secrets(name)
     return name if _FILE.search(name) else _dotted(parts(name))
 
 
@@ -69,6 +72,7 @@ def _dotted(path: Iterable[str]) -> str:
 
 def parts(name: str) -> tuple[str, ...]:
     """Return the parts of a dotted name or of a path in lowercase; any other string is one part."""
+    name = without_secrets(name)  # older ledgers hold addresses as they were written
     if _FILE.search(name):
         return tuple(part.casefold() for part in Path(name).parts)
     read, at = [], 0
@@ -199,10 +203,10 @@ def _folders(cursor: DuckDBPyConnection) -> tuple[str, list[str]]:
 
 
 def _existing(path: str, folders: tuple[str, list[str]]) -> set[str]:
-    """Return the files of a path, a folder or a pattern, with links resolved; an address on the network as it is written."""
+    """Return the files of a path, a folder or a pattern, with links resolved; an address without its secrets."""
     path = _LOCAL.sub("", path, count=1) if _LOCAL.match(path) else path
     if "://" in path:
-        return {path}
+        return {without_secrets(path)}
     if not path or "\0" in path:
         return set()
     home, searched = folders

@@ -189,7 +189,7 @@ def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) 
 def write_release(db: sqlite3.Connection, now: int, identity: str, name: ReleaseName, people: People | int | None) -> str:
     """Write a release and return its token; if each row is a person, ``people`` is their number, None if unknown."""
     token = secrets.token_hex(16)
-    users, reports = (len(people.reports), sum(people.reports)) if isinstance(people, People) else (people, None)
+    users, reports = (len(people.reports), int(people.reports.sum())) if isinstance(people, People) else (people, None)
     db.execute(
         """INSERT INTO release (token, identity, at, dataset, part, destination, users, reports)
            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",

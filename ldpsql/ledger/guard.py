@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import RepeatedHash
 from ldpsql.errors import NotReleased
 from ldpsql.ledger import Ledger
-from ldpsql.ledger.keyed import all_among
+from ldpsql.ledger.digests import all_among
 from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import first_draw

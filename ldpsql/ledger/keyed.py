@@ -10,18 +10,20 @@ Values are numbered in the order of the fingerprint, so that mechanisms that dra
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b, shake_256
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Channel, Codes, Drawn, RepeatedHash
 from ldpsql.channels.hashed import hashed
 from ldpsql.errors import InternalError
+from ldpsql.ledger.digests import DIGEST, keyed_digests
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.registry.fingerprint import fingerprint, marks, order_of
 
@@ -31,6 +33,7 @@ _SEED = 32  # bytes
 _BLOCK = 1 << 12  # rows at a time, which channels draw in step
 _CELLS = 1 << 20  # rows times values at a time, which channels draw abreast
 
+RowWords: TypeAlias = NDArray[np.uint64]  # shape (rows, 8)
 _Draw: TypeAlias = Callable[[Channel, Codes, NDArray[np.uint64]], Drawn]
 
 
@@ -42,8 +45,8 @@ class Keyed:
     mechanism: CertifiedValues
     name: str
 
-    def draw(self, codes: Codes, people: pa.Array) -> Drawn:
-        """Return the permanent report of each row in the channel's own terms.
+    def words(self, codes: Codes, people: pa.Array) -> RowWords:
+        """Return the words of each row, which are equal if a permanent report of the same person depends on equal values.
 
         Args:
             codes: the position of each value in the domain, at least one.
@@ -51,27 +54,33 @@ class Keyed:
 
         """
         channel = self.mechanism.channel
+        numbers = self._symbols(channel, codes, people)[1] if isinstance(channel, RepeatedHash) else self._numbers(codes)
+        return _row_words(self._purpose(), numbers, people)
+
+    def draw(self, codes: Codes, people: pa.Array, words: RowWords | None = None) -> Drawn:
+        """Return the permanent report of each row in the channel's own terms.
+
+        Args:
+            codes: the position of each value in the domain, at least one.
+            people: the person of each row, as bytes.
+            words: the words of these rows, if they are computed already.
+
+        """
+        channel = self.mechanism.channel
         if isinstance(channel, RepeatedHash):
-            return self._repeated(channel, codes, people)
+            return self._repeated(channel, codes, people, words)
         if channel.abreast:
             return _abreast(channel, codes, people, self._purpose("stream"))
         order, numbers = order_of(self.mechanism), self._numbers(codes)
-        words = _row_words(self._purpose(), numbers, people)
-        reports = _drawn(channel, numbers, words, _in_step if channel.in_step else _one_by_one)
+        own = _row_words(self._purpose(), numbers, people) if words is None else words
+        reports = _drawn(channel, numbers, own, _in_step if channel.in_step else _one_by_one)
         return reports if order is None else order.astype(np.int32)[reports]
 
-    def fingerprints(self, codes: Codes, people: pa.Array) -> NDArray[np.bytes_]:
-        """Return 16 bytes a row, which are equal if a permanent report of the same person depends on equal values."""
-        channel = self.mechanism.channel
-        numbers = self._symbols(channel, codes, people)[1] if isinstance(channel, RepeatedHash) else self._numbers(codes)
-        words = _row_words(self._purpose(), numbers, people)
-        return np.ascontiguousarray(words[:, _USED:].astype("<u8")).view("S16").ravel()
-
-    def _repeated(self, channel: RepeatedHash, codes: Codes, people: pa.Array) -> Drawn:
+    def _repeated(self, channel: RepeatedHash, codes: Codes, people: pa.Array, words: RowWords | None) -> Drawn:
         """Return a report under the seed and the response that each person keeps; only the last response is new."""
         seeds, symbols = self._symbols(channel, codes, people)
-        kept = _drawn(channel.response, symbols, _row_words(self._purpose(), symbols, people), _in_step)
-        return channel.repeated(seeds, kept)
+        own = _row_words(self._purpose(), symbols, people) if words is None else words
+        return channel.repeated(seeds, _drawn(channel.response, symbols, own, _in_step))
 
     def _symbols(self, channel: RepeatedHash, codes: Codes, people: pa.Array) -> tuple[NDArray[np.uint64], Codes]:
         """Return the seed of each person, and the symbol of the value under it."""
@@ -102,29 +111,26 @@ def channel_of(mechanism: CertifiedMechanism) -> list[str]:
     return [own, channel, str(mechanism.certificate.ratio)]
 
 
-def all_among(charged: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> bool:
-    """Return whether fingerprints are among those that were charged, which are in ascending order."""
-    if not len(charged):
-        return not len(asked)
-    places = np.minimum(np.searchsorted(charged, asked), len(charged) - 1)
-    return bool((charged[places] == asked).all())
+def fingerprints_of(words: RowWords) -> NDArray[np.bytes_]:
+    """Return 16 bytes a row: the words that no draw uses."""
+    return np.ascontiguousarray(words[:, _USED:].astype("<u8", copy=False)).view(DIGEST).ravel()
 
 
-def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> NDArray[np.uint64]:
-    """Return the words of each row, shape (rows, 8). A number has eight bytes at the end, so no two rows share a message."""
-    size = 8 * _WORDS
-    return _matrix(blake2b(row, key=purpose, digest_size=size).digest() for row in _messages(numbers, people))
+def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> RowWords:
+    """Return the words of each row. A number has eight bytes at the end, so no two rows share a message."""
+    return _matrix(keyed_digests(_messages(numbers, people), purpose, 8 * _WORDS), len(numbers))
 
 
-def _messages(numbers: Codes, people: pa.Array) -> Iterator[bytes]:
-    values = numbers.astype("<u8").view("V8").tolist()
-    return (person + value for person, value in zip(people.to_pylist(), values, strict=True))
+def _messages(numbers: Codes, people: pa.Array) -> list[bytes]:
+    """Return each person followed by the eight bytes of a number."""
+    octets = pa.py_buffer(numbers.astype("<u8"))
+    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(numbers), [None, octets]).cast(pa.large_binary())
+    return pc.binary_join_element_wise(people.cast(pa.large_binary()), values, pa.scalar(b"", pa.large_binary())).to_pylist()
 
 
-def _matrix(digests: Iterable[bytes]) -> NDArray[np.uint64]:
+def _matrix(digests: bytes, rows: int) -> NDArray[np.uint64]:
     """Return the words of digests of one length, a row each."""
-    rows = list(digests)
-    return np.frombuffer(b"".join(rows), dtype="<u8").astype(np.uint64).reshape(len(rows), -1)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64, copy=False).reshape(rows, -1)
 
 
 def _abreast(channel: Channel, codes: Codes, people: pa.Array, purpose: bytes) -> Drawn:
@@ -132,12 +138,12 @@ def _abreast(channel: Channel, codes: Codes, people: pa.Array, purpose: bytes) -
     needed, step = _needed(channel), max(1, min(_BLOCK, _CELLS // channel.inputs))
 
     def drawn(at: int) -> Drawn:
-        rows, messages = codes[at : at + step], [*_messages(codes[at : at + step], people[at : at + step])]
-        words = _matrix(shake_256(purpose + row).digest(8 * needed) for row in messages)
+        rows, messages = codes[at : at + step], _messages(codes[at : at + step], people[at : at + step])
+        words = _matrix(b"".join([shake_256(purpose + row).digest(8 * needed) for row in messages]), len(messages))
         try:
             return channel.draw(rows, _Streams(words))
         except _Uneven:  # keys of a subset are equal, which happens once in 2**40 reports
-            sources = [_Streams(_matrix([shake_256(purpose + row).digest(64 * needed)])) for row in messages]
+            sources = [_Streams(_matrix(shake_256(purpose + row).digest(64 * needed), 1)) for row in messages]
             return np.concatenate([channel.draw(rows[one : one + 1], source) for one, source in enumerate(sources)])
 
     return np.concatenate([drawn(at) for at in range(0, len(codes), step)])

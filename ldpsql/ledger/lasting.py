@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from ldpsql.channels import RepeatedHash
 from ldpsql.errors import ChangedReports, InvalidParameter, NotPrivate, PolicyMismatch
 from ldpsql.errors.boundary import withheld
-from ldpsql.ledger.accounts import PERSON, load, store
+from ldpsql.ledger.accounts import load, store
 from ldpsql.ledger.book import Ledger
 from ldpsql.ledger.datasets import Dataset
+from ldpsql.ledger.digests import DIGEST, among, distinct, places
 from ldpsql.ledger.entries import (
     ColumnCost,
     Release,
@@ -36,47 +37,37 @@ from ldpsql.ledger.entries import (
 )
 from ldpsql.ledger.file import reading, snapshot, writing
 from ldpsql.ledger.keyed import channel_of
-from ldpsql.ledger.people import People
+from ldpsql.ledger.people import People, pseudonyms_of
 from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
-from ldpsql.ledger.spending import AccountKey, Demand, accounts_of, joined, spend
+from ldpsql.ledger.spending import AccountKey, accounts_of, spend
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.privacy.claims import PureLdp
 from ldpsql.privacy.owned import own_epsilon
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The distinct permanent reports of a release: fingerprints in ascending order, and the pseudonym of the person of each."""
-
-    fingerprints: NDArray[np.bytes_]
-    persons: NDArray[np.bytes_]
-
-    @classmethod
-    def of(cls, fingerprints: NDArray[np.bytes_], people: pa.Array, salt: bytes) -> _Asked:
-        distinct, first = np.unique(fingerprints, return_index=True)
-        ids = people.take(pa.array(first)).to_pylist()
-        pseudonyms = [blake2b(one, key=salt, digest_size=PERSON["person"].itemsize).digest() for one in ids]
-        return cls(distinct, np.array(pseudonyms, dtype=PERSON["person"]))
-
-    def without(self, charged: NDArray[np.bytes_]) -> _Asked:
-        new = ~np.isin(self.fingerprints, charged)
-        return _Asked(self.fingerprints[new], self.persons[new])
-
-    @property
-    def people(self) -> People:
-        """Who has how many of them."""
-        persons, reports = np.unique(self.persons, return_counts=True)
-        size = PERSON["person"].itemsize
-        return People([person.ljust(size, b"\0") for person in persons.tolist()], reports.tolist())
-
-
-@dataclass(frozen=True)
 class Reported:
-    """The permanent reports of a column: the mechanism, the fingerprint of each (repetitions are allowed), and its person."""
+    """The different permanent reports of a column: fingerprints in ascending order, and the person of each, as bytes."""
 
     certified: CertifiedMechanism
     fingerprints: NDArray[np.bytes_]
     people: pa.Array
+
+    @classmethod
+    def of(cls, certified: CertifiedMechanism, fingerprints: NDArray[np.bytes_], people: pa.Array) -> Reported:
+        """Return the different reports among those of all rows."""
+        different, rows, _ = distinct(fingerprints)
+        return cls(certified, different, people.take(pa.array(rows)))
+
+    def without(self, charged: NDArray[np.bytes_]) -> Reported:
+        """Return those that were not charged; the fingerprints of those that were are in ascending order."""
+        new = ~among(charged, self.fingerprints)
+        return self if new.all() else Reported(self.certified, self.fingerprints[new], self.people.filter(pa.array(new)))
+
+    def by_person(self, salt: bytes) -> People:
+        """Return who has how many of them."""
+        pseudonyms, _, reports = distinct(pseudonyms_of(self.people, salt))
+        return People(pseudonyms, reports)
 
 
 @withheld
@@ -105,17 +96,14 @@ def charge_columns_once(
     name = ReleaseName((Dataset.named(dataset) if isinstance(dataset, str) else dataset).name, "", destination)
     with reading(ledger.path) as db:
         with snapshot(db):
-            policy, salt = policy_of(db)
+            policy, _ = policy_of(db)
         if policy.privacy_unit == ROW:
             raise InvalidParameter("the ledger charges by row, and permanent reports need persons", "privacy_unit = 'id'")
-        asked = [
-            (_cost(policy, column, one.certified), _Asked.of(one.fingerprints, one.people, salt), _digest(one.certified))
-            for column, one in columns.items()
-        ]
+        asked = [(_cost(policy, column, one.certified), one) for column, one in columns.items()]
         with writing(db):
             if policy_of(db)[0] != policy:
                 raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
-            tokens = [_charge(db, policy, cost, reports, name, drawn=drawn) for cost, reports, drawn in asked]
+            tokens = [_charge(db, policy, cost, reports, name) for cost, reports in asked]
     return [Release(token, *name, "charged") for token in tokens]
 
 
@@ -137,20 +125,21 @@ def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: s
         )
 
 
-def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, asked: _Asked, name: ReleaseName, *, drawn: str) -> str:
+def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, reported: Reported, name: ReleaseName) -> str:
     """Charge for the reports that were not charged before, within a transaction, and return the token of the release."""
     (kept,) = accounts_of(db, [""], AccountKey(policy.privacy_unit, "", "", PERMANENT))
-    before = load(db, kept, asked.fingerprints)
-    new, now = asked.without(before["person"]), now_of(db)
-    identity = f"{PERMANENT} {drawn} {identity_of(policy, new.people, name, {})}"
-    token = write_release(db, now, identity, name, new.people)
+    before = load(db, kept, reported.fingerprints, DIGEST)
+    new, now = reported.without(before), now_of(db)
+    people, drawn = new.by_person(policy_of(db)[1]), _digest(reported.certified)
+    identity = f"{PERMANENT} {drawn} {identity_of(policy, people, name, {})}"
+    token = write_release(db, now, identity, name, people)
     account_key = AccountKey(policy.privacy_unit, "", cost.group, cost.cost.currency)
     for account in accounts_of(db, [""], account_key):
-        if len(new.persons):
-            spend(db, account, Demand.of(new.people), cost.cost, policy, now=now)
+        if len(people.reports):
+            spend(db, account, people, cost.cost, policy, now=now)
         write_charge(db, token, cost, account)
-    if len(new.persons):
-        store(db, kept, joined(before, new.fingerprints))
+    if len(people.reports):
+        store(db, kept, np.insert(before, places(before, new.fingerprints), new.fingerprints))
         _warn_if_changed(db, token, cost.column, name.dataset, drawn)
     return token
 

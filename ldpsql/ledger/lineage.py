@@ -17,10 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 from uuid import UUID
 
 from ldpsql import settings
+from ldpsql.ledger.addresses import without_secrets
 from ldpsql.ledger.file import reading, snapshot
 from ldpsql.ledger.policy import PERMANENT, delta_text, epsilon_text
 
@@ -28,7 +30,6 @@ _LOG = logging.getLogger("ldpsql")
 _SECONDS = 5.0  # to connect, and between two answers
 _SPEC = "https://openlineage.io/spec"
 _NAMESPACE = "ldpsql"
-_SECRET = re.compile(r"(?<=://)[^/]*@|[?#][^/?#]*=.*")  # in an address: a user with a password, a signature
 _NETWORK = re.compile(r"([a-z0-9]+://[^/]+)/(.+)", re.IGNORECASE)
 _TABLE = re.compile(r"(.+\.(?:duckdb|ddb|db)) ([^/\\]+)", re.IGNORECASE)
 _MEMORY = "memory"
@@ -64,9 +65,10 @@ def event(db: sqlite3.Connection, token: str, namespace: str) -> dict[str, Any]:
         FROM release NOT INDEXED WHERE token = ?"""
     number, dataset, destination, charged, at, identity = db.execute(release, [token]).fetchone()
     rows = None if identity.startswith(f"{PERMANENT} ") else charged  # people pay for new permanent reports, not for each row
-    charges = "SELECT DISTINCT column_name, mechanism, claim, epsilon, delta FROM charge WHERE release = ?"
-    columns = db.execute(charges, [number]).fetchall()
-    dataset, destination = map(_without_secrets, (dataset, destination))
+    charges = """SELECT DISTINCT c.column_name, c.mechanism, c.claim, a.currency, c.epsilon, c.delta
+        FROM charge c JOIN account a ON a.id = c.account WHERE c.release = ? AND a.currency <> ?"""
+    columns = db.execute(charges, [number, PERMANENT]).fetchall()
+    dataset, destination = map(without_secrets, (dataset, destination))
     source = _named(dataset, namespace)
     output = _named(destination, namespace) | {"facets": _facets(source, columns)}
     if rows is not None:
@@ -88,8 +90,8 @@ def event(db: sqlite3.Connection, token: str, namespace: str) -> dict[str, Any]:
     }
 
 
-def _facets(source: Mapping[str, str], columns: list[tuple[str, str, str, int, int]]) -> dict[str, Any]:
-    """Return where the columns of reports come from, and their epsilon and delta as tags."""
+def _facets(source: Mapping[str, str], columns: list[tuple[str, str, str, str, int, int]]) -> dict[str, Any]:
+    """Return where the columns of reports come from, and as tags their epsilon, or that per unit of distance, and delta."""
     fields = {
         column: {
             "inputFields": [
@@ -100,8 +102,8 @@ def _facets(source: Mapping[str, str], columns: list[tuple[str, str, str, int, i
     }
     tags = [
         {"key": key, "value": value, "source": "LDPSQL", "field": column}
-        for column, _, _, epsilon, delta in columns
-        for key, value in (("epsilon", epsilon_text(epsilon)), ("delta", delta_text(delta)))
+        for column, _, _, currency, epsilon, delta in columns
+        for key, value in ((currency.replace(" ", "_"), epsilon_text(epsilon)), ("delta", delta_text(delta)))
     ]
     return {
         "columnLineage": _facet("1-2-0/ColumnLineageDatasetFacet") | {"fields": fields},
@@ -123,11 +125,6 @@ def _producer() -> str:
     return f"urn:ldpsql:{__version__}"
 
 
-def _without_secrets(name: str) -> str:
-    """Return a name; without the user and the query if it is an address, since these can hold a password or a signature."""
-    return _SECRET.sub("", name) if "://" in name else name
-
-
 def _named(name: str, namespace: str) -> dict[str, str]:
     """Return the namespace and the name of a dataset: of a file or an object on the network as OpenLineage names them."""
     for pattern, prefix in ((_NETWORK, ""), (_TABLE, "duckdb://")):
@@ -146,8 +143,16 @@ def _write(content: dict[str, Any], section: Mapping[str, str]) -> None:
 
 
 def _send(text: str, url: str) -> None:
-    key = os.environ.get("OPENLINEAGE_API_KEY")
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    headers = {"Content-Type": "application/json"}
+    key, trusted = os.environ.get("OPENLINEAGE_API_KEY"), os.environ.get("OPENLINEAGE_URL")
+    if key and trusted and _host(url) == _host(trusted):  # a project's settings could name anybody's address
+        headers["Authorization"] = f"Bearer {key}"
     request = Request(url, text.encode(), headers, method="POST")  # noqa: S310  # the settings allow http and https only
     with build_opener(_NoRedirects).open(request, timeout=_SECONDS):
         pass
+
+
+def _host(url: str) -> tuple[str, str | None, int | None]:
+    """Return the scheme, the host and the port of an address."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port

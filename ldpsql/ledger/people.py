@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ldpsql.domains.arrays import column_of
 from ldpsql.errors import InvalidParameter, MissingValue, WrongType
+from ldpsql.ledger.digests import DIGEST, SIZE, ascending, keyed_digests
 
-_SIZE = 16  # bytes of a pseudonym
 EVERYBODY = b""  # stands for each row of a dataset whose rows are its people
 
 
@@ -21,13 +22,13 @@ EVERYBODY = b""  # stands for each row of a dataset whose rows are its people
 class People:
     """Pseudonyms in ascending order, and the number of reports of each in a column."""
 
-    pseudonyms: list[bytes]
-    reports: list[int]
+    pseudonyms: NDArray[np.bytes_]
+    reports: NDArray[np.int64]
 
     @classmethod
     def each_row(cls) -> People:
         """Return the one entry that stands for every row: rows are different people, so the cost of one is the cost of each."""
-        return cls([EVERYBODY], [1])
+        return cls(np.array([EVERYBODY], dtype=DIGEST), np.array([1]))
 
     @classmethod
     def of(cls, users: Any, salt: bytes) -> People:
@@ -38,20 +39,20 @@ class People:
 
         """
         counted = pc.value_counts(id_bytes(users))
-        ids, reports = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
-        if not ids:
+        if not len(counted):
             raise InvalidParameter("this release has no people", "pass the user id of each row")
-        joined = b"".join(blake2b(user, key=salt, digest_size=_SIZE).digest() for user in ids)
-        halves = np.frombuffer(joined, dtype=">u8").reshape(-1, 2)
-        order = np.lexsort((halves[:, 1], halves[:, 0]))
-        joined = halves[order].tobytes()
-        pseudonyms = [joined[start : start + _SIZE] for start in range(0, len(joined), _SIZE)]
-        return cls(pseudonyms, np.array(reports)[order].tolist())
+        pseudonyms = pseudonyms_of(counted.field("values"), salt)
+        order = ascending(pseudonyms)
+        return cls(pseudonyms[order], counted.field("counts").to_numpy()[order])
 
     def digest(self) -> str:
         """Return a fingerprint of the people and their numbers of reports."""
-        reports = np.array(self.reports, dtype="<u8").tobytes()
-        return blake2b(b"".join(self.pseudonyms) + reports, digest_size=16).hexdigest()
+        return blake2b(self.pseudonyms.tobytes() + self.reports.astype("<u8").tobytes(), digest_size=SIZE).hexdigest()
+
+
+def pseudonyms_of(people: pa.Array, salt: bytes) -> NDArray[np.bytes_]:
+    """Return the pseudonym of each person, who is bytes."""
+    return np.frombuffer(keyed_digests(people.to_pylist(), salt), dtype=DIGEST)
 
 
 def id_bytes(users: Any) -> pa.Array:

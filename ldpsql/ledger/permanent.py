@@ -27,7 +27,7 @@ from ldpsql.channels import Codes, Drawn, RepeatedHash
 from ldpsql.channels.randomness import Words
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.errors.boundary import withheld
-from ldpsql.ledger.keyed import Keyed, Stream
+from ldpsql.ledger.keyed import Keyed, RowWords, Stream, fingerprints_of
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedValues
 from ldpsql.system import is_shared
 
@@ -116,7 +116,14 @@ class Key:
         return Stream(blake2b(message, key=self.secret, digest_size=_SIZE).digest())
 
     @withheld
-    def draw(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> Drawn:
+    def draw(
+        self,
+        mechanism: CertifiedMechanism,
+        column: pa.Array,
+        people: pa.Array,
+        name: str,
+        words: RowWords | None = None,
+    ) -> Drawn:
         """Return the permanent report of each row, in the channel's own terms; no report depends on the other rows.
 
         Args:
@@ -124,6 +131,7 @@ class Key:
             column: the values, at least one.
             people: the person of each value, as bytes.
             name: the name of the column. Two columns with the same name and mechanism give equal reports for equal values.
+            words: what `row_words` returned for these arguments, if it was called.
 
         Raises:
             InvalidParameter: if the mechanism is over sets of pairs or unlisted strings, which are too many to number.
@@ -133,9 +141,19 @@ class Key:
         codes = values.codes(column)
         if self.version == 1 and not isinstance(values.channel, RepeatedHash):
             return self._drawn_one_by_one(values, codes, people, name)
-        return Keyed(self.secret, values, name).draw(codes, people)
+        return Keyed(self.secret, values, name).draw(codes, people, words)
 
     @withheld
+    def row_words(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> RowWords:
+        """Return the words of each row, which its report and its fingerprint are made of.
+
+        Takes the arguments of `draw`, and raises what `fingerprints` does.
+        """
+        if self.version == 1:
+            raise KeyUnusable("a ledger cannot recognise the permanent reports of a key of ldpsql 0.1.0", "make a new key")
+        values = _listed(mechanism)
+        return Keyed(self.secret, values, name).words(values.codes(column), people)
+
     def fingerprints(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> NDArray[np.bytes_]:
         """Return 16 bytes for each row: equal if person, channel and value are, and for LOLOHA the symbol of the value.
 
@@ -146,10 +164,7 @@ class Key:
             InvalidParameter: as `draw` does.
 
         """
-        if self.version == 1:
-            raise KeyUnusable("a ledger cannot recognise the permanent reports of a key of ldpsql 0.1.0", "make a new key")
-        values = _listed(mechanism)
-        return Keyed(self.secret, values, name).fingerprints(values.codes(column), people)
+        return fingerprints_of(self.row_words(mechanism, column, people, name))
 
     def _drawn_one_by_one(self, mechanism: CertifiedValues, codes: Codes, people: pa.Array, name: str) -> Drawn:
         column_and_mechanism = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()

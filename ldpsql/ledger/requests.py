@@ -9,6 +9,7 @@ from typing import Any
 
 from ldpsql.engine.functions import guarded
 from ldpsql.errors import InvalidParameter
+from ldpsql.ledger.addresses import without_secrets
 from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.entries import ReleaseName, identity_of, policy_of
 from ldpsql.ledger.file import snapshot
@@ -61,7 +62,7 @@ def request_of(
     if users is not None and policy.privacy_unit == ROW:
         raise _other_unit(policy, "pass no user ids (--user)")
     people = None if users is None else _people_of(users, salt)
-    name = ReleaseName(data.name, part, destination)
+    name = ReleaseName(data.name, part, without_secrets(destination))
     return Request(policy, data, name, people, identity_of(policy, people, name, columns))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,23 +12,11 @@ from numpy.typing import NDArray
 from ldpsql.errors import BudgetExceeded
 from ldpsql.ledger.accounts import PERSON, load, store
 from ldpsql.ledger.datasets import alike
+from ldpsql.ledger.digests import among, places
 from ldpsql.ledger.entries import is_ahead
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import ROW, Cost, Policy, delta_text, epsilon_text
 from ldpsql.ledger.statements import time_text
-
-
-@dataclass(frozen=True)
-class Demand:
-    """The people of a release in ascending order of their pseudonyms, and how many reports each gives."""
-
-    persons: NDArray[np.bytes_]
-    reports: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, people: People) -> Demand:
-        """Return people as arrays; call this before a transaction, which makes others wait."""
-        return cls(np.array(people.pseudonyms, dtype=PERSON["person"]), np.array(people.reports, dtype=np.int64))
 
 
 class AccountKey(NamedTuple):
@@ -67,24 +54,24 @@ def accounts_of(db: sqlite3.Connection, names: Iterable[str], key: AccountKey) -
     return [number for number, dataset in rows if any(dataset == name or alike(dataset, name) for name in names)]
 
 
-def spend(db: sqlite3.Connection, account: int, demand: Demand, cost: Cost, policy: Policy, *, now: int) -> None:
-    """Add a cost to what everybody in the release has spent, if everybody can afford it."""
-    everybody = joined(load(db, account, demand.persons), demand.persons)
-    positions = np.searchsorted(everybody["person"], demand.persons)
-    people, allowed = everybody[positions], policy.allowance(cost.currency)
-    fresh = people["since"] <= (now - policy.window if policy.window is not None else -1)
-    people["since"][fresh] = now
-    for spent in (people["epsilon"], people["delta"]):
+def spend(db: sqlite3.Connection, account: int, people: People, cost: Cost, policy: Policy, *, now: int) -> None:
+    """Add the cost of the reports of people to what they have spent, if everybody can afford it."""
+    everybody = joined(load(db, account, people.pseudonyms), people.pseudonyms)
+    positions = places(everybody["person"], people.pseudonyms)
+    accounts, allowed = everybody[positions], policy.allowance(cost.currency)
+    fresh = accounts["since"] <= (now - policy.window if policy.window is not None else -1)
+    accounts["since"][fresh] = now
+    for spent in (accounts["epsilon"], accounts["delta"]):
         spent[fresh] = 0
-    refused = _beyond(people["epsilon"], cost.epsilon, demand.reports, allowed.epsilon)
-    refused |= _beyond(people["delta"], cost.delta, demand.reports, allowed.delta)
+    refused = _beyond(accounts["epsilon"], cost.epsilon, people.reports, allowed.epsilon)
+    refused |= _beyond(accounts["delta"], cost.delta, people.reports, allowed.delta)
     if refused.any():
-        refusal = _exceeded(_most(people[refused], demand.reports[refused]), allowed, cost, policy)
+        refusal = _exceeded(_most(accounts[refused], people.reports[refused]), allowed, cost, policy)
         raise _ahead(refusal, now) if policy.window is not None and is_ahead(now) else refusal
     for name, each in (("epsilon", cost.epsilon), ("delta", cost.delta)):
-        people[name] += each * demand.reports
-        people[f"{name}_ever"] += each * demand.reports
-    everybody[positions] = people
+        accounts[name] += each * people.reports
+        accounts[f"{name}_ever"] += each * people.reports
+    everybody[positions] = accounts
     store(db, account, everybody)
 
 
@@ -92,9 +79,10 @@ def joined(kept: NDArray[np.void], persons: NDArray[np.bytes_]) -> NDArray[np.vo
     """Return the stored people and the new ones, who have spent nothing; both are in ascending order."""
     if not len(kept):
         return _unspent(persons)
-    positions = np.searchsorted(kept["person"], persons)
-    fresh = kept["person"][np.minimum(positions, len(kept) - 1)] != persons
-    return np.insert(kept, positions[fresh], _unspent(persons[fresh]))
+    fresh = persons[~among(kept["person"], persons)]
+    if not len(kept):
+        return _unspent(fresh)
+    return np.insert(kept, places(kept["person"], fresh), _unspent(fresh))
 
 
 def _unspent(persons: NDArray[np.bytes_]) -> NDArray[np.void]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.ledger.accounts import load
+from ldpsql.ledger.digests import DIGEST
 from ldpsql.ledger.entries import SHUFFLED, STATE, now_of, policy_of
 from ldpsql.ledger.policy import PERMANENT, ROW, Policy, delta_text, epsilon_text
 from ldpsql.ledger.seals import check_entries, damaged
@@ -89,10 +90,14 @@ def check(db: sqlite3.Connection) -> None:
         raise damaged("tables")
     check_entries(db)
     charged = db.execute(
-        """SELECT a.id, coalesce(sum(c.epsilon * coalesce(r.reports, 1)), 0), coalesce(sum(c.delta * coalesce(r.reports, 1)), 0)
+        """SELECT a.id, a.currency,
+                  coalesce(sum(c.epsilon * coalesce(r.reports, 1)), 0), coalesce(sum(c.delta * coalesce(r.reports, 1)), 0)
            FROM account a LEFT JOIN charge c ON c.account = a.id LEFT JOIN release r ON r.id = c.release GROUP BY a.id"""
     ).fetchall()
-    for account, epsilon, delta in charged:
+    for account, currency, epsilon, delta in charged:
+        if currency == PERMANENT:
+            load(db, account, kind=DIGEST)
+            continue
         people = load(db, account)
         if (_total(people["epsilon_ever"]), _total(people["delta_ever"])) != (epsilon, delta):
             raise damaged("people")

@@ -51,27 +51,32 @@ class NodeReports(MarkedReports, NumberedReports):
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
         """Return level, seed and symbol of each report."""
-        levels, seeds = np.empty(len(drawn), dtype=np.uint8), np.empty(len(drawn), dtype=np.uint32)
-        symbols = np.empty(len(drawn), dtype=np.uint16)
-        for start in range(0, len(drawn), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            levels[part], seeds[part], symbols[part] = self._fields(drawn[part])
-        columns = {"level": levels, "seed": seeds, "y": symbols}
-        return pa.StructArray.from_arrays([pa.array(column) for column in columns.values()], list(columns))
+        blocks = [self._fields(drawn[start : start + _BLOCK]) for start in range(0, max(1, len(drawn)), _BLOCK)]
+        columns = blocks[0] if len(blocks) == 1 else [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+        kinds = [field.type for field in self.type]
+        children = [
+            pa.Array.from_buffers(kind, len(drawn), [None, pa.py_buffer(column)])
+            for kind, column in zip(kinds, columns, strict=True)
+        ]
+        return pa.Array.from_buffers(self.type, len(drawn), [None], children=children)
 
-    def _fields(self, drawn: Drawn) -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint32]]:
+    def _fields(self, drawn: Drawn) -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint16]]:
         """Return level, seed and symbol of some reports."""
-        levels = self._levels(drawn)
+        numbers = drawn.astype(np.uint32, copy=False)
+        levels = self._levels(numbers)
         places = levels.astype(np.intp)
         starts, symbols, shifts = self._in_level
-        within = drawn.astype(np.uint32, copy=False) - starts.take(places)
+        within = numbers - starts.take(places)
+        own = symbols.take(places)
         if shifts is not None:
             seeds = within >> shifts.take(places)
-            return levels, seeds, within & (symbols - np.uint32(1)).take(places)
-        own = symbols.take(places)
-        seeds = within // own
-        own *= seeds
-        return levels, seeds, np.subtract(within, own, out=own)
+            own -= np.uint32(1)
+            own &= within
+        else:
+            seeds = within // own
+            own *= seeds
+            np.subtract(within, own, out=own)
+        return levels, seeds, own.astype(np.uint16)
 
     @cached_property
     def _in_level(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32] | None]:
@@ -80,7 +85,7 @@ class NodeReports(MarkedReports, NumberedReports):
         halved = not (symbols & symbols - np.uint32(1)).any()
         return self._starts[:-1].astype(np.uint32), symbols, np.log2(symbols).astype(np.uint32) if halved else None
 
-    def _levels(self, drawn: Drawn) -> NDArray[np.uint8]:
+    def _levels(self, drawn: NDArray[np.uint32]) -> NDArray[np.uint8]:
         """Return the level of each report."""
         if self._listed_levels is not None:
             return self._listed_levels.take(drawn // self._unit)
@@ -90,16 +95,16 @@ class NodeReports(MarkedReports, NumberedReports):
         return out
 
     @cached_property
-    def _unit(self) -> int:
+    def _unit(self) -> np.uint32:
         """A number of consecutive reports whose level is the same, as it divides the numbers of reports of all levels."""
-        return int(np.gcd.reduce(np.diff(self._starts)))
+        return np.uint32(np.gcd.reduce(np.diff(self._starts)))
 
     @cached_property
     def _listed_levels(self) -> NDArray[np.uint8] | None:
         """The level of every unit of reports; None if there are too many."""
         if len(self) > _MOST_LISTED:
             return None
-        return np.repeat(np.arange(len(self.seeds), dtype=np.uint8), np.diff(self._starts) // self._unit)
+        return np.repeat(np.arange(len(self.seeds), dtype=np.uint8), np.diff(self._starts) // int(self._unit))
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
         """Return the numbers of the reports.
@@ -122,6 +127,6 @@ class NodeReports(MarkedReports, NumberedReports):
 
     def text(self, report: int) -> str:
         """Return level, seed and symbol as SQL writes them."""
-        level = int(self._levels(np.array([report]))[0])
+        level = int(self._levels(np.array([report], dtype=np.uint32))[0])
         seed, y = divmod(report - int(self._starts[level]), self.symbols[level])
         return f"{{'level': {level}, 'seed': {seed}, 'y': {y}}}"

@@ -55,47 +55,63 @@ class _Section(BaseModel):
 
 
 class _Plugins(_Section):
-    allow: list[str] | None = None
+    allow: list[str] | None = Field(None, description="the packages whose plugins are loaded; `*` stands for all")
 
 
 class _Defaults(_Section):
-    format: str | None = None
-    estimator: str | None = None
+    format: str | None = Field(None, description="how commands write results: `table`, `json`, `jsonl` or `csv`")
+    estimator: str | None = Field(None, description="the estimator of commands")
 
 
 class _Ledger(_Section, extra="allow"):  # the policy checks its own keys
-    path: _FilePath | None = None
-    key: _FilePath | None = None
+    path: _FilePath | None = Field(None, description="the ledger that releases are charged to")
+    key: _FilePath | None = Field(None, description="the file with the secret key of permanent reports")
 
 
 class _Lineage(_Section):
-    url: str | None = Field(None, pattern="^https?://[^/]")
-    file: _FilePath | None = None
-    namespace: str = "ldpsql"
+    url: str | None = Field(None, pattern="^https?://[^/]", description="the address that gets an event for each release")
+    file: _FilePath | None = Field(None, description="a file that gets a line for each release")
+    namespace: str = Field("ldpsql", description="the namespace of tables in events")
 
 
 class _Table(_Section):
-    epsilon: str | int | float  # the total of a row; a float stands for its shortest decimal text
-    columns: dict[str, _Mechanism]
-    keep: list[str] = []
-    unit: str = "row"
-    reports: str = ""
-    delta: str | int | float = 0
-    epsilon_per_distance: str | int | float = 0
-    collector: str = ""  # this and the next lines are for the people who review a policy
-    purpose: str = ""
-    people: str = ""
-    recipient: str = ""
-    frequency: str | None = None  # `frequency_of` in the room of the ledger checks it
+    epsilon: str | int | float = Field(description="the total of a row")  # a float stands for its shortest decimal text
+    columns: dict[str, _Mechanism] = Field(description="the mechanism of each column that is perturbed")
+    keep: list[str] = Field([], description="columns that are published as they are")
+    unit: str = Field("row", description="`row`: each row is one person; else the column of user ids")
+    reports: str = Field("", description="the table or the file of the reports, so that `ldpsql lint` knows it")
+    delta: str | int | float = Field(0, description="the total delta of a row")
+    epsilon_per_distance: str | int | float = Field(0, description="the total per unit of distance of a row")
+    collector: str = Field("", description="who collects the reports, for those who review a policy")
+    purpose: str = Field("", description="what the reports are for")
+    people: str = Field("", description="whose values they are")
+    recipient: str = Field("", description="who receives them")
+    frequency: str | None = Field(
+        None, description="how often a person is asked: `once`, or the time between, such as `30 days`"
+    )  # `frequency_of` checks it
 
 
 class _File(_Section):
-    plugins: _Plugins = Field(_Plugins(), examples=['[plugins] and below it allow = ["name"]'])
-    mechanisms: dict[str, _Mechanism] = Field({}, examples=["city = \"krr(epsilon=1, domain=['a', 'b'])\""])
-    defaults: _Defaults = Field(_Defaults(), examples=['format = "json"'])
-    tables: dict[str, _Table] = Field({}, examples=['[tables.people] and below it epsilon = 2 and columns = {city = "city"}'])
-    ledger: _Ledger = Field(_Ledger(), examples=['path = "budget.ledger"'])
-    lineage: _Lineage = Field(_Lineage(), examples=['url = "http://localhost:5000/api/v1/lineage"'])
+    plugins: _Plugins = Field(
+        _Plugins(), description="Which plugins are loaded", examples=['[plugins] and below it allow = ["name"]']
+    )
+    mechanisms: dict[str, _Mechanism] = Field(
+        {},
+        description="A name for each mechanism: `ldp.m.NAME()` in SQL, the name itself in Python and on the command line",
+        examples=["city = \"krr(epsilon=1, domain=['a', 'b'])\""],
+    )
+    defaults: _Defaults = Field(_Defaults(), description="What commands do by default", examples=['format = "json"'])
+    tables: dict[str, _Table] = Field(
+        {},
+        description="The policy of a table",
+        examples=['[tables.people] and below it epsilon = 2 and columns = {city = "city"}'],
+    )
+    ledger: _Ledger = Field(
+        _Ledger(), description="The ledger of releases, and its policy", examples=['path = "budget.ledger"']
+    )
+    lineage: _Lineage = Field(
+        _Lineage(), description="Events of OpenLineage", examples=['url = "http://localhost:5000/api/v1/lineage"']
+    )
 
 
 _KINDS = {"string_type": "a string", "list_type": "a list of names", "model_type": "a section", "dict_type": "a section"}

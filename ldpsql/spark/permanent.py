@@ -76,7 +76,7 @@ def reported(frame: DataFrame, projection: Projection, file: KeyFile) -> dict[st
 def _of_column(made: pa.Table, name: str, mechanism: Mechanism) -> Reported:
     rows = made.filter(pc.field("name") == name)
     fingerprints = np.array(rows.column("fingerprint").to_pylist(), dtype="S16")
-    return Reported(certify(mechanism), fingerprints, rows.column("person").combine_chunks().cast(pa.large_binary()))
+    return Reported.of(certify(mechanism), fingerprints, rows.column("person").combine_chunks().cast(pa.large_binary()))
 
 
 @withheld_stream

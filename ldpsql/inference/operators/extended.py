@@ -13,7 +13,7 @@ from ldpsql.inference.operators.base import Floats, Operator, digest
 class ExtendedOperator(Operator):
     """A channel in which value x is perturbed like value ``at[x]`` of ``base``."""
 
-    def __init__(self, base: Operator, at: NDArray[np.int64]) -> None:
+    def __init__(self, base: Operator, at: NDArray[np.int64] | NDArray[np.int32]) -> None:
         self.base, self.at = base, at
         self.inputs, self.outputs, self.complete = len(at), base.outputs, base.complete
 
@@ -44,11 +44,11 @@ class ExtendedOperator(Operator):
 
     def matrix(self) -> Floats:
         """Return P(report | value)."""
-        return self.base.rows(self.at)
+        return self.base.rows(self.at.astype(np.int64, copy=False))
 
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
         """Return P(report | value) of some values."""
-        return self.base.rows(self.at[among])
+        return self.base.rows(self.at[among].astype(np.int64, copy=False))
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``."""

@@ -7,8 +7,9 @@ from functools import cached_property
 from weakref import ref
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ldpsql.channels import KeepOrSpread, Levels
+from ldpsql.channels import Codes, KeepOrSpread, Levels
 from ldpsql.channels.level_hashes import Response
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest, operator
@@ -36,10 +37,7 @@ class LevelsOperator(StackOperator):
 
     def __init__(self, channel: Levels) -> None:
         nodes = [channel.nodes(np.arange(channel.inputs, dtype=np.int32), level) for level in range(len(channel.blocks))]
-        parts = [
-            ExtendedOperator(operator(response), at.astype(np.int64))
-            for response, at in zip(channel.responses, nodes, strict=True)
-        ]
+        parts = [ExtendedOperator(operator(response), at) for response, at in zip(channel.responses, nodes, strict=True)]
         super().__init__(parts, np.array([float(share) for share in channel.shares()]))
         self.bases = [part.base for part in parts]
         self.large = self.inputs > _MOST_CURVED
@@ -48,11 +46,9 @@ class LevelsOperator(StackOperator):
         self._lengths = [block[0] for block in channel.blocks]
         self._exact = [isinstance(response, KeepOrSpread) for response in channel.responses]
         self._votes = [_votes(response) for response in channel.responses]
-        firsts = [np.unique(at, return_index=True)[1] for at in nodes]
-        above = [*nodes[1:], np.zeros(self.inputs, dtype=np.int32)]
-        counts = [*channel.counts[1:], 1]
+        above = zip([*nodes[1:], np.zeros(self.inputs, dtype=np.int32)], [*channel.counts[1:], 1], strict=True)
         self._parents = [
-            Parents(up[first].astype(np.int64), count) for up, first, count in zip(above, firsts, counts, strict=True)
+            Parents(_of_nodes(at, own, up), count) for at, own, (up, count) in zip(nodes, channel.counts, above, strict=True)
         ]
         self._last: tuple[ref[Floats], Floats, list[tuple[Floats, Tree]]] | None = (
             None  # the last shares that were made to agree
@@ -75,28 +71,36 @@ class LevelsOperator(StackOperator):
         """A bound of how far a share moves, times n, when one of n reports is replaced."""
         return float(max(base.influence / weight for base, weight in zip(self.bases, self.weights, strict=True)))
 
+    def _sums(self, theta: Floats) -> Iterator[Floats]:
+        """Yield the shares of the blocks of each level, each from those of the level below."""
+        yield theta
+        for parents in self._parents[:-1]:
+            theta = parents.summed(theta)
+            yield theta
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(level, report) under theta."""
+        parts = zip(self.weights, self.bases, self._sums(theta), strict=True)
+        return np.concatenate([weight * base.forward(own) for weight, base, own in parts], axis=-1)
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z: from the highest level down, each node has what its parent has and its own."""
+        out: Floats = np.zeros((*w.shape[:-1], 1))
+        for (_, weight, at), base, parents in reversed(list(zip(self._each(), self.bases, self._parents, strict=True))):
+            out = parents.spread(out) + weight * base.adjoint(w[..., at])
+        return out
+
     def _trees(self, shares: Floats, n: Floats, theta: Floats | None) -> Iterator[Tree]:
         """Yield the tree of each group, with the variances of the blocks at theta, by default with equal shares."""
         for i, size in enumerate(n):
             check()
             variances = []
-            for level, (_, _, at) in enumerate(self._each()):
+            sums = (np.full(base.inputs, 1.0 / base.inputs) for base in self.bases) if theta is None else self._sums(theta[i])
+            for level, ((_, _, at), own) in enumerate(zip(self._each(), sums, strict=True)):
                 reports = max(float(shares[i, at].sum()) * float(size), _NO_REPORTS)
-                count = self.bases[level].inputs
-                own = np.full(count, 1.0 / count) if theta is None else self._pilot(theta[i], level, reports)
-                variances.append(self._scatter(own, level) / reports)
+                pilot = own if theta is None else _seen(own, reports)
+                variances.append(self._scatter(pilot, level) / reports)
             yield Tree(self._parents, variances)
-
-    def _pilot(self, theta: Floats, level: int, reports: float) -> Floats:
-        """Return the shares of the blocks of a level, none too small to be seen (Krichevsky, Trofimov)."""
-        own = np.maximum(self._summed(theta, level), 0.0)
-        return (own * reports + 0.5) / (own.sum() * reports + 0.5 * len(own))
-
-    def _summed(self, theta: Floats, level: int) -> Floats:
-        """Return the shares of the blocks of a level."""
-        part = self.parts[level]
-        assert isinstance(part, ExtendedOperator)  # noqa: S101  # made in __init__
-        return part.summed(theta)
 
     def _scatter(self, own: Floats, level: int) -> Floats:
         """Return the variances of the measured shares of a level, times its reports, up to a part that the total removes.
@@ -206,6 +210,19 @@ class LevelsOperator(StackOperator):
             centre[i] = running[ranges.end] - running[ranges.first]
             variance[i] = range_variances(tree, self._lengths, ranges)
         return centre, variance
+
+
+def _of_nodes(at: Codes, count: int, above: Codes) -> NDArray[np.int64]:
+    """Return for each node what all of its values have: the node above them."""
+    out = np.empty(count, dtype=np.int64)
+    out[at] = above
+    return out
+
+
+def _seen(own: Floats, reports: float) -> Floats:
+    """Return the shares of the blocks of a level, none too small to be seen (Krichevsky, Trofimov)."""
+    own = np.maximum(own, 0.0)
+    return np.asarray((own * reports + 0.5) / (own.sum() * reports + 0.5 * len(own)))
 
 
 def _votes(response: Response) -> tuple[float, float]:

@@ -1,0 +1,65 @@
+"""Keyed digests of many messages, and arrays of digests of 16 bytes, which a ledger keeps in ascending order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+SIZE = 16  # bytes
+DIGEST = np.dtype(f"S{SIZE}")
+
+
+def keyed_digests(messages: Iterable[bytes], key: bytes, size: int = SIZE) -> bytes:
+    """Return the BLAKE2b digest of each message under a key, one after the other."""
+    begun, digests = blake2b(key=key, digest_size=size), []
+    for message in messages:
+        one = begun.copy()  # takes half the time of reading the key again
+        one.update(message)
+        digests.append(one.digest())
+    return b"".join(digests)
+
+
+def ascending(digests: NDArray[np.bytes_]) -> NDArray[np.intp]:
+    """Return the positions of digests in ascending order; those of equal digests in any order."""
+    leading = _leading(digests)
+    order = np.argsort(leading)  # takes half the time of sorting bytes; different digests hardly ever begin alike
+    alike = leading[order[1:]] == leading[order[:-1]]
+    return np.argsort(digests) if alike.any() else order
+
+
+def distinct(digests: NDArray[np.bytes_]) -> tuple[NDArray[np.bytes_], NDArray[np.intp], NDArray[np.intp]]:
+    """Return the different digests in ascending order, the position of one of each, and how many there are of each."""
+    order = ascending(digests)
+    ordered = digests[order]
+    starts = np.flatnonzero(np.concatenate([np.ones(len(ordered[:1]), dtype=np.bool_), ordered[1:] != ordered[:-1]]))
+    return ordered[starts], order[starts], np.diff(starts, append=len(ordered))
+
+
+def among(kept: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+    """Return which digests are among those that are kept; both are in ascending order."""
+    if not len(kept):
+        return np.zeros(len(asked), dtype=np.bool_)
+    return kept[np.minimum(places(kept, asked), len(kept) - 1)] == asked
+
+
+def all_among(kept: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> bool:
+    """Return whether all digests, in any order, are among those that are kept, which are in ascending order."""
+    return bool(among(kept, asked[ascending(asked)]).all())
+
+
+def places(kept: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> NDArray[np.intp]:
+    """Return where digests belong among those that are kept, which are different; both are in ascending order."""
+    leading = _leading(kept)
+    if not len(kept) or (leading[1:] == leading[:-1]).any():
+        return np.searchsorted(kept, asked)
+    first = np.searchsorted(leading, _leading(asked))  # of those that begin alike, there is one at most
+    before = kept[np.minimum(first, len(kept) - 1)] < asked
+    return first + (before & (first < len(kept)))
+
+
+def _leading(digests: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """Return the first half of each digest as a number."""
+    return np.ascontiguousarray(digests).view(">u8")[::2].astype(np.uint64)
