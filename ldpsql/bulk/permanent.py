@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -109,9 +108,14 @@ class Permanent:
 
 
 def _content(column: pa.Array, people: pa.Array, name: str) -> bytes:
-    """Return a digest of the rows of a column and of their people."""
-    rows = pa.record_batch([column, people], ["value", "person"]).serialize()
-    return blake2b(rows, key=blake2b(json.dumps([name, str(column.type)]).encode(), digest_size=32).digest()).digest()
+    """Return a digest of the rows of a column and of their people.
+
+    A stream holds their types and the values of dictionaries, too, which the buffers of a batch alone leave out.
+    """
+    batch, written = pa.record_batch([column, people], ["value", "person"]), pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, batch.schema) as stream:
+        stream.write_batch(batch)
+    return blake2b(written.getvalue(), key=blake2b(name.encode(), digest_size=32).digest()).digest()
 
 
 def is_permanent(*, permanent: bool, key: object, user: object) -> bool:
