@@ -123,6 +123,13 @@ def test_the_gaussian_mechanism_keeps_its_delta_and_wastes_little(name: str, eps
         assert proof.delta > proof.claim.delta * Fraction(98, 100)
 
 
+@pytest.mark.parametrize("epsilon", ["0.000001", "0.0000000001"])
+def test_gaussian_points_keep_a_tiny_epsilon_and_delta(epsilon: str) -> None:
+    proof = certify(made("gaussian_points", epsilon, 10).changed(delta="0.0000000001")).certificate
+    assert isinstance(proof.claim, ApproximateLdp)
+    assert proof.claim.delta * Fraction(9, 10) < proof.delta <= proof.claim.delta
+
+
 def test_gaussian_points_fall_with_the_square_of_their_distance_in_all_dimensions() -> None:
     """Chances relative to the value's own are e^(-d^2 / (2 s^2)), before and after all points are moved and scaled."""
     squares = np.array([[sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for y in POINTS] for x in POINTS])

@@ -215,3 +215,13 @@ def test_hashes_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> Non
         )
         rows = con.execute(made).fetchall()
     assert {row[-2:] for row in rows} == {(1.0, 2.0)}
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
+def test_a_column_of_hashes_may_have_braces_in_its_name(dialect: str) -> None:
+    text = query(registry().mechanism("olh(1, ['a', 'b', 'c'])"), Source("reports", "x{0}{}"), dialect)
+    assert "x{0}{}" in text
+    if dialect == "duckdb":
+        with duckdb.connect() as con:
+            con.execute('CREATE TABLE reports AS SELECT {seed: 0, y: 1} AS "x{0}{}"')
+            assert {row[-2:] for row in con.execute(text).fetchall()} == {(1.0, 0.0)}
