@@ -35,6 +35,7 @@ CHOSEN = ("best",)  # what the groups are compared with if the others take long,
 REPEATS, FEW, WORST, ALIKE = 20, 1, 1.03, 0.8
 FLIGHTS = Path(__file__).parents[1] / "examples" / "data" / "flights.parquet"
 ADULT = "adult_census_income.parquet"
+ORDERED = ("month", "day", "age", "hours_per_week")
 COVERS = "shared intervals cover"
 
 
@@ -88,7 +89,7 @@ def people(lines: Lines) -> Floats | None:
     if file is None:
         return None
     read = pq.read_table(file, columns=[*lines.group, lines.value]).drop_null()
-    keys = pc.binary_join_element_wise(*(read[name].cast(pa.string()) for name in lines.group), "/")
+    keys = pc.binary_join_element_wise(*(pc.utf8_lpad(read[name].cast(pa.string()), 4, "0") for name in lines.group), "/")
     groups, number = coded(keys)
     if lines.ends:
         low, high = lines.ends
@@ -101,9 +102,9 @@ def people(lines: Lines) -> Floats | None:
 
 
 def coded(column: pa.ChunkedArray) -> tuple[int, NDArray[np.int64]]:
-    """Return how many values a column has, and the number of that of each row."""
-    code = column.combine_chunks().dictionary_encode()
-    return len(code.dictionary), code.indices.to_numpy()
+    """Return how many values a column of texts has, and the number of that of each row, in the order of the texts."""
+    texts, number = np.unique(column.to_numpy(), return_inverse=True)
+    return len(texts), number
 
 
 def named(held: Floats, epsilon: float, draw: np.random.Generator) -> Likelihood:
@@ -164,13 +165,19 @@ class Reports:
         """Return the estimates of all groups."""
         return np.concatenate([estimator.fit(part).theta for part in self.parts])
 
-    def shared(self) -> tuple[Floats, Floats | None, Floats | None]:
+    def shared(self, *, in_order: bool) -> tuple[Floats, Floats | None, Floats | None]:
         """Return the estimates of all groups that learn from each other, and the ends of their own intervals, if any."""
-        estimator = registry().estimator("shared(errors='shared')").learnt(self.pooled, self.parts)
-        fits = [estimator.fit(part) for part in self.parts]
-        theta = np.concatenate([fit.theta for fit in fits])
-        ends = [np.concatenate([fit.errors[end] for fit in fits if fit.errors]) if fits[0].errors else None for end in (1, 2)]
-        return theta, ends[0], ends[1]
+        options = {"estimator": "shared", "errors": "shared", "neighbours": "use" if in_order else "ignore"}
+        runs, estimators = registry().estimator(options).learnt_in_order(self.pooled, self.parts)
+        order, parts = np.argsort(runs, kind="stable"), self.parts
+        if len(parts) == 1:
+            pieces = [(run, parts[0].with_counts(parts[0].counts[runs == run])) for run in np.unique(runs)]
+        else:
+            pieces = [(runs[row], parts[row]) for row in order]
+        fits, place = [estimators[run].fit(piece) for run, piece in pieces], np.argsort(order)
+        theta, ends = np.concatenate([fit.theta for fit in fits])[place], [fit.errors for fit in fits if fit.errors]
+        low, high = (np.concatenate([one[end] for one in ends])[place] if ends else None for end in (1, 2))
+        return theta, low, high
 
 
 def errors(theta: Floats, truth: Floats, *, ordered: bool) -> dict[str, float]:
@@ -194,7 +201,7 @@ def measured(lines: Lines, held: Floats, epsilon: float, most: float | None, rep
         thetas = {"pooled": together}
         singles = (*SINGLE, *(["best"] if number < FEW else [])) if lines.mechanism == "krr" else CHOSEN
         thetas |= {name: reports.estimated(registry().estimator(name)) for name in singles}
-        thetas["shared"], low, high = reports.shared()
+        thetas["shared"], low, high = reports.shared(in_order=lines.group[-1] in ORDERED)
         for name, theta in thetas.items():
             seen.setdefault(name, []).append(errors(theta, truth, ordered=lines.ends is not None))
         if low is not None and high is not None:

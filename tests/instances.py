@@ -40,7 +40,7 @@ class Instance:
         self._con = ldpsql.connect()
         self._con.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo', 'Rome', 'Kyiv'])")
         self._state, self._functions = self._con.execute(_STATE).fetchall(), self._con.execute(_FUNCTIONS).fetchall()[0][:2]
-        self._version = self._con._catalog_version()
+        self._version = self._catalog_version()
 
     def connection(self) -> DuckDBPyConnection:
         """Return a connection, which has temporary tables, prepared statements and a search path of its own."""
@@ -48,14 +48,19 @@ class Instance:
 
     def tidied(self) -> bool:
         """Drop tables, views and macros; return whether all else is as it was."""
-        if self._con._catalog_version() == self._version:  # nothing ran but queries
+        if self._version is not None and self._catalog_version() == self._version:  # nothing ran but queries
             return True
         try:
             same = self._without_what_was_made()
         except duckdb.Error:
             return False
-        self._version = self._con._catalog_version()
+        self._version = self._catalog_version()
         return same
+
+    def _catalog_version(self) -> object:
+        """Return what changes with the catalog; None if this DuckDB does not say, for the method is not a public one."""
+        version = getattr(self._con, "_catalog_version", None)
+        return None if version is None else version()
 
     def _without_what_was_made(self) -> bool:
         """Drop tables, views and macros; the functions are listed once, which takes DuckDB 20 ms."""

@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, Key
-from ldpsql.bulk.permanent import Permanent
+from ldpsql.bulk.permanent import Ahead, Permanent
 from ldpsql.bulk.staging import Staging
 from ldpsql.cli.perturb import perturb
 from ldpsql.errors import BudgetExceeded, InvalidParameter, KeyUnusable, SourceRefused, UnfinishedRun, WrongType
@@ -140,9 +140,40 @@ def test_columns_with_the_same_values_have_reports_of_their_own(key: Key, ledger
     assert spent(ledger) == ["2"]
 
 
-def test_a_report_that_was_not_charged_is_not_drawn(key: Key) -> None:
+def test_words_that_are_kept_for_the_draw_have_a_limit_and_are_dropped_when_they_are_used() -> None:
+    words = np.zeros((10, 8), dtype=np.uint64)
+    ahead = Ahead(2 * words.nbytes)
+    for content in (b"one", b"one", b"two", b"three"):
+        ahead.put(content, words)
+    assert ahead.take(b"one") is ahead.take(b"two") is words
+    assert ahead.take(b"one") is ahead.take(b"three") is None
+
+
+def test_dictionaries_with_the_same_numbers_have_reports_of_their_own_values(key: Key, ledger: Ledger) -> None:
+    """The numbers of two batches are equal, and their words are not."""
+    numbers = pa.array([0] * 100, pa.int8())
+    home, away = (pa.DictionaryArray.from_arrays(numbers, pa.array(values)) for values in (["a", "b"], ["b", "a"]))
+    frame = pa.table({"id": [*range(100)] * 2, "city": pa.chunked_array([home, away])})
+    columns = {"city": COLUMNS["city"]}
+    charged = ldpsql.perturb_once(frame, columns, key=key, user="id", charge=Charge(ledger, "people"))
+    assert charged.equals(ldpsql.perturb_once(frame, columns, key=key, user="id"))
+    assert spent(ledger) == ["2"]
+
+
+@pytest.mark.parametrize("ahead", [None, Ahead()])
+def test_a_value_that_a_dictionary_changed_is_not_drawn_uncharged(key: Key, ahead: Ahead | None) -> None:
+    certified, people = certify(registry().mechanism(COLUMNS["city"])), pa.array([b"1"], pa.large_binary())
+    permanent = Permanent(key, "id", ahead=ahead)
+    counted, changed = (pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([value])) for value in "ab")
+    permanent.charged["city"] = np.unique(permanent.fingerprints(certified, counted, people, "city"))
+    with pytest.raises(SourceRefused, match="changed while it was read"):
+        permanent.draw(certified, changed, people, "city")
+
+
+@pytest.mark.parametrize("ahead", [None, Ahead()])
+def test_a_report_that_was_not_charged_is_not_drawn(key: Key, ahead: Ahead | None) -> None:
     certified, people = certify(registry().mechanism(COLUMNS["city"])), pa.array([b"1", b"2"], pa.large_binary())
-    permanent, values = Permanent(key, "id"), pa.array(["a", "a"])
+    permanent, values = Permanent(key, "id", ahead=ahead), pa.array(["a", "a"])
     permanent.charged["city"] = np.unique(permanent.fingerprints(certified, values[:1], people[:1], "city"))
     assert len(permanent.draw(certified, values[:1], people[:1], "city")) == 1
     with pytest.raises(SourceRefused, match="changed while it was read"):

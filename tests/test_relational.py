@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import sqlglot
 from duckdb import DuckDBPyConnection
+from sqlglot import exp
 from typer.testing import CliRunner
 
 import ldpsql
@@ -112,6 +113,18 @@ def test_an_empty_table_has_no_rows() -> None:
 def test_what_has_no_query_is_refused(text: str, source: Source, dialect: str) -> None:
     with pytest.raises((InvalidParameter, NotApplicable, IllConditioned)):
         query(registry().mechanism(text), source, dialect)
+
+
+@pytest.mark.parametrize("text", [CITIES, "oue(1, ['a', 'b'])", "olh(1, [1, 2, 3])", "truncated_geometric(1, 0, 2)"])
+def test_a_key_with_the_name_of_a_column_of_the_query_is_refused(text: str) -> None:
+    mechanism = registry().mechanism(text)
+    made = sqlglot.parse_one(query(mechanism, Source("r", "x", keys=("region",)), "duckdb"), read="duckdb")
+    aliases = [each.alias for each in made.find_all(exp.Alias)]
+    columns = [column.name for each in made.find_all(exp.TableAlias) for column in each.columns]
+    assert {"place", "total", "inverted"} <= {*aliases, *columns}
+    for name in {*aliases, *columns} - {"region", "word"}:  # words of a set are in a scope of their own
+        with pytest.raises(InvalidParameter, match="of its own"):
+            query(mechanism, Source("r", "x", keys=(name,)), "duckdb")
 
 
 def test_the_command_writes_a_view(tmp_path: Path) -> None:

@@ -145,8 +145,9 @@ def counted(con: DuckDBPyConnection) -> DuckDBPyConnection:
     return con
 
 
+PLAIN = 'shared(neighbours="ignore")'
 BY = """SELECT day, value, estimate, std_error, low, high
-        FROM ldp.estimate_by(seen, city, day, city(), estimator := 'shared') ORDER BY ALL"""
+        FROM ldp.estimate_by(seen, city, day, city(), estimator := 'shared(neighbours="ignore")') ORDER BY ALL"""
 PRIOR = "prior := (SELECT prior FROM common)"
 
 
@@ -162,12 +163,12 @@ def test_two_steps_are_the_table_function(counted: DuckDBPyConnection, call: str
 def test_a_table_of_many_groups_is_the_table_function(counted: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ldpsql.bulk.learning.CELLS_AT_ONCE", 50)
     options: dict[str, Any] = {"report": "city", "keys": ["day"], "mechanism": "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"}
-    assert ldpsql.estimate_groups(counted, "seen", "estimates", estimator="shared", **options) == 40
+    assert ldpsql.estimate_groups(counted, "seen", "estimates", estimator=PLAIN, **options) == 40
     found = counted.execute("SELECT * EXCLUDE (day, value, n) FROM estimates ORDER BY day, value").fetchnumpy()
     expected = counted.execute(f"SELECT * EXCLUDE (day, value) FROM ({BY}) ORDER BY day, value").fetchnumpy()
     assert all(np.allclose(found[name], expected[name], rtol=0, atol=1e-12) for name in expected)
     monkeypatch.setattr("ldpsql.bulk.learning.GROUPS_SEEN", 10)
-    assert ldpsql.estimate_groups(counted, "seen", "estimates", estimator="shared", replace=True, **options) == 40
+    assert ldpsql.estimate_groups(counted, "seen", "estimates", estimator=PLAIN, replace=True, **options) == 40
 
 
 def test_the_prior_has_seen_all_reports(counted: DuckDBPyConnection) -> None:

@@ -11,6 +11,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.engine.groups import in_order
+from ldpsql.errors import OutOfTime
 from ldpsql.estimators import Estimator, Floats, Likelihood, sharing
 from ldpsql.estimators.sharing.neighbours import runs_of
 from ldpsql.inference.operators import KeepOrSpreadOperator
@@ -41,8 +42,10 @@ def learned(likelihood: Likelihood, **options: Any) -> tuple[Any, list[Estimator
 
 def error(likelihood: Likelihood, shares: Floats, **options: Any) -> float:
     runs, estimators = learned(likelihood, **options)
-    fits = [estimators[run].fit(likelihood.group(group)).theta[0] for group, run in enumerate(runs)]
-    return float(np.abs(np.array(fits) - shares).sum(axis=1).mean() / 2)
+    fits = np.empty_like(shares)
+    for run, estimator in enumerate(estimators):
+        fits[runs == run] = estimator.fit(likelihood.with_counts(likelihood.counts[runs == run])).theta
+    return float(np.abs(fits - shares).sum(axis=1).mean() / 2)
 
 
 def test_groups_that_drift_lose_a_tenth_of_their_error_at_least() -> None:
@@ -59,6 +62,16 @@ def test_groups_whose_order_means_nothing_keep_the_common_mean() -> None:
         assert len(estimators) == 1
         assert len(runs) == len(shares)
         assert not runs.any()
+
+
+def test_if_there_is_no_time_for_neighbours_the_common_mean_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise OutOfTime
+
+    monkeypatch.setattr(sharing, "with_neighbours", late)
+    runs, estimators = learned(reports(drifting(), 50))
+    assert len(estimators) == 1
+    assert not runs.any()
 
 
 @pytest.mark.parametrize("groups", [0, 1, 2])

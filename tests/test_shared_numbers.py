@@ -9,6 +9,7 @@ import pytest
 
 from ldpsql.estimators import Estimator, Floats, Likelihood
 from ldpsql.estimators.sharing.directions import Coefficients, Directions, ranks
+from ldpsql.estimators.sharing.normal import scores
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
 from ldpsql.mechanisms.base import certify
@@ -129,3 +130,18 @@ def test_a_domain_too_large_for_directions_is_shrunk_by_pseudo_reports(monkeypat
     fit = shared(errors="shared").fit(likelihood)
     assert fit.errors is None
     assert np.allclose(fit.theta.sum(axis=1), 1)
+
+
+def test_the_scores_of_a_group_are_computed_once() -> None:
+    likelihood, seen = drawn(people(BELL, 4, 60), WAVE, 2), list[int]()
+
+    def alone(part: Likelihood) -> Floats:
+        seen.append(len(part.counts))
+        return np.full((len(part.counts), 24), 1 / 24)
+
+    mean = BELL / BELL.sum()
+    first = scores(likelihood.with_counts(likelihood.counts[:3]), mean, alone)
+    assert (scores(likelihood.with_counts(likelihood.counts[::-1]), mean, alone)[:0:-1] == first).all()
+    assert seen == [9, 3]  # three folds of three groups, and of the fourth one
+    scores(likelihood, mean[::-1].copy(), alone)
+    assert seen[2:] == [12]

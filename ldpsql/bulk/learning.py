@@ -38,8 +38,7 @@ class Learned:
         if run.groups <= GROUPS_SEEN and in_order(run.cells.last_key(run.cursor)):
             order = run.cells.in_order(run.cursor)
             ranked = np.argsort(order)
-            whole = Counts.joined(list(seen)).in_order(order)
-            runs, estimators = learnt_of_order(drew, whole, iter([whole]), method)
+            runs, estimators = learnt_of_order(drew, Counts.joined(list(seen)).in_order(order), method)
             return cls(estimators, order[ranked], runs[ranked])
         total = run.cells.pooled(run.cursor, CELLS_AT_ONCE)
         if total is None:

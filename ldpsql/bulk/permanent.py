@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -33,18 +32,35 @@ if TYPE_CHECKING:
 _AHEAD = 1 << 27  # bytes of words that are kept between the charge and the draw
 
 
+class Ahead:
+    """The words of batches from their charge to their draw, so that these are not hashed twice: of the first batches only."""
+
+    def __init__(self, limit: int = _AHEAD) -> None:
+        self._left, self._kept = limit, dict[bytes, RowWords]()
+
+    def put(self, content: bytes, words: RowWords) -> None:
+        """Keep the words of a batch if there is room for them."""
+        if content not in self._kept and words.nbytes <= self._left:
+            self._left -= words.nbytes
+            self._kept[content] = words
+
+    def take(self, content: bytes) -> RowWords | None:
+        """Return the words of a batch, which are kept no longer; None if they are not kept."""
+        return self._kept.pop(content, None)
+
+
 @dataclass(frozen=True)
 class Permanent:
     """The key and the column of user ids of permanent reports.
 
-    ``charged`` has the fingerprints of each column that was charged, in ascending order; no other report is drawn then. The
-    words of batches whose fingerprints were read are kept in ``ahead``, so that those batches are not hashed again.
+    ``charged`` has the fingerprints of each column that was charged, in ascending order; no other report is drawn then. If what
+    is charged is drawn here too, its words are in ``ahead`` until then.
     """
 
     key: Key
     user: str
     charged: dict[str, NDArray[np.bytes_]] = field(default_factory=dict)
-    ahead: dict[bytes, RowWords] = field(default_factory=dict, repr=False)
+    ahead: Ahead | None = field(default=None, repr=False)
 
     def people(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the person of each row, as bytes.
@@ -62,9 +78,10 @@ class Permanent:
 
     def fingerprints(self, certified: CertifiedMechanism, values: pa.Array, people: pa.Array, name: str) -> NDArray[np.bytes_]:
         """Return the fingerprint of each report of the column of this name."""
-        words = self.key.row_words(certified, plain(values), people, name)
-        if sum(kept.nbytes for kept in self.ahead.values()) + words.nbytes <= _AHEAD:
-            self.ahead[_content(values, people, name)] = words
+        column = plain(values)
+        words = self.key.row_words(certified, column, people, name)
+        if self.ahead is not None:
+            self.ahead.put(_content(column, people, name), words)
         return fingerprints_of(words)
 
     def draw(self, certified: CertifiedMechanism, values: pa.Array, people: pa.Array, name: str) -> Drawn:
@@ -76,24 +93,29 @@ class Permanent:
         """
         if not len(values):
             return certified.draw(values)
-        words = self._words(certified, values, people, name) if name in self.charged else None
-        return self.key.draw(certified, plain(values), people, name, words)
+        column = plain(values)
+        words = self._words(certified, column, people, name) if name in self.charged else None
+        return self.key.draw(certified, column, people, name, words)
 
-    def _words(self, certified: CertifiedMechanism, values: pa.Array, people: pa.Array, name: str) -> RowWords:
+    def _words(self, certified: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> RowWords:
         """Return the words of rows that were charged: those of a batch that is as it was, or else compared one by one."""
-        words = self.ahead.get(_content(values, people, name))
+        words = None if self.ahead is None else self.ahead.take(_content(column, people, name))
         if words is None:
-            words = self.key.row_words(certified, plain(values), people, name)
+            words = self.key.row_words(certified, column, people, name)
             if not all_among(self.charged[name], fingerprints_of(words)):
                 raise changed()
         return words
 
 
-def _content(values: pa.Array, people: pa.Array, name: str) -> bytes:
-    """Return a digest of the rows of a column and of their people."""
-    column = plain(values)
-    rows = pa.record_batch([column, people], ["value", "person"]).serialize()
-    return blake2b(rows, key=blake2b(json.dumps([name, str(column.type)]).encode(), digest_size=32).digest()).digest()
+def _content(column: pa.Array, people: pa.Array, name: str) -> bytes:
+    """Return a digest of the rows of a column and of their people.
+
+    A stream holds their types and the values of dictionaries, too, which the buffers of a batch alone leave out.
+    """
+    batch, written = pa.record_batch([column, people], ["value", "person"]), pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, batch.schema) as stream:
+        stream.write_batch(batch)
+    return blake2b(written.getvalue(), key=blake2b(name.encode(), digest_size=32).digest()).digest()
 
 
 def is_permanent(*, permanent: bool, key: object, user: object) -> bool:
@@ -136,7 +158,7 @@ def permanent_of(
         raise InvalidParameter("permanent reports are charged to the people who give them", "name the same column of user ids")
     if charge is not None and charge.part:
         raise InvalidParameter("permanent reports are charged once, over all parts of the data", "leave out part")
-    return Permanent(chosen, user)
+    return Permanent(chosen, user, ahead=Ahead())
 
 
 def opened(key: object) -> Key:

@@ -11,6 +11,7 @@ from ldpsql.bulk.permanent import Permanent
 from ldpsql.bulk.projection import Projection, drawn
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import Dataset
+from ldpsql.ledger.digests import DIGEST
 from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.mechanisms.base import CertifiedMechanism
 
@@ -30,7 +31,7 @@ def charge_reports(
     reported = reported_in(projection, batches)
     if projection.permanent is None:
         return []
-    nothing = np.array([], dtype="S16")
+    nothing = np.array([], dtype=DIGEST)
     charged = {name: reported[name].fingerprints if name in reported else nothing for name in projection.mechanisms}
     projection.permanent.charged.update(charged)
     if not reported:

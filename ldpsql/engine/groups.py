@@ -119,7 +119,7 @@ def learnt_from_order(source: Mechanism | ReportSource, maps: pa.MapArray, estim
     if len(rows) > GROUPS_SEEN or not len(rows):
         learned = learnt_from(source, maps, estimator)
         return runs, [learned] if learned else []
-    runs[rows], estimators = learnt_of_order(source, Counts.of_maps(maps, rows), _some_groups(maps, rows), estimator)
+    runs[rows], estimators = learnt_of_order(source, Counts.of_maps(maps, rows), estimator)
     return runs, estimators
 
 
@@ -129,10 +129,10 @@ def learnt_of(source: Mechanism | ReportSource, total: Counts, groups: Iterator[
         return estimator.learnt(_together(source, total), _parts(source, groups))
 
 
-def learnt_of_order(source: Mechanism | ReportSource, total: Counts, groups: Iterator[Counts], estimator: Estimator) -> InOrder:
-    """Return which estimator each of these groups, which are in order, has after all have been seen, and these."""
+def learnt_of_order(source: Mechanism | ReportSource, counts: Counts, estimator: Estimator) -> InOrder:
+    """Return which estimator each group, which are in order, has after all have been seen, and these estimators."""
     with until(soonest(estimator.deadline)):
-        return estimator.learnt_in_order(_together(source, total), list(_parts(source, groups)))
+        return estimator.learnt_in_order(_together(source, counts), list(_parts(source, iter([counts]))))
 
 
 def with_prior(estimator: Estimator, prior: object) -> Estimator:

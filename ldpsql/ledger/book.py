@@ -35,7 +35,7 @@ from ldpsql.ledger.entries import (
     write_release,
 )
 from ldpsql.ledger.file import create, reading, snapshot, writing
-from ldpsql.ledger.lineage import announce
+from ldpsql.ledger.openlineage import announce
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
 from ldpsql.ledger.requests import Request, request_of
@@ -180,7 +180,7 @@ class Ledger:
                 raise UnfinishedRun("another run has drawn the reports of this charge", "use its reports")
 
     def publish(self, release: Release) -> Release:
-        """Record that the reports of a release are at their destination; see `lineage` for the event that may follow.
+        """Record that the reports of a release are at their destination; see `openlineage` for the event that may follow.
 
         Raises:
             UnknownRelease: if the ledger does not know it.

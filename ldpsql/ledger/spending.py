@@ -77,11 +77,7 @@ def spend(db: sqlite3.Connection, account: int, people: People, cost: Cost, poli
 
 def joined(kept: NDArray[np.void], persons: NDArray[np.bytes_]) -> NDArray[np.void]:
     """Return the stored people and the new ones, who have spent nothing; both are in ascending order."""
-    if not len(kept):
-        return _unspent(persons)
     fresh = persons[~among(kept["person"], persons)]
-    if not len(kept):
-        return _unspent(fresh)
     return np.insert(kept, places(kept["person"], fresh), _unspent(fresh))
 
 

@@ -20,7 +20,6 @@ from ldpsql.pages.wording import counted, percent
 from ldpsql.privacy.claims import ApproximateLdp, MetricLdp
 
 _LISTED = 8  # so many possible answers are listed
-_BEYOND = 10**6  # a larger factor is no limit that anybody can use
 _SAID = 40  # characters of an answer
 
 

@@ -113,7 +113,7 @@ def _(operator: KeepOrWindowOperator, likelihood: Likelihood) -> Likelihood:
 
 @by_key.register
 def _(operator: BinOperator, likelihood: Likelihood) -> Likelihood:
-    """Return unary encoding."""
+    """Return unary encoding; there is one group, as each has an operator of its own."""
     keys, sums = operator.of_keys(likelihood.counts[0])
     return Likelihood(keys, sums[None])
 

@@ -102,8 +102,7 @@ def _learned(groups: DataFrame, drew: Mechanism, method: Estimator) -> tuple[lis
 
 
 def _learned_in_order(groups: pa.Table, drew: Mechanism, method: Estimator) -> tuple[list[Estimator], dict[str, int]]:
-    whole = _counts(plain(groups.column(_CELLS)))
-    runs, estimators = learnt_of_order(drew, whole, iter([whole]), method)
+    runs, estimators = learnt_of_order(drew, _counts(plain(groups.column(_CELLS))), method)
     return estimators, dict(zip(_keys_as_text(groups.columns[:-1]), runs.tolist(), strict=True))
 
 

@@ -18,6 +18,7 @@ from ldpsql.bulk.projection import Projection
 from ldpsql.bulk.reported import reported_in
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld_stream
+from ldpsql.ledger.digests import DIGEST, SIZE
 from ldpsql.ledger.lasting import Reported
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import Mechanism, certify
@@ -75,7 +76,7 @@ def reported(frame: DataFrame, projection: Projection, file: KeyFile) -> dict[st
 
 def _of_column(made: pa.Table, name: str, mechanism: Mechanism) -> Reported:
     rows = made.filter(pc.field("name") == name)
-    fingerprints = np.array(rows.column("fingerprint").to_pylist(), dtype="S16")
+    fingerprints = np.array(rows.column("fingerprint").to_pylist(), dtype=DIGEST)
     return Reported.of(certify(mechanism), fingerprints, rows.column("person").combine_chunks().cast(pa.large_binary()))
 
 
@@ -86,6 +87,6 @@ def _fingerprints(
     projection = Projection.of(mechanisms, (), file.permanent())
     for batch in batches:
         for name, one in reported_in(projection, [batch]).items():
-            fingerprints = pa.array([bytes(each).ljust(16, b"\0") for each in one.fingerprints.tolist()], pa.binary())
+            fingerprints = pa.array([bytes(each).ljust(SIZE, b"\0") for each in one.fingerprints.tolist()], pa.binary())
             names = pa.array([name] * len(fingerprints), pa.string())
             yield pa.RecordBatch.from_arrays([names, fingerprints, one.people.cast(pa.binary())], schema=_SCHEMA)

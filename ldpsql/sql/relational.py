@@ -31,7 +31,7 @@ from ldpsql.sql.literals import number, places, rows, text
 Dialect: TypeAlias = Literal["duckdb", "postgres", "spark", "snowflake", "bigquery"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 _DISTINCT = "SELECT DISTINCT"
-_NAMED = re.compile(r"\bAS (\w+)|\b(\w+) AS \(|\bt\((\w+), (\w+)(?:, (\w+), (\w+), (\w+))?\)")  # of columns and tables
+_NAMED = re.compile(r"\bAS t\(([\w, ]+)\)|\bAS (\w+)|\b(\w+) AS \(")  # of columns and tables
 _MOST_VALUES = 10_000  # of a query text
 _MOST_CHANCES = 16_384  # of a table of the inverse
 _MOST_SYMBOLS = 1 << 20  # of the hashes of all values
@@ -238,8 +238,9 @@ def _part(name: str) -> str:
 @cache
 def _names() -> frozenset[str]:
     """Return the names that a query gives to columns and tables."""
-    texts = [_part(name) for name in ("listed", "sets", "hashes", "votes", "linear", "inverted")] + list(_FILLED.values())
-    return frozenset(name for found in _NAMED.findall(" ".join(texts)) for name in found if name)
+    parts = [_part(part.name.removesuffix(".sql")) for part in (files(__package__) / "queries").iterdir()]
+    named = _NAMED.findall(" ".join([*parts, *_FILLED.values()]))
+    return frozenset(name for several in named for names in several for name in names.replace(",", " ").split())
 
 
 def _translated(made: str, dialect: str) -> str:

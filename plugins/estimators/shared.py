@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookimpl, sharing
+from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookimpl, sharing, within_part
 from ldpsql.functions import registry
 
+HALF = 0.5  # of the time that is left, for what neighbours have in common
 ALONE, ALIKE = 0.1, 0.9  # parts that are borrowed, below and above which a group is said to be estimated alone or like all
 
 
@@ -76,8 +77,10 @@ class Shared(Estimator):
         runs, (learned,) = super().learnt_in_order(pooled, groups)
         if self.prior is not None or self.neighbours == "ignore" or not isinstance(learned, Shared) or learned.prior is None:
             return runs, [learned]
-        near = sharing.with_neighbours(learned.prior, groups)
-        return (near[0], [self._with(prior) for prior in near[1]]) if near else (runs, [learned])
+        with within_part(HALF):  # if time runs out, the common mean has to do
+            near = sharing.with_neighbours(learned.prior, groups)
+            return (near[0], [self._with(prior) for prior in near[1]]) if near else (runs, [learned])
+        return runs, [learned]
 
     def _with(self, prior: sharing.Prior) -> Shared:
         return type(self)(**dict(self) | {"prior": prior})

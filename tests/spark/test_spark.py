@@ -294,6 +294,17 @@ def test_a_key_that_is_named_like_a_column_of_the_result_leaves_it_the_name(spar
     }
 
 
+def test_groups_in_order_have_the_neighbours_of_duckdb(spark: SparkSession, con: DuckDBPyConnection, tmp_path: Path) -> None:
+    city = "CASE WHEN hash(i) % 100 < 20 + 4 * day THEN 'Rome' ELSE 'Lima' END AS city"  # Lima moves to Rome
+    con.execute(f"COPY (SELECT day, {city} FROM (SELECT i, i % 16 AS day FROM range(4800) t(i))) TO '{tmp_path}/r.parquet'")
+    frame, mechanism = spark.read.parquet(f"{tmp_path}/r.parquet"), "krr(2, ['Lima', 'Rome'])"
+    for estimator in ("shared", 'shared(neighbours="ignore")'):
+        con.register("in_spark", ldp_spark.estimate_groups(frame, "city", ["day"], mechanism, estimator).toArrow())
+        expected = con.execute(f"""FROM ldp.estimate_by('{tmp_path}/r.parquet', city, day, ldp.krr(2, ['Lima', 'Rome']),
+                                                        estimator := '{estimator}') ORDER BY ALL""").fetchall()
+        assert con.execute("SELECT * EXCLUDE (borrowed) FROM in_spark ORDER BY ALL").fetchall() == expected
+
+
 def test_groups_without_reports_are_left_out_and_wrong_arguments_refused(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, "Lima"), (1, "Oslo"), (2, None)], "day int, city string")
     for estimator in ("ibu", "shared"):

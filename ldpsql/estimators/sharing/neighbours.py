@@ -21,7 +21,7 @@ from ldpsql.inference.operators import Floats
 
 RUNS, CELLS = 64, 2_000  # runs, and runs times values: each run takes a few milliseconds a value
 REACHES = (1.0, 2.0, 4.0, 8.0, 16.0)  # runs over which the weight of neighbours falls by e
-CLEAR, LEAST = 2.0, 2.0  # standard errors, and units of log-likelihood, that neighbours have to gain
+CLEAR, LEAST = 2.0, 4.0  # standard errors, and units of log-likelihood, that neighbours have to gain
 HALF = 0.5  # of a prediction comes from neighbours: few reports of them cannot spoil it
 _TINY = 1e-12
 

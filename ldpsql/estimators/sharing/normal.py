@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from hashlib import blake2b
 from typing import TypeAlias
 
 import numpy as np
 
+from ldpsql.caches import ByteCache
 from ldpsql.estimators.gains import gained
 from ldpsql.estimators.resampling import split
 from ldpsql.estimators.sharing.directions import Coefficients, among_others, probable
@@ -22,13 +24,27 @@ SHAPES = (0.0, 1.0, 2.0, 3.0, 4.0)  # of the mean: powers by which its coefficie
 _PERSON = 0.25  # by which ends move outwards, because shares are whole numbers of people
 _NARROW = 1.0 / 3.0  # least ratio of a share to its error, for its distribution
 _LEAST = 1e-12
+_scores: ByteCache[tuple[Hashable, bytes], Floats] = ByteCache(16 << 20)
 
 
 def scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
     """Return ln of how likely the reports of each group are in each class, (groups, classes), up to a term of the group.
 
-    That of the estimate alone is that of the other classes, plus what it clearly gains in predicting held-out reports.
+    They take long, and a prior is learned from the same ones that each group is estimated with: they are kept by group.
     """
+    channel = (alone, likelihood.operator.key, likelihood.layout, mean.tobytes())
+    keys = [(channel, blake2b(counts.tobytes(), digest_size=16).digest()) for counts in likelihood.counts]
+    kept = {key: score for key in keys if (score := _scores.get(key)) is not None}
+    rows = [row for row, key in enumerate(keys) if key not in kept]
+    if rows:
+        for row, score in zip(rows, _computed(likelihood.with_counts(likelihood.counts[rows]), mean, alone), strict=True):
+            kept[keys[row]] = score.copy()
+            _scores.put(keys[row], kept[keys[row]])
+    return np.array([kept[key] for key in keys])
+
+
+def _computed(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
+    """Return the scores of all groups; the estimate alone has that of the others, plus its clear gain on held-out reports."""
     own = Coefficients.of(likelihood, mean)
     others = own.evidence(own.classes())
     logs = np.column_stack([(probable(others) * others).sum(axis=1), others])

@@ -17,7 +17,7 @@ import pytest
 import ldpsql
 from ldpsql.bulk.charging import Charge
 from ldpsql.errors import BadSettings, BudgetExceeded
-from ldpsql.ledger import Ledger, Policy, lineage
+from ldpsql.ledger import Ledger, Policy, openlineage
 from ldpsql.ledger.changes import STRONGER, WEAKER, changes
 from ldpsql.ledger.datasets import alike
 from ldpsql.ledger.review import terms
@@ -161,7 +161,7 @@ def test_an_address_that_refuses_is_logged_and_the_release_stands(
 def test_an_address_that_never_answers_is_given_up(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lineage, "_SECONDS", 0.05)
+    monkeypatch.setattr(openlineage, "_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         configured(f'url = "http://user:secret@127.0.0.1:{silent.getsockname()[1]}/x"')
         assert ledger.release_of(released(ledger)).stored
