@@ -74,11 +74,23 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def specs(classes: Iterable[type[Spec]]) -> Iterator[str]:
     """Yield a section for each mechanism or estimator: what it is, its parameters, its docstring."""
     for spec in sorted(classes, key=lambda spec: spec.name):
-        yield f"## {spec.name}\n{spec.summary()}.\n\n```text\nldp.{spec.signature()}\n```\n"
+        yield f"## {spec.name}\n{_plain(spec.summary())}.\n\n```text\nldp.{spec.signature()}\n```\n"
+        if details := explanation(spec):
+            yield details + "\n"
         rows = [
             [f"`{p.name}`", p.type, "required" if p.required else f"`{p.default}`", p.description] for p in spec.parameters()
         ]
         yield table(["parameter", "type", "default", "meaning"], rows) + "\n"
+
+
+def explanation(spec: type[Spec]) -> str:
+    """Return what the docstring of a mechanism or an estimator says after its first sentence, without the examples."""
+    _, _, rest = inspect.cleandoc(spec.__doc__ or "").partition("\n\n")
+    return _plain(rest.partition(">>>")[0].strip())
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "`")
 
 
 def functions() -> list[tuple[str, str]]:

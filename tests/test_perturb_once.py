@@ -269,7 +269,7 @@ def test_sets_of_pairs_have_no_permanent_reports(keyed: DuckDBPyConnection, name
 
 def test_a_lost_damaged_shared_or_other_key_is_reported(key_file: Path, tmp_path: Path) -> None:
     right = Key.read(key_file).fingerprint
-    with pytest.raises(KeyUnusable, match="there is no key file"):
+    with pytest.raises(KeyUnusable, match=r"there is no key file .*nowhere"):
         Key.read(tmp_path / "nowhere")
     with pytest.raises(KeyUnusable, match="the key file already exists"):
         Key.create(key_file)

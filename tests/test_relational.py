@@ -88,6 +88,15 @@ def test_every_dialect_reads_its_query(dialect: str) -> None:
     assert statement.find(sqlglot.exp.Table) is not None
 
 
+def test_the_guide_names_every_column_of_the_query() -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "other-clients.md").read_text(encoding="utf-8")
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE reports (city VARCHAR)")
+        names = con.sql(query(registry().mechanism(CITIES), Source("reports", "city"), "duckdb")).columns
+    assert {"value", "estimate", "inverted", "impossible"} <= set(names)
+    assert [name for name in names if f"`{name}`" not in guide] == []
+
+
 def test_an_empty_table_has_no_rows() -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports (city VARCHAR)")

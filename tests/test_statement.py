@@ -54,6 +54,12 @@ def figures(path: Path) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in part.rows[1:]}
 
 
+def test_the_statement_says_how_often_in_a_sentence(tmp_path: Path) -> None:
+    assert "| How often | every 1 week |" in markdown(collection(written(tmp_path, TABLE + SAID)))
+    assert "| How often | once |" in markdown(collection(written(tmp_path, TABLE + SAID.replace("1 week", "once"))))
+    assert "| How often | NOT STATED |" in markdown(collection(written(tmp_path, TABLE)))
+
+
 def test_a_year_has_as_many_collections_as_fit_and_the_limit_of_as_many_windows_as_begin(tmp_path: Path) -> None:
     assert figures(written(tmp_path, TABLE + SAID + LEDGER)) == {
         "One collection": ("2", "7.4", "89 %"),

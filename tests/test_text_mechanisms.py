@@ -6,6 +6,7 @@ import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
+from ldpsql.errors import InvalidSpec
 from ldpsql.registry.registry import registry
 
 KRR = "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
@@ -103,3 +104,8 @@ def test_a_text_that_is_not_a_mechanism_is_refused_without_showing_it(con: DuckD
         with pytest.raises(duckdb.Error, match=code) as caught:
             con.execute(f"SELECT {call.format(quoted(text))}").fetchall()
         assert "canary" not in str(caught.value)
+
+
+def test_a_list_that_is_not_written_out_is_refused_with_what_to_write() -> None:
+    with pytest.raises(InvalidSpec, match=r"lists are written out, since only SQL has range\(\): olh\(epsilon, domain"):
+        registry().mechanism("olh(1, range(100))")

@@ -40,7 +40,7 @@ class Chosen(NamedTuple):
         if unit != self.policy.unit:
             raise NotReleased(
                 f"the privacy unit of [tables.{self.policy.name}] is {self.policy.unit}, and that of the run is {unit}",
-                "charge a ledger with the same privacy_unit, or write that unit into the policy of the table",
+                "charge a ledger with the same privacy_unit (charge='people', --dataset people), or change the policy",
             )
         return replace(charge, user=charge.user or self.policy.unit) if charge and not self.policy.by_row else charge
 

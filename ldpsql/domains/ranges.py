@@ -264,7 +264,7 @@ def steps_to_bins(low: float, high: float, step: float, most: int) -> tuple[int,
         raise InvalidParameter("an interval must go from low to a larger high", "by steps that are not too small")
     steps = (high - low) / step
     if not (steps < _EXACT and abs(steps - round(steps)) <= _OFF_STEP and round(steps) >= 1):
-        raise InvalidParameter("high must be a whole number of steps above low", "for whole numbers write step := 1")
+        raise InvalidParameter("high must be a whole number of steps above low", "move high to the nearest number that is")
     count = round(steps) + 1
     each = -(-count // most)
     return each, -(-count // each)

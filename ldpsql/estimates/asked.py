@@ -46,7 +46,8 @@ class Asked(NamedTuple):
 
         """
         if self.question not in list(Question):
-            raise InvalidParameter(f"a plan answers one of these questions: {', '.join(Question)}", "question := 'ranges'")
+            questions = ", ".join(Question)
+            raise InvalidParameter(f"a plan answers one of these questions: {questions}", "the median is one of the quantiles")
         if not 2 <= self.steps <= MOST_STEPS or self.reports < 1:
             raise InvalidParameter(f"a plan needs a report and from 2 to {MOST_STEPS:,} values", "for example 100000 and 101")
         if (self.question == Question.RECTANGLES) != (self.width is not None):

@@ -94,7 +94,7 @@ class Key:
                 parts = file.read(200).split()
         except FileNotFoundError:
             raise KeyUnusable(
-                "there is no key file",
+                f"there is no key file {path}",
                 "restore it: a new key gives everybody new reports; ldpsql budget new-key makes the first",
             ) from None
         except (OSError, UnicodeDecodeError):

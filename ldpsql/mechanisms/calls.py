@@ -80,7 +80,10 @@ def bind(cls: type[Spec], arguments: list[Any], keywords: Mapping[str, Any]) -> 
         raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
     values = {**dict(zip(names, arguments, strict=False)), **keywords}
     if any(isinstance(value, Nested) for value in values.values()):
-        raise InvalidSpec(f"a value of {cls.name} is neither a number nor text, a list or a boolean", cls.signature())
+        raise InvalidSpec(
+            f"a value of {cls.name} is neither a number nor text, a list or a boolean",
+            f"text is in quotes, and lists are written out, since only SQL has range(): {cls.signature()}",
+        )
     spec = cls(**{key: value for key, value in values.items() if value is not None})
     if values.get("epsilon") is not None and getattr(spec, "epsilon", None) != Epsilon.parse(values["epsilon"]):
         raise InvalidSpec(f"{cls.name} changes the epsilon that it is given", "declare epsilon: EpsilonField in its class")

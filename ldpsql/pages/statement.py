@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ldpsql.ledger.collections import WORDS, Collection, Limit
+from ldpsql.ledger.frequency import ONCE
 from ldpsql.ledger.policy import EPSILON, PER_DISTANCE, ROW
 from ldpsql.pages.answers import certainty, factor, plain, possible, protection
 from ldpsql.pages.document import Fact, document
@@ -48,7 +49,10 @@ class Section:
 
 def sections(collected: Collection) -> list[Section]:
     """Return the parts of the statement."""
-    asked = [(question, collected.words.get(key, "NOT STATED")) for key, question in _QUESTIONS.items()]
+    words = collected.words
+    if (frequency := words.get("frequency", ONCE)) != ONCE:
+        words = {**words, "frequency": f"every {frequency}"}
+    asked = [(question, words.get(key, "NOT STATED")) for key, question in _QUESTIONS.items()]
     parts = [
         Section("The collection", rows=(("Question", "Answer"), *asked, ("How a person is recognised", _unit(collected)))),
         Section("What is collected", (_HANDED_ON,), _items(collected)),

@@ -139,7 +139,7 @@ def _query(certified: CertifiedValues, source: Source, dialect: str) -> _Query:
 
 
 def _too_large(most: str) -> InvalidParameter:
-    return InvalidParameter(f"a query of more than {most} is too large", "use ldpsql itself")
+    return InvalidParameter(f"a query of more than {most} is too large", "declare fewer values or bins, or let ldpsql estimate")
 
 
 def _votes(spread: float, lift: float) -> dict[str, str]:
