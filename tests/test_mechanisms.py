@@ -49,6 +49,7 @@ def made(name: str, epsilon: object, size: int) -> Mechanism:
         "exponential": {"domain": listed, "columns": columns if size > 2 else 2},
         "olh_private": {"domain": listed, "seeds": "private"},
         **{f"{protocol}_encoding": {"domain": listed, "protocol": protocol} for protocol in PROTOCOLS},
+        "hadamard_response": {"domain": listed, "blocks": 8, "size": 1 << (-(-size // 8)).bit_length()},
         "gaussian_points": {"domain": listed, "points": POINTS[:size], "delta": "0.00001"},
         "gaussian": {"low": -1, "high": 1, "bins": min(size, 128), "delta": "0.00001"},
     }
@@ -64,7 +65,7 @@ def plain(name: str) -> str:
 
 
 PURE = ["krr", "rappor", "oue", "subset_selection", "olh", "olh_private", *(f"{protocol}_encoding" for protocol in PROTOCOLS)]
-PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
+PURE += ["hadamard_response", "laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
 POINTS: list[list[float]] = [[x, y, z / 2] for x in range(5) for y in range(5) for z in range(4)]  # in three dimensions
 METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplace", "exponential"]
 

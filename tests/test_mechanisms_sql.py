@@ -34,6 +34,7 @@ CALLS = {
     "olh_private": "ldp.olh(1.5, range(10), seeds := 'private')",
     "subset_selection": "ldp.subset_selection(2, range(10))",
     "hadamard": "ldp.encoding(3, range(10), 'hadamard')",
+    "hadamard_response": "ldp.hadamard_response(3, range(10), 4, 4)",
 }
 NUMBERS = {
     "stochastic_rounding": "ldp.stochastic_rounding(2, 0, 10)",

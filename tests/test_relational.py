@@ -163,6 +163,7 @@ LINEAR = {
     "rappor(2, ['a', 'b', 'c'])": "'abc'[1 + i % 3]",
     "subset_selection(1, [1, 2, 3, 4, 5])": "1 + i % 4",
     "encoding(1, ['a', 'b', 'c'], 'hadamard')": "'abc'[1 + i % 3]",
+    "hadamard_response(2, ['a', 'b', 'c'], 2, 4)": "'abc'[1 + i % 3]",
     f"olh(1, {list(range(20))})": "i % 9",
     f"olh(2.5, {list(range(30))})": "i % 9",
     "square_wave(4, 0, 100, bins := 8)": "i % 70",

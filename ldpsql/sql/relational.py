@@ -204,12 +204,15 @@ def _linear(channel: TableChannel, operator: Operator, source: Source) -> dict[s
     if channel.inputs * channel.outputs > _MOST_CHANCES:
         raise _too_large(f"{_MOST_CHANCES:,} probabilities")
     operator.check_condition()
-    inverse, chances = np.asarray(operator.inverse), operator.matrix()
-    excess = inverse.sum(axis=1) - 1.0
-    cells = ((x, y, *map(number, (inverse[y, x], chances[x, y], excess[y]))) for x, y in np.ndindex(chances.shape))
+    inverse, chances, excess = np.asarray(operator.inverse), operator.matrix(), operator.excess
+    cells = (
+        (x, y, number(float(inverse[y, x])), number(float(chances[x, y])), number(float(excess[y])))
+        for x, y in np.ndindex(chances.shape)
+    )
     keys = ", ".join(quoted(key) for key in source.keys)
     return {
         "links": rows(cells),
+        "scaled": " / SUM(v) OVER (PARTITION BY group_number)" if operator.scaled else "",
         "group_number": f"DENSE_RANK() OVER (ORDER BY {keys})" if keys else "1",
         "z": number(deviations(0.95)),
     }
