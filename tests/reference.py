@@ -49,8 +49,38 @@ COMMAND_LINE_ERRORS = {
 SETTINGS = (
     "`ldpsql` reads `ldpsql.toml` in the working directory or the nearest folder above it, and a file of that name in the "
     "user's folder of settings, `~/.config/ldpsql` on Linux. The project's file comes first, and environment variables come "
-    "before both. Paths are relative to the file that they are in."
+    "before both. Paths are relative to the file that they are in. Every section may be left "
+    "out, and epsilons and budgets are numbers or text. An example:"
 )
+SETTINGS_EXAMPLE = """[plugins]
+allow = ["ldpsql-coin"]
+
+[mechanisms]
+city = "krr(epsilon=1, domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])"
+
+[defaults]
+format = "json"
+estimator = "best"
+
+[tables.people]
+epsilon = 2
+unit = "id"
+permanent = true
+frequency = "30 days"
+columns = { city = "city", age = "square_wave(low=0, high=100)" }
+keep = ["id", "region"]
+
+[ledger]
+path = "budget.ledger"
+key = "people.key"
+privacy_unit = "id"
+epsilon_budget = "8"
+budget_window = "365 days"
+column_groups = { places = ["city"], persons = ["age"] }
+
+[lineage]
+file = "lineage.jsonl"
+"""
 VARIABLES = {
     "LDPSQL_CONFIG": "the path of the user's settings file",
     "LDPSQL_PLUGINS": "packages whose plugins are loaded, separated by commas, instead of `allow` in the files; `0` for none",
@@ -173,7 +203,7 @@ def pages() -> dict[str, str]:
         "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n" + table(["function", "what it does"], rows) + "\n",
         "commands.md": "# Commands\n\n" + "\n".join(commands(typer.main.get_command(app), "ldpsql")),
         "errors.md": f"# Errors\n{ERRORS}\n\n" + "\n".join(error_sections()),
-        "settings.md": f"# Settings\n{SETTINGS}\n\n" + "\n".join(settings_sections()) + "\n",
+        "settings.md": f"# Settings\n{SETTINGS}\n\n```toml\n{SETTINGS_EXAMPLE}```\n\n" + "\n".join(settings_sections()) + "\n",
         "python.md": "# Python\n\n" + "\n".join(f"::: ldpsql.{name}\n" for name in ldpsql.__all__),
     }
 

@@ -17,8 +17,10 @@ from duckdb import DuckDBPyConnection, StatementType
 
 import ldpsql
 from ldpsql import errors
+from ldpsql.ledger.review import read_settings, terms
 from ldpsql.registry import hookspecs
 from ldpsql.registry.registry import registry
+from ldpsql.settings import sections
 from tests import reference
 from tests.commands import run
 from tests.reference import REFERENCE, pages
@@ -210,6 +212,13 @@ def test_every_variable_of_the_environment_and_every_key_of_the_settings_is_in_t
     source = "\n".join(path.read_text(encoding="utf-8") for path in Path(ldpsql.__file__).parent.rglob("*.py"))
     assert set(re.findall(r"\b(?:LDPSQL|OPENLINEAGE)_[A-Z_]+\b", source)) == set(reference.VARIABLES)
     assert "|  |" not in pages()["settings.md"]  # a key without a meaning
+
+
+def test_the_example_of_the_settings_is_read_and_has_every_section(tmp_path: Path) -> None:
+    path = tmp_path / "ldpsql.toml"
+    path.write_text(reference.SETTINGS_EXAMPLE, encoding="utf-8")
+    assert read_settings(path).keys() == sections._File.model_fields.keys()
+    assert {term.term for term in terms(path)} >= {"unit", "city, mechanism", "age, epsilon", "budget_window"}
 
 
 def test_codes_of_the_command_line_are_in_the_reference() -> None:

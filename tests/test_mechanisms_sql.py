@@ -307,6 +307,7 @@ GOOD = {
     "epsilon": 1, "beta": 1, "domain": ["a", "b"], "low": 0, "high": 9, "bins": 8, "columns": 2, "rows": 2, "side": 1,
     "prior": [1, 1], "delta": "0.1", "margin": 2, "iterations": 2, "tolerance": 0, "seeds": "orthogonal",
     "distances": [[0, 1], [1, 0]], "keys": ["a", "b"], "permanent": 2, "once": 1, "protocol": "olh",
+    "points": [[0], [1]], "blocks": 2, "size": 2,
 }  # fmt: skip
 BAD = st.one_of(
     st.sampled_from(

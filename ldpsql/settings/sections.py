@@ -55,7 +55,10 @@ class _Section(BaseModel):
 
 
 class _Plugins(_Section):
-    allow: list[str] | None = Field(None, description="the packages whose plugins are loaded; `*` stands for all")
+    allow: list[str] | None = Field(
+        None,
+        description="the packages whose plugins are loaded if the user's own file allows them; `*` stands for all",
+    )
 
 
 class _Defaults(_Section):
