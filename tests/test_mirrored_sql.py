@@ -43,6 +43,7 @@ STEPPED = [
     for (low, high, step), bins in itertools.product((text.split(",") for text in STEPS), MOST)
 ]
 SIGNED = [f"{keys}, padding := {padding}" for keys, padding in itertools.product(KEYS, [1, 5])]
+BLOCKS = [f"{keys}, {blocks}, {size}" for keys, (blocks, size) in itertools.product(KEYS, [(2, 2), (3, 4), (2, 512), (0, 2)])]
 BINNED = [f"{keys}, bins := {bins}" for keys, bins in itertools.product(KEYS, [2, 5, 64])]
 EVERY = {
     "truncated_geometric": WHOLE,
@@ -53,6 +54,7 @@ EVERY = {
     "hybrid": CUT[:8] + STEPPED[:8],
     "planar_laplace": [f"{columns}, {rows}" for columns, rows in GRIDS],
     "krr": KEYS,
+    "hadamard_response": BLOCKS,
     "pckv_grr": SIGNED,
     "pckv_ue": SIGNED,
     "pckv_pm": BINNED,

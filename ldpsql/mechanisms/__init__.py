@@ -40,6 +40,7 @@ from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
+from ldpsql.domains.grids import cells, sql_cells
 from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import MAX_VALUES, Whole
 from ldpsql.domains.sql_numbers import after
@@ -152,6 +153,7 @@ __all__ = [
     "after",
     "best_squares",
     "best_tree",
+    "cells",
     "certify",
     "certify_values",
     "clamped_plane",
@@ -181,5 +183,6 @@ __all__ = [
     "rounding_readings",
     "roundings",
     "signs_in_blocks",
+    "sql_cells",
     "window",
 ]

@@ -18,8 +18,10 @@ from ldpsql.mechanisms import (
     InvalidParameter,
     Mechanism,
     WholeField,
+    cells,
     hookimpl,
     signs_in_blocks,
+    sql_cells,
 )
 
 _MOST_CELLS = 1 << 24  # of the table, 128 megabytes
@@ -38,7 +40,7 @@ class HadamardResponse(CategoricalMechanism):
     """
 
     name = "hadamard_response"
-    sql_reports = "range(try_cast(blocks AS BIGINT) * try_cast(size AS BIGINT))"
+    sql_reports = sql_cells("size", "blocks")
     blocks: _Size = Field(description="number of blocks of reports, from 2")
     size: _Size = Field(description="number of reports of a block, a power of 2; a block has room for a value less")
 
@@ -56,7 +58,7 @@ class HadamardResponse(CategoricalMechanism):
 
     def alphabet(self) -> Domain:
         """Return the numbers of the columns."""
-        return Domain.of(range(self.blocks * self.size))
+        return cells(self.size, self.blocks)
 
     def channel(self) -> Channel:
         """Return two weights: that of the columns in which the row of the value has a 1, and that of all others."""
