@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.once import perturb_once
+    from ldpsql.bulk.rappor import rappor_shares
     from ldpsql.bulk.reading import read
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
@@ -57,6 +58,7 @@ _HOMES = {
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
     "bulk.once": ["perturb_once"],
+    "bulk.rappor": ["rappor_shares"],
     "bulk.reading": ["read"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
@@ -143,6 +145,7 @@ __all__ = [
     "perturb_copy",
     "perturb_once",
     "perturb_table",
+    "rappor_shares",
     "read",
     "rectangle_shares",
     "release",

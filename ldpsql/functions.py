@@ -46,7 +46,6 @@ from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
 from ldpsql.estimates.asked import Asked
-from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
 from ldpsql.estimates.bootstrap import (
     OF_PLACES,
     MetricName,
@@ -56,6 +55,7 @@ from ldpsql.estimates.bootstrap import (
     metric_named,
     simulated_errors,
 )
+from ldpsql.estimates.collections import collection_shares
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -145,8 +145,6 @@ __all__ = [
     "AnalyticAudit",
     "Asked",
     "BadCounts",
-    "BloomParameters",
-    "BloomShares",
     "CertifiedMechanism",
     "Columns",
     "Contrast",
@@ -208,7 +206,6 @@ __all__ = [
     "as_struct",
     "at_once",
     "audit",
-    "bloom_shares",
     "bound_of",
     "changing",
     "check_columns",
@@ -219,6 +216,7 @@ __all__ = [
     "check_size",
     "check_written",
     "checked_count",
+    "collection_shares",
     "column_of_table",
     "columns_named",
     "columns_of",

@@ -28,6 +28,7 @@ from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
+from ldpsql.registry.tables import check_new_reports
 from ldpsql.reports import type_of
 
 
@@ -109,6 +110,7 @@ class LdpNamespace:
 
         """
         uncharged()
+        check_new_reports([mechanism])
         read = registry().mechanism(mechanism)
         reports = pl.Series(pa.array([], type_of(certify(read).reports))).dtype
         return self._column.map_batches(partial(_perturbed, read), return_dtype=reports, is_elementwise=True)

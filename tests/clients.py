@@ -33,6 +33,7 @@ TEXTS = {
     "rappor": f"rappor(2, {_TEXTS})",
     "subset_selection": f"subset_selection(1, {_TEXTS})",
     "encoding": f"encoding(1, {_TEXTS}, 'hadamard')",
+    "hadamard_response": f"hadamard_response(3, {_TEXTS}, 16, 8)",
     "olh of a prime": f"olh(1, {_TEXTS})",
     "olh of a power of 2": f"olh(1, {_TEXTS}, symbols := 4)",
     "olh of a power of 3": f"olh(2, {_TEXTS}, symbols := 9)",

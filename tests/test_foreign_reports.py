@@ -19,11 +19,13 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.channels import TOTAL, Hadamard
+from ldpsql.channels import TOTAL, DenseChannel, Hadamard, signs_in_blocks, signs_of
 from ldpsql.channels.randomness import Words
 from ldpsql.channels.xxh32 import xxh32
 from ldpsql.cli.app import app
 from ldpsql.errors import ImpossibleReport, InvalidParameter, UnknownName
+from ldpsql.mechanisms.base import certify_values
+from ldpsql.registry.registry import registry
 
 PEERS = json.loads((Path(__file__).parent / "data" / "peers.json").read_text(encoding="utf-8"))
 FOUR = "['a', 'b', 'c', 'd']"
@@ -77,6 +79,7 @@ def test_every_format_is_read(con: DuckDBPyConnection) -> None:
         (4, f"krr(1, {FOUR})", "position", ImpossibleReport),
         (-1, f"krr(1, {FOUR})", "position", ImpossibleReport),
         (8, f"encoding(1, {FOUR}, 'hadamard')", "position", ImpossibleReport),
+        (16, f"hadamard_response(2, {FOUR}, 4, 4)", "position", ImpossibleReport),
         ([1, 1], f"subset_selection(0.1, {FOUR})", "positions", ImpossibleReport),
         ([1, 2], f"subset_selection(1, {FOUR})", "positions", ImpossibleReport),
         ([4, 7], f"encoding(1, {FOUR}, 'olh')", "xxhash", ImpossibleReport),
@@ -114,6 +117,34 @@ def test_hadamard_response_draws_each_mask_as_often_as_its_weight_says() -> None
         inside = (numbers >> np.uint64(value)) & np.uint64(1) == 1
         assert set(counts[inside].tolist()) == {6}  # 32 * 3/4 / 4
         assert set(counts[~inside].tolist()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "size", "refused"),
+    [
+        (1, 8, "at least 2 blocks"),
+        (2, 6, "power of 2"),
+        (4, 1, "power of 2"),
+        (3, 2, "no room"),
+        (1 << 20, 1 << 10, "more than"),
+    ],
+)
+def test_blocks_that_cannot_hold_the_values_are_refused(blocks: int, size: int, refused: str) -> None:
+    with pytest.raises(InvalidParameter, match=refused):
+        registry().mechanism(f"hadamard_response(2, {FOUR}, {blocks}, {size})")
+
+
+def test_only_a_table_of_blocks_has_signs() -> None:
+    channel = certify_values(registry().mechanism("hadamard_response(2, [0, 1, 2, 3, 4, 5, 6], 3, 4)")).channel
+    assert isinstance(channel, DenseChannel)
+    weights = channel.weights()
+    expected = signs_in_blocks(7, 4, 3)
+    np.testing.assert_array_equal(signs_of(weights), expected)
+    np.testing.assert_array_equal(signs_of(weights[::-1]), expected[::-1])  # in any order
+    other, twice = weights.copy(), weights.copy()
+    other[0, [0, 1]] = other[0, [1, 0]]
+    twice[1] = twice[0]
+    assert [signs_of(table) for table in (other, twice, weights[:, ::-1], weights[:, :-1])] == [None] * 4
 
 
 def in_turn(*columns: np.ndarray) -> Words:

@@ -11,7 +11,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash
-from ldpsql.channels.hashed import HashChannel, hashed, hashing_to
+from ldpsql.channels.hashed import HashChannel
+from ldpsql.channels.splitmix import hashed, hashing_to
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimates.estimate import Estimate, estimate_counts
 from ldpsql.estimators.pooling import block_maximum

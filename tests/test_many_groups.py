@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from typer.testing import CliRunner
 import ldpsql
 from ldpsql.cli.app import app
 from ldpsql.errors import DestinationExists, ImpossibleReport, InvalidParameter, SourceRefused, UnfinishedRun, UnknownName
-from tests.commands import run
+from tests.commands import python, run
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 
@@ -156,7 +154,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     database = str(tmp_path / "warehouse.duckdb")
     with ldpsql.connect(database) as con:
         con.execute(DAYS.format(60))
-    killed = subprocess.run([sys.executable, "-c", KILLED, database, CITY], check=False)
+    killed = python(KILLED, database, CITY)
     assert killed.returncode == -signal.SIGKILL
     with ldpsql.connect(database) as con:
         assert tables(con) == [*UNFINISHED, "reports"]

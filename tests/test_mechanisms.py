@@ -49,6 +49,7 @@ def made(name: str, epsilon: object, size: int) -> Mechanism:
         "exponential": {"domain": listed, "columns": columns if size > 2 else 2},
         "olh_private": {"domain": listed, "seeds": "private"},
         **{f"{protocol}_encoding": {"domain": listed, "protocol": protocol} for protocol in PROTOCOLS},
+        "hadamard_response": {"domain": listed, "blocks": 8, "size": 1 << (-(-size // 8)).bit_length()},
         "gaussian_points": {"domain": listed, "points": POINTS[:size], "delta": "0.00001"},
         "gaussian": {"low": -1, "high": 1, "bins": min(size, 128), "delta": "0.00001"},
     }
@@ -64,7 +65,7 @@ def plain(name: str) -> str:
 
 
 PURE = ["krr", "rappor", "oue", "subset_selection", "olh", "olh_private", *(f"{protocol}_encoding" for protocol in PROTOCOLS)]
-PURE += ["laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
+PURE += ["hadamard_response", "laplace", "stochastic_rounding", "piecewise", "square_wave", "hybrid"]
 POINTS: list[list[float]] = [[x, y, z / 2] for x in range(5) for y in range(5) for z in range(4)]  # in three dimensions
 METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplace", "exponential"]
 
@@ -121,6 +122,13 @@ def test_the_gaussian_mechanism_keeps_its_delta_and_wastes_little(name: str, eps
     assert proof.delta <= proof.claim.delta
     if float(epsilon) <= 16:
         assert proof.delta > proof.claim.delta * Fraction(98, 100)
+
+
+@pytest.mark.parametrize("epsilon", ["0.000001", "0.0000000001"])
+def test_gaussian_points_keep_a_tiny_epsilon_and_delta(epsilon: str) -> None:
+    proof = certify(made("gaussian_points", epsilon, 10).changed(delta="0.0000000001")).certificate
+    assert isinstance(proof.claim, ApproximateLdp)
+    assert proof.claim.delta * Fraction(9, 10) < proof.delta <= proof.claim.delta
 
 
 def test_gaussian_points_fall_with_the_square_of_their_distance_in_all_dimensions() -> None:

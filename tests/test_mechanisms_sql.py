@@ -34,6 +34,7 @@ CALLS = {
     "olh_private": "ldp.olh(1.5, range(10), seeds := 'private')",
     "subset_selection": "ldp.subset_selection(2, range(10))",
     "hadamard": "ldp.encoding(3, range(10), 'hadamard')",
+    "hadamard_response": "ldp.hadamard_response(3, range(10), 4, 4)",
 }
 NUMBERS = {
     "stochastic_rounding": "ldp.stochastic_rounding(2, 0, 10)",
@@ -306,6 +307,7 @@ GOOD = {
     "epsilon": 1, "beta": 1, "domain": ["a", "b"], "low": 0, "high": 9, "bins": 8, "columns": 2, "rows": 2, "side": 1,
     "prior": [1, 1], "delta": "0.1", "margin": 2, "iterations": 2, "tolerance": 0, "seeds": "orthogonal",
     "distances": [[0, 1], [1, 0]], "keys": ["a", "b"], "permanent": 2, "once": 1, "protocol": "olh",
+    "points": [[0], [1]], "blocks": 2, "size": 2,
 }  # fmt: skip
 BAD = st.one_of(
     st.sampled_from(

@@ -18,6 +18,7 @@ import ldpsql
 from ldpsql.bulk.charging import Charge
 from ldpsql.errors import BadSettings, BudgetExceeded
 from ldpsql.ledger import Ledger, Policy, openlineage
+from ldpsql.ledger.addresses import without_secrets
 from ldpsql.ledger.changes import STRONGER, WEAKER, changes
 from ldpsql.ledger.datasets import alike
 from ldpsql.ledger.review import terms
@@ -252,6 +253,33 @@ def test_a_ledger_holds_addresses_without_what_opens_them_and_has_one_budget_for
 def test_an_address_of_an_older_ledger_shares_the_budget_of_the_same_address() -> None:
     assert alike("https://example.com/people.parquet?sig=a", "https://example.com/people.parquet")
     assert not alike("https://example.com/people.parquet?sig=a", "https://example.com/others.parquet")
+
+
+def test_an_older_ledger_shows_no_secrets_of_addresses(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "https://user:s3cret@example.com/people.parquet?s3cret"
+    with monkeypatch.context() as before:
+        for place in ("datasets", "requests"):
+            before.setattr(f"ldpsql.ledger.{place}.without_secrets", lambda name: name)
+        ledger.charge(address, {"city": krr("1")}, address, rows=3)
+    assert any(b"s3cret" in path.read_bytes() for path in Path().glob("budget.ledger*"))
+    ledger.check()
+    assert "s3cret" not in str([*ledger.history(), *ledger.balances()])
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("HTTPS://me:s3cret@host/a.csv", "HTTPS://host/a.csv"),
+        ("https://me:s3?cret@host/a.csv", "https://host/a.csv"),
+        ("https://host/a.csv?s3cret", "https://host/a.csv"),
+        ("https://host/list?s3/cret&sig=s3cret", "https://host/list"),
+        ("s3://bucket/a.csv?s3_secret_access_key=s3/cret", "s3://bucket/a.csv"),
+        ("s3://bucket/year=2024/a?-*.csv", "s3://bucket/year=2024/a?-*.csv"),
+        ("/data/why?=.csv", "/data/why?=.csv"),
+    ],
+)
+def test_names_keep_nothing_that_opens_an_address(name: str, kept: str) -> None:
+    assert without_secrets(name) == kept
 
 
 @pytest.mark.parametrize(

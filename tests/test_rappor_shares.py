@@ -6,11 +6,13 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import polars as pl
 import pytest
 from duckdb import DuckDBPyConnection
 from scipy.stats import chi2
 
-from ldpsql.errors import BadCounts, InvalidParameter
+import ldpsql
+from ldpsql.errors import BadCounts, InvalidParameter, SourceRefused, WrongType
 from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
 from tests.seeds import generator
 
@@ -115,6 +117,45 @@ def test_sql_reads_the_files_of_a_collection(con: DuckDBPyConnection, tmp_path: 
     np.testing.assert_allclose([row[1] for row in rows], [*SHARES, 0], atol=1e-3)
     assert all(row[2] and row[3] for row in rows)
     assert [row[4] for row in rows] == [True] * 4 + [False] * 2 + [None]
+
+
+def test_python_reads_files_and_frames_as_sql_does(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    names = ("params", "counts", "map")
+    files = ", ".join(f"'{folder}/{name}.csv'" for name in names)
+    expected = con.execute(f"FROM ldp.rappor_shares({files}, rate := 0.01)").fetchall()
+    paths = [tmp_path / f"{name}.csv" for name in names]
+    tables = [con.read_csv(path) for path in paths]
+    for given in (
+        paths,
+        [str(path) for path in paths],
+        [table.pl() for table in tables],
+        [t.df() for t in tables],
+        [con.read_csv(paths[0]), *paths[1:]],
+    ):
+        shares = ldpsql.rappor_shares(given[0], given[1], given[2], rate=0.01)
+        assert shares.columns == ["candidate", "estimate", "std_error", "low", "high", "p_value", "detected", "gap"]
+        assert shares.rows() == expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "rate", "error"),
+    [
+        ({"params": pl.DataFrame({"k": [16]})}, 0.05, InvalidParameter),
+        ({"counts": pl.DataFrame({"n": [1.5]})}, 0.05, BadCounts),
+        ({"map": pl.DataFrame({"name": ["a"], "h1": [65]})}, 0.05, InvalidParameter),
+        ({"map": "nowhere.csv"}, 0.05, SourceRefused),
+        ({"map": 3}, 0.05, WrongType),
+        ({}, 1, InvalidParameter),
+    ],
+)
+def test_python_refuses_what_makes_no_collection(
+    tmp_path: Path, changed: dict[str, object], rate: float, error: type[Exception]
+) -> None:
+    folder_of(tmp_path)
+    files: dict[str, object] = {name: tmp_path / f"{name}.csv" for name in ("params", "counts", "map")}
+    with pytest.raises(error):
+        ldpsql.rappor_shares(**files | changed, rate=rate)
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,7 @@ LINEAR = {
     "rappor(2, ['a', 'b', 'c'])": "'abc'[1 + i % 3]",
     "subset_selection(1, [1, 2, 3, 4, 5])": "1 + i % 4",
     "encoding(1, ['a', 'b', 'c'], 'hadamard')": "'abc'[1 + i % 3]",
+    "hadamard_response(2, ['a', 'b', 'c'], 2, 4)": "'abc'[1 + i % 3]",
     f"olh(1, {list(range(20))})": "i % 9",
     f"olh(2.5, {list(range(30))})": "i % 9",
     "square_wave(4, 0, 100, bins := 8)": "i % 70",
@@ -215,3 +216,13 @@ def test_hashes_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> Non
         )
         rows = con.execute(made).fetchall()
     assert {row[-2:] for row in rows} == {(1.0, 2.0)}
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
+def test_a_column_of_hashes_may_have_braces_in_its_name(dialect: str) -> None:
+    text = query(registry().mechanism("olh(1, ['a', 'b', 'c'])"), Source("reports", "x{0}{}"), dialect)
+    assert "x{0}{}" in text
+    if dialect == "duckdb":
+        with duckdb.connect() as con:
+            con.execute('CREATE TABLE reports AS SELECT {seed: 0, y: 1} AS "x{0}{}"')
+            assert {row[-2:] for row in con.execute(text).fetchall()} == {(1.0, 0.0)}

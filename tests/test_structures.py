@@ -32,9 +32,9 @@ from ldpsql.channels import (
 from ldpsql.channels.bits import bits_of, coins, words_of
 from ldpsql.channels.exact import exp_below
 from ldpsql.channels.galois import Field, prime_power
-from ldpsql.channels.hashed import hashed, splitmix
 from ldpsql.channels.plane import clamped_plane
 from ldpsql.channels.randomness import random_words
+from ldpsql.channels.splitmix import hashed, splitmix
 from ldpsql.domains.distinct import _hashes, distinct, taken
 from ldpsql.errors import ImpossibleReport
 from ldpsql.inference.operators import CharacterOperator, ListedOperator, merged, operator

@@ -15,6 +15,7 @@ import ldpsql
 import ldpsql.polars
 from ldpsql import Key
 from ldpsql.cli.app import app
+from ldpsql.cli.export_client import export_client
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, RowBudgetExceeded, UnknownName
 from ldpsql.mechanisms.base import certify
 from ldpsql.privacy.claims import MetricLdp
@@ -83,6 +84,11 @@ permanent = true
             lambda: ldpsql.perturb_batches(frame, policy="people"),
             lambda: ldpsql.perturb_table(con, frame, "reports", policy="people"),
             lambda: ldpsql.perturb_copy(con, frame, "reports.parquet", policy="people"),
+            lambda: ldpsql.perturb_table(con, frame, "reports", {"city": "people_city"}),
+            lambda: ldpsql.perturb_batches(frame, {"city": " people_city "}),
+            lambda: ldpsql.perturb(frame["city"], "people_city"),
+            lambda: frame.select(pl.col("city").ldp.perturb("people_city")),  # type: ignore[attr-defined]
+            lambda: export_client("people_city", folder / "city.mjs"),
         ):
             with pytest.raises(InvalidParameter, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
                 run()

@@ -201,6 +201,12 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "perturb_once: a broken stream": lambda path: ldpsql.perturb_once(
         broken(), {"city": KRR}, key=Key.create(path / "key"), user="n"
     ),
+    "rappor_shares: counts that are text": lambda _: ldpsql.rappor_shares(
+        pa.table({"k": [2], "h": [1], "m": [1], "p": [0.25], "q": [0.75], "f": [0.0]}),
+        pa.table({"n": [9], "b1": [CANARY], "b2": [1]}),
+        pa.table({"name": ["a"], "h1": [1]}),
+    ),
+    "rappor_shares: a raw table": lambda _: ldpsql.rappor_shares(frame(), frame(), frame()),
     "read: text that is not bits": lambda _: ldpsql.read([CANARY], OUE),
     "read: numbers out of range": lambda _: ldpsql.read([NUMBER], KRR, "position"),
     "synthesize: a raw table": lambda _: ldpsql.synthesize(frame().to_arrow(), 3),

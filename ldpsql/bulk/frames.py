@@ -39,6 +39,7 @@ from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_sym
 from ldpsql.registry.fingerprint import Fingerprints, check
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
+from ldpsql.registry.tables import check_new_reports
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
 
@@ -76,6 +77,7 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
         UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
 
     """
+    check_new_reports([mechanism])
     certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
     charging = Charging(_by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism})
     values = column_of(column)

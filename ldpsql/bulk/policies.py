@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from ldpsql.bulk.permanent import is_permanent, permanent_of
 from ldpsql.bulk.projection import Projection
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger.permanent import Key
-from ldpsql.registry.tables import TablePolicy, table_policy
+from ldpsql.registry.tables import TablePolicy, check_new_reports, table_policy
 from ldpsql.sql.named import mechanism_of
 
 
@@ -89,6 +89,8 @@ def chosen_columns(
     """
     kept = tuple(keep)
     if policy is None and columns is not None:
+        if not permanent:
+            check_new_reports(columns.values() if isinstance(columns, Mapping) else [columns])
         named = columns if con is None else by_column(columns, lambda mechanism: mechanism_of(mechanism, con))
         return Chosen(named, kept)
     if policy is None or columns is not None or kept:

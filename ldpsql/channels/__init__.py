@@ -9,6 +9,7 @@ from typing import TypeAlias
 from ldpsql.channels.base import TOTAL, Channel, ChannelOf, Codes, Drawn, SetChannel, TableChannel, Weights, Witness
 from ldpsql.channels.bin_bits import BinBits
 from ldpsql.channels.bits import IndependentBits, coarse_above
+from ldpsql.channels.blocks import BlockSigns, signs_in_blocks, signs_of
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.copying import STRUCTURES, copied, structure
 from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, over_one_denominator, reduced
@@ -35,6 +36,7 @@ __all__ = [
     "AnyChannel",
     "BinBits",
     "Bins",
+    "BlockSigns",
     "Cells",
     "Channel",
     "ChannelOf",
@@ -72,5 +74,7 @@ __all__ = [
     "from_doubles",
     "over_one_denominator",
     "reduced",
+    "signs_in_blocks",
+    "signs_of",
     "structure",
 ]

@@ -8,9 +8,10 @@ from fractions import Fraction
 import numpy as np
 
 from ldpsql.channels.base import TOTAL, Codes, Weights
-from ldpsql.channels.hashed import PrivateHash, hashed
+from ldpsql.channels.hashed import PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InvalidParameter
 
 

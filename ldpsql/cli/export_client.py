@@ -30,7 +30,9 @@ def export_client(
     from ldpsql.cli.source import mechanism_from
     from ldpsql.clients.module import module
     from ldpsql.errors import NotApplicable
+    from ldpsql.registry.tables import check_new_reports
 
+    check_new_reports([mechanism])
     text = module(mechanism_from(mechanism))
     size = len(text.encode())
     if max_bytes is not None and size > max_bytes:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Weights
-from ldpsql.channels.hashed import splitmix
+from ldpsql.channels.splitmix import splitmix
 from ldpsql.domains.columns import plain
 
 _CELLS = 1 << 16  # words at a time, so that what is mixed stays in the cache

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_SECRET = re.compile(r"(?<=://)[^/]*@|[?#][^/?#]*=.*")  # in an address: a user with a password, a signature
+_USER = re.compile(r"(?<=://)[^/]*@")  # with a password
+_SIGNATURE = re.compile(r"[?#][^/?#]*=.*", re.DOTALL)  # without =, ? may be a pattern of files
+_QUERY = re.compile(r"(https?://[^?#]*)[?#].*", re.DOTALL | re.IGNORECASE)  # on the web it never is: it may be a bare token
 
 
 def without_secrets(name: str) -> str:
@@ -13,4 +15,4 @@ def without_secrets(name: str) -> str:
     >>> without_secrets("https://me:secret@host/people.parquet?sig=abc")
     'https://host/people.parquet'
     """
-    return _SECRET.sub("", name) if "://" in name else name
+    return _SIGNATURE.sub("", _QUERY.sub(r"\1", _USER.sub("", name))) if "://" in name else name

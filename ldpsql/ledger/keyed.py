@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Channel, Codes, Drawn, RepeatedHash
-from ldpsql.channels.hashed import hashed
+from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InternalError
 from ldpsql.ledger.digests import DIGEST, keyed_digests
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues

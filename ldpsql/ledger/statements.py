@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.ledger.accounts import load
+from ldpsql.ledger.addresses import without_secrets
 from ldpsql.ledger.digests import DIGEST
 from ldpsql.ledger.entries import SHUFFLED, STATE, now_of, policy_of
 from ldpsql.ledger.policy import PERMANENT, ROW, Policy, delta_text, epsilon_text
@@ -54,7 +55,7 @@ def _balance(people: NDArray[np.void], opened: int, policy: Policy, names: list[
     left = max(policy.allowance(currency).epsilon - epsilon, 0)
     number = None if unit == ROW else len(people)
     spent = (epsilon_text(epsilon), epsilon_text(left), delta_text(delta))
-    return Balance(unit, dataset, part, group, currency, number, *spent)
+    return Balance(unit, without_secrets(dataset), part, group, currency, number, *spent)
 
 
 def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
@@ -68,6 +69,7 @@ def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
     ).fetchall()
     records = [dict(zip(_HISTORY, row, strict=True)) for row in rows]
     for row in records:
+        row |= {name: without_secrets(row[name]) for name in ("dataset", "destination")}  # older ledgers hold whole addresses
         row["claim"], _, row["shuffled"] = row["claim"].partition(SHUFFLED)
         row |= {"at": time_text(row["at"]), "epsilon": epsilon_text(row["epsilon"]), "delta": delta_text(row["delta"])}
     return records

@@ -31,6 +31,7 @@ from ldpsql.channels import (
     from_doubles,
     over_one_denominator,
     reduced,
+    signs_in_blocks,
 )
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import hash_symbols, prime_power
@@ -179,5 +180,6 @@ __all__ = [
     "response_to",
     "rounding_readings",
     "roundings",
+    "signs_in_blocks",
     "window",
 ]

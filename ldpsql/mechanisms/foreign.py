@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Drawn, Hadamard, IndependentBits
+from ldpsql.channels import TOTAL, DenseChannel, Drawn, Hadamard, IndependentBits, signs_of
 from ldpsql.channels.bits import words_of
 from ldpsql.channels.xxh32 import xxh32
 from ldpsql.domains.domain import Domain
@@ -103,6 +103,8 @@ def _position(certified: CertifiedValues, column: pa.Array) -> Drawn:
     channel = certified.channel
     if isinstance(channel, Hadamard):
         return channel.sets(_whole(column, "position", 1 << channel.bits).astype(np.uint64))
+    if isinstance(channel, DenseChannel) and signs_of(channel.weights()) is not None:
+        return _whole(column, "position", channel.outputs).astype(np.int32)
     if not isinstance(certified.reports, Domain) or certified.reports != certified.values:
         raise _unfit(certified, "position", "k-RR and Hadamard response")
     return _whole(column, "position", len(certified.reports)).astype(np.int32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,15 +47,32 @@ class TablePolicy:
 
         """
         if self.permanent and not permanent:
-            raise InvalidParameter(
-                f"[tables.{self.name}] declares permanent reports, and this run would draw new ones",
-                "ask for them: --permanent, in Python permanent=True",
-            )
+            raise _new_reports(self.name)
 
     @property
     def by_row(self) -> bool:
         """Whether each row is one person."""
         return self.unit == ROW
+
+
+def check_new_reports(specs: Iterable[Mechanism | str]) -> None:
+    """Check that no new reports are drawn by the name of a column whose policy declares permanent ones, such as people_city.
+
+    Raises:
+        InvalidParameter: if they are.
+
+    """
+    for spec in specs:
+        policy = registry().policies.get(spec.strip()) if isinstance(spec, str) else None
+        if policy is not None and policy.written.get("permanent"):
+            raise _new_reports(policy.table)
+
+
+def _new_reports(table: str) -> InvalidParameter:
+    return InvalidParameter(
+        f"[tables.{table}] declares permanent reports, and this run would draw new ones",
+        "--permanent; in Python perturb_table(..., permanent=True) or perturb_once; in dbt 'permanent': true",
+    )
 
 
 def table_policy(name: str, con: DuckDBPyConnection | None = None) -> TablePolicy:

@@ -33,6 +33,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, Mechanism, 
 from ldpsql.names import IBU
 from ldpsql.registry.fingerprint import KEY, fingerprint, of_text
 from ldpsql.registry.registry import registry
+from ldpsql.registry.tables import check_new_reports
 from ldpsql.reports import ListedHashReports, PrefixReports, type_of
 from ldpsql.spark.charging import charged
 from ldpsql.spark.destination import Destination
@@ -172,6 +173,7 @@ def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> 
 
     _refuse_speculation(spark)
     uncharged()
+    check_new_reports(mechanisms.values())
     for name, specification in mechanisms.items():
         if not name.isidentifier():
             raise InvalidParameter("a mechanism in Spark needs a name of letters, digits and _", "for example city")

@@ -179,15 +179,18 @@ def _of_hashes(channel: OrthogonalHash, values: Domain, source: Source, dialect:
         raise _too_large(f"{_MOST_SYMBOLS:,} symbols of hashes")
     supports = channel.supports(np.arange(channel.outputs, dtype=np.int32)).reshape(channel.seeds, symbols, len(values))
     lines = ["".join(f"{y:0{width}}" for y in row) for row in supports.argmax(axis=1).tolist()]
-    names = (f"{quoted(source.column)}.{{}}" if dialect == "duckdb" else quoted(f"{source.column}_{{}}")).format
     return {
         **_of_set_channel(channel, values),
-        "seed": names("seed"),
-        "symbol": names("y"),
+        "seed": _field(source.column, "seed", dialect),
+        "symbol": _field(source.column, "y", dialect),
         "width": str(width),
         "last_symbol": str(symbols - 1),
         "hashes": rows((seed, text(line)) for seed, line in enumerate(lines)),
     }
+
+
+def _field(column: str, field: str, dialect: str) -> str:
+    return f"{quoted(column)}.{field}" if dialect == "duckdb" else quoted(f"{column}_{field}")
 
 
 def _linear(channel: TableChannel, operator: Operator, source: Source) -> dict[str, str]:
@@ -201,12 +204,15 @@ def _linear(channel: TableChannel, operator: Operator, source: Source) -> dict[s
     if channel.inputs * channel.outputs > _MOST_CHANCES:
         raise _too_large(f"{_MOST_CHANCES:,} probabilities")
     operator.check_condition()
-    inverse, chances = np.asarray(operator.inverse), operator.matrix()
-    excess = inverse.sum(axis=1) - 1.0
-    cells = ((x, y, *map(number, (inverse[y, x], chances[x, y], excess[y]))) for x, y in np.ndindex(chances.shape))
+    inverse, chances, excess = np.asarray(operator.inverse), operator.matrix(), operator.excess
+    cells = (
+        (x, y, number(float(inverse[y, x])), number(float(chances[x, y])), number(float(excess[y])))
+        for x, y in np.ndindex(chances.shape)
+    )
     keys = ", ".join(quoted(key) for key in source.keys)
     return {
         "links": rows(cells),
+        "scaled": " / SUM(v) OVER (PARTITION BY group_number)" if operator.scaled else "",
         "group_number": f"DENSE_RANK() OVER (ORDER BY {keys})" if keys else "1",
         "z": number(deviations(0.95)),
     }

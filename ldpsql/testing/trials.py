@@ -56,7 +56,16 @@ _TABLES: tuple[tuple[str, dict[str, list[object]]], ...] = (
     ("1", {"city": ["Lima", "Oslo", "Rome"], "adult": [False, True]}),
     ("2", {"x": ["it's", "{\\\\}"], "a b": [1, 2, 3], "z": [0.5, 1.5]}),
 )
-_ALWAYS: dict[str, object] = {"delta": "0.001", "beta": "1", "bins": 16, "permanent": "2", "once": "1", "protocol": "hadamard"}
+_ALWAYS: dict[str, object] = {
+    "delta": "0.001",
+    "beta": "1",
+    "bins": 16,
+    "permanent": "2",
+    "once": "1",
+    "protocol": "hadamard",
+    "blocks": 2,
+    "size": 4,
+}
 
 
 def examples(mechanism: type[Mechanism]) -> list[Mechanism]:

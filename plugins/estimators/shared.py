@@ -49,7 +49,6 @@ class Shared(Estimator):
     errors: Literal["own", "shared"] = Field(
         "own", description="intervals of a group's 'own' reports, or 'shared' ones that cover on average over groups"
     )
-
     neighbours: Literal["use", "ignore"] = Field(
         "use", description="'use' the order of groups if neighbours predict better, or 'ignore' it"
     )

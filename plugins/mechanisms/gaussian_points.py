@@ -70,7 +70,7 @@ class GaussianPoints(Mechanism):
         at = np.array([[float(x / longest) for x in point] for point in moved])
         squares = ((at[:, None] - at) ** 2).sum(axis=-1)
         grown, target = float(self.epsilon.exp_below()), float(self.delta) * (1 - 1e-6)  # whole weights move delta by far less
-        low, high = 1e-4, 1e4  # precisions, in the longest distance
+        low, high = 1e-9, 1e4  # precisions, in the longest distance; the first one makes all reports equally likely
         while high / low > 1 + 1e-7:
             middle = float(np.sqrt(low * high))
             fits = _delta(_rows(squares, middle), grown) <= target

@@ -2,6 +2,7 @@
 
 from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.bin_bits import BinOperator
+from ldpsql.inference.operators.blocks import BlocksOperator
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
@@ -26,6 +27,7 @@ from ldpsql.inference.operators.supports import SupportOperator, observed
 __all__ = [
     "MOST_REPORTS",
     "BinOperator",
+    "BlocksOperator",
     "CharacterOperator",
     "DenseOperator",
     "ExtendedOperator",

@@ -48,6 +48,7 @@ class Operator(ABC):
     outputs: int
     complete: bool = True  # whether the columns are the probabilities of all reports, not just of observed ones up to a factor
     exchangeable: bool = False  # whether each report names one value and all values are treated alike
+    scaled: bool = True  # whether `invert` divides what the inverse gives by its sum
     injective: bool = False  # whether the maximum of the likelihood is certainly unique
     sampled: bool = False  # whether `rough_curvature` is rougher than `curvature`
     large: bool = False  # whether nothing may be computed for all pairs of values, and errors are not computed
@@ -183,6 +184,13 @@ class Operator(ABC):
         """The least-squares inverse of the channel, shape (outputs, inputs), if that is what `invert` applies."""
         return np.asarray(np.linalg.pinv(self.matrix()), dtype=np.float64)
 
+    @property
+    def excess(self) -> Floats:
+        """What the rows of the inverse sum to beyond one; 0 if `invert` does not scale."""
+        if self.inverse is None:
+            raise InternalError("this operator inverts in its own way", "it overrides scatter and inverted_interval")
+        return (self.inverse.sum(axis=1) - 1.0) * self.scaled
+
     def scatter(self, theta: Floats) -> Floats:
         """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
         if self.votes:
@@ -193,7 +201,7 @@ class Operator(ABC):
         """Return what one report contributes to `invert`, near theta: shape (outputs, inputs), its expectation is theta."""
         if self.inverse is None:
             raise InternalError("this operator inverts in its own way", "it overrides scatter and inverted_interval")
-        return np.asarray(self.inverse - theta * (self.inverse.sum(axis=1, keepdims=True) - 1.0))
+        return np.asarray(self.inverse - theta * self.excess[:, None])
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
-from ldpsql.channels.hashed import splitmix
+from ldpsql.channels.splitmix import splitmix
 from ldpsql.inference.operators.base import Floats, Operator, operator
 from ldpsql.inference.operators.characters import Spectrum, Sums
 from ldpsql.inference.operators.octets import Octets, packed

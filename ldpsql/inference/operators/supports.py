@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
-from ldpsql.channels.hashed import splitmix
+from ldpsql.channels.splitmix import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within

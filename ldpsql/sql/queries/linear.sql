@@ -9,7 +9,7 @@ solved AS (
     GROUP BY group_number, link_place
 ),
 falling AS (
-    SELECT group_number, link_place AS value_place, v / SUM(v) OVER (PARTITION BY group_number) AS inverted,
+    SELECT group_number, link_place AS value_place, v{scaled} AS inverted,
         CAST(ROW_NUMBER() OVER (PARTITION BY group_number ORDER BY v DESC, link_place) AS DOUBLE) AS m
     FROM solved
 ),
