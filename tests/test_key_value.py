@@ -484,7 +484,7 @@ def test_the_distribution_of_values_comes_out_of_the_piecewise_mechanism(con: Du
     assert len(shares) == 16
     for cell, share in ((("film", 7.5), 1.0), (("book", 0.5), 0.5), (("book", 2.5), 0.5)):
         assert shares[cell] == pytest.approx(share, abs=0.1)
-    for estimator in ("em_mr", "ems")[: 1 + (name == "pckv_pm")]:  # bins and the other people are no line
+    for estimator in ("em_mr", "ems")[: 1 + (name == "pckv_pm")]:  # bins and the other people are not neighbours
         smoothed = con.sql(f"SELECT ldp.key_value_density(r, m(), estimator := '{estimator}') FROM reports").fetchall()[0][0]
         mean = sum(cell["value"] * cell["share"] for cell in smoothed if cell["key"] == "film")
         assert mean == pytest.approx(7.5, abs=1.0)

@@ -31,7 +31,7 @@ def names(node: ast.AST) -> set[str]:
 
 
 def deciding(folder: Path) -> set[str]:
-    """Return the functions that decide whether a claim of a paper holds; a method of the table itself is none."""
+    """Return the functions that decide whether a claim of a paper holds, without the methods of the table itself."""
     paths = [path for path in folder.rglob("*.py") if path.name != "reproduction.py"]
     return {f.name for path in paths for f in functions(path) if attributes(f) & set(VERDICTS)}
 

@@ -21,7 +21,7 @@ SYMBOLS = 2  # of loloha
 
 
 @pytest.mark.slow
-def test_a_year_costs_an_epsilon_for_each_different_value_whoever_is_killed(tmp_path: Path) -> None:
+def test_a_year_costs_an_epsilon_for_each_different_value_with_any_process_killed(tmp_path: Path) -> None:
     Key.create(tmp_path / "key")
     ledger = Ledger.open(
         tmp_path / "ledger", Policy(epsilon_budget=5, privacy_unit="id", column_groups={name: [name] for name in YEAR})

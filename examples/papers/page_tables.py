@@ -29,6 +29,6 @@ def markdown(title: str, source: str, every: tuple[Sequence[str], Rows], agreeme
 
 
 def markdown_table(columns: Sequence[str], rows: Rows) -> str:
-    """Return a Markdown table, in which a bar is no end of a cell."""
+    """Return a Markdown table; bars within cells are escaped."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |\n" for row in lines)

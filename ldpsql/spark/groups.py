@@ -107,7 +107,7 @@ def _learned_in_order(groups: pa.Table, drew: Mechanism, method: Estimator) -> t
 
 
 def _keys_as_text(columns: Sequence[pa.ChunkedArray | pa.Array]) -> Iterator[str]:
-    """Yield the keys of each group as text, as lists cannot be keys of a dictionary, and NaN is none."""
+    """Yield the keys of each group as text, as lists cannot be keys of a dictionary, and NaN does not equal itself."""
     return map(repr, zip(*(column.to_pylist() for column in columns), strict=True))
 
 
