@@ -80,7 +80,7 @@ def recommend(
     Returns:
         A row for each mechanism and epsilon, the best first: ``question``, ``mechanism``, the ``estimator`` that has the error,
         ``epsilon``, ``error`` and ``recommended``. For ranges and rectangles it is the error of a share. That of the mean, of
-        the distribution (its Wasserstein distance to the truth) and of the quartiles is in steps from one value to the next, or,
+        the distribution (its Wasserstein distance to the truth) and of the quartiles is in steps from one value to the next or,
         with an example, in the unit of the values: days for dates, seconds for timestamps.
 
     Raises:
