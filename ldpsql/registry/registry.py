@@ -151,7 +151,7 @@ class Registry:
                 raise PluginError("ldpsql_commands must return functions, or typer apps with a name")
             name = name.replace("_", "-")
             if name in new or name in self.commands:
-                raise NameClash(f"the command '{name}' of {plugin.name} is there already")
+                raise NameClash(f"the command '{name}' of {plugin.name} already exists")
             new[name] = offered
         return new
 
