@@ -1,7 +1,7 @@
 """``python -m benchmarks [--quick] [NAME ...]``: run the benchmarks, print their figures, write ``benchmarks/results.json``.
 
 Figures of other benchmarks on the same machine stay in that file. ``--record`` also writes the figures that have a bound into
-``README.md``.
+``README.md``, with the day and the commit, in place of the earlier table of the benchmark.
 
 A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; it is not listed anywhere.
 ``--only WORDS`` measures the lines of a long benchmark that contain all the words, and keeps the other lines of earlier runs. A
@@ -16,8 +16,10 @@ import json
 import os
 import platform
 import re
+import subprocess
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,6 +32,9 @@ HERE = Path(__file__).parent
 PACKAGES = (
     "ldpsql", "duckdb", "polars", "pyarrow", "numpy", "scipy", "pyspark", "multi-freq-ldpy", "pure-ldp", "ldp-toolbox"
 )  # fmt: skip
+
+
+SECTION = re.compile(r"<details><summary>(\w+): .*?</details>\n", re.DOTALL)  # of the results in the README
 
 
 def names() -> list[str]:
@@ -68,43 +73,62 @@ def machine() -> dict[str, object]:
     return versions
 
 
-def earlier(out: Path, *, quick: bool) -> dict[str, list[Figure]]:
-    """Return the figures of earlier runs on this machine with these versions, by benchmark."""
+def stamp() -> str:
+    """Return the day, and the commit that was measured."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    return f"{datetime.now(UTC):%Y-%m-%d} at commit {described.stdout.strip() or 'unknown'}"
+
+
+def earlier(out: Path, *, quick: bool) -> tuple[dict[str, list[Figure]], dict[str, str]]:
+    """Return the figures of earlier runs on this machine with these versions, and when they were measured, by benchmark."""
     rows: dict[str, list[Figure]] = {}
     body = json.loads(out.read_text("utf-8")) if out.is_file() else {}
-    if body.get("machine") == machine() and body["quick"] == quick:
-        for row in body["figures"]:
-            name, _ = row.pop("benchmark"), row.pop("met")
-            rows.setdefault(name, []).append(Figure(**row))
-    return rows
+    if body.get("machine") != machine() or body["quick"] != quick or "measured" not in body:
+        return {}, {}
+    for row in body["figures"]:
+        name, _ = row.pop("benchmark"), row.pop("met")
+        rows.setdefault(name, []).append(Figure(**row))
+    return rows, body["measured"]
 
 
-def write(out: Path, rows: dict[str, list[Figure]], *, quick: bool) -> None:
-    """Write all figures, with the machine and the versions."""
+def write(out: Path, rows: dict[str, list[Figure]], measured: dict[str, str], *, quick: bool) -> None:
+    """Write all figures, with the machine, the versions, and when they were measured."""
     written = [{"benchmark": name, **asdict(figure), "met": figure.met} for name in sorted(rows) for figure in rows[name]]
-    body = {"machine": machine(), "quick": quick, "figures": written}
+    body = {"machine": machine(), "quick": quick, "measured": measured, "figures": written}
     out.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
 
 
-def record(rows: dict[str, list[Figure]]) -> None:
-    """Write the figures that have a bound into the README of this folder, in the place of older ones."""
-    measured_on = machine()
-    versions = ", ".join(f"{package} {measured_on[package]}" for package in PACKAGES if measured_on[package])
-    lines = [f"Measured on {measured_on['cores']} cores with Python {measured_on['python']}, {versions}."]
-    for name in sorted(rows):
-        asked = [figure for figure in rows[name] if figure.met is not None]
-        if not asked:
-            continue
-        summary = f"{name}: {sum(bool(figure.met) for figure in asked)} of {len(asked)} figures as asked"
-        lines += ["", f"<details><summary>{summary}</summary>", "", "| figure | value | asked | met |", "|---|---|---|---|"]
-        for figure in asked:
-            met = "yes" if figure.met else "**no**"
-            lines.append(f"| {figure.what} | {figure.value:.3g} {figure.unit} | {figure.asked} | {met} |")
-        lines += ["", "</details>"]
+def section(name: str, figures: list[Figure], measured: str) -> str:
+    """Return the table of a benchmark for the README: the figures that have a bound, when they were measured, and on what."""
+    asked = [figure for figure in figures if figure.met is not None]
+    on = machine()
+    versions = ", ".join(f"{package} {on[package]}" for package in PACKAGES if on[package])
+    lines = [
+        f"<details><summary>{name}: {sum(bool(figure.met) for figure in asked)} of {len(asked)} figures as asked</summary>",
+        "",
+        f"Measured {measured} on {on['cores']} cores with Python {on['python']}, {versions}.",
+        "",
+        "| figure | value | asked | met |",
+        "|---|---|---|---|",
+    ]
+    for figure in asked:
+        met = "yes" if figure.met else "**no**"
+        lines.append(f"| {figure.what} | {figure.value:.3g} {figure.unit} | {figure.asked} | {met} |")
+    return "\n".join([*lines, "", "</details>\n"])
+
+
+def record(rows: dict[str, list[Figure]], measured: dict[str, str]) -> None:
+    """Write the figures that have a bound into the README of this folder; tables of other benchmarks stay."""
     readme = HERE / "README.md"
-    marked = re.compile(r"(<!-- results -->\n).*?(<!-- /results -->)", re.DOTALL)
-    body = "\n".join(lines) + "\n"
-    readme.write_text(marked.sub(lambda match: match[1] + body + match[2], readme.read_text("utf-8")), "utf-8")
+    head, start, rest = readme.read_text("utf-8").partition("<!-- results -->\n")
+    earlier_tables, end, tail = rest.partition("<!-- /results -->")
+    tables = {match[1]: match[0] for match in SECTION.finditer(earlier_tables)}
+    for name, figures in rows.items():
+        if any(figure.met is not None for figure in figures):
+            tables[name] = section(name, figures, measured[name])
+    readme.write_text(head + start + "\n".join(tables[name] for name in sorted(tables)) + end + tail, "utf-8")
 
 
 def main() -> None:
@@ -124,17 +148,18 @@ def main() -> None:
     os.environ[ONLY] = arguments.only
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before NumPy is imported
-    rows = earlier(arguments.out, quick=arguments.quick)
+    rows, measured = earlier(arguments.out, quick=arguments.quick)
     for name in arguments.names or names():
         start = perf_counter()
-        if measured := run(name, quick=arguments.quick):
-            rows[name] = with_earlier(name, measured, rows.get(name, []))
+        if figures := run(name, quick=arguments.quick):
+            rows[name] = with_earlier(name, figures, rows.get(name, []))
+            measured[name] = stamp()
             took = (perf_counter() - start) / 60
-            print(f"\n{name}, {took:.1f} minutes\n{table([(name, figure) for figure in measured])}", flush=True)
-            write(arguments.out, rows, quick=arguments.quick)
+            print(f"\n{name}, {took:.1f} minutes\n{table([(name, figure) for figure in figures])}", flush=True)
+            write(arguments.out, rows, measured, quick=arguments.quick)
     if arguments.record:
-        record(rows)
-    missed = [figure.what for measured in rows.values() for figure in measured if figure.met is False]
+        record(rows, measured)
+    missed = [figure.what for figures in rows.values() for figure in figures if figure.met is False]
     print(f"\nwrote {arguments.out.name}" + "".join(f"\nmissed: {what}" for what in missed))
 
 

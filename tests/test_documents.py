@@ -100,7 +100,7 @@ def test_a_changed_document_is_refused(part: str, changed: object) -> None:
 
 @pytest.mark.parametrize("version", [True, 1.0, "1", 2, None])
 def test_a_version_is_the_whole_number_one(version: object) -> None:
-    with pytest.raises(InvalidSpec, match="another version"):
+    with pytest.raises(InvalidSpec, match="does not have version"):
         registry().mechanism(json.dumps(ldpsql.document(registry().mechanism(KRR)) | {"version": version}))
 
 

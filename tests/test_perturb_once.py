@@ -273,7 +273,7 @@ def test_a_lost_damaged_shared_or_other_key_is_reported(key_file: Path, tmp_path
         Key.read(tmp_path / "nowhere")
     with pytest.raises(KeyUnusable, match="the key file already exists"):
         Key.create(key_file)
-    with pytest.raises(KeyUnusable, match="another key"):
+    with pytest.raises(KeyUnusable, match="not the key"):
         Key.read(key_file, "0" * 16)
     assert Key.read(key_file, right).fingerprint == right
     text = key_file.read_text()

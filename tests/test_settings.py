@@ -111,7 +111,7 @@ def test_the_constructor_call_in_sql_makes_the_same_mechanism(text: str) -> None
     [
         ("[mechanisms]\n'drop table' = 'krr(1, [1, 2])'", "letters, digits"),
         ("[mechanisms]\ncity = 'kr(1, [1, 2])'", "'city' in the settings: there is no mechanism named 'kr'"),
-        ("[mechanisms]\ncity = 'krr(1, [1, 2])'\nCity = 'krr(2, [1, 2])'", "differ in case only"),
+        ("[mechanisms]\ncity = 'krr(1, [1, 2])'\nCity = 'krr(2, [1, 2])'", "differ only in case"),
         ("[mechanisms]\nkrr = 'krr(1, [1, 2])'", "as a plugin does"),
     ],
 )

@@ -90,7 +90,7 @@ def _of_table(name: str, mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar, 
         case "quantiles":
             return QuantilesOf(column, where, quantiles=_quantiles(arguments[0]))
     raise InvalidParameter(
-        "these reports are of several columns, and this is the share of a range of one",
+        "these reports are of several columns, and a range is of one",
         "use ldp.share(report, m, of := {age: {low: 18, high: 65}})",
     )
 

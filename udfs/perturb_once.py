@@ -45,7 +45,7 @@ def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.Da
         hint = "in Python: ldpsql.attach(con, key='people.key'); for ldpsql sql: key in the section [ledger] of ldpsql.toml"
         raise KeyUnusable("this connection has no key for permanent reports", hint)
     if not isinstance(name, str):
-        raise InvalidParameter("column_name must be the name of the column", "it keeps columns with one mechanism apart")
+        raise InvalidParameter("column_name must be the name of the column", "for example column_name := 'city'")
     key, persons = guard.key, id_bytes(people)
     mechanism = drawing_permanent(handle, len(values), name, lambda one: key.fingerprints(one, values, persons, name))
     return to_column(mechanism, key.draw(mechanism, values, persons, name))

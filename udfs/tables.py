@@ -73,7 +73,7 @@ def _share(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share:
     values = values_of(mechanism)
     cells = condition(values, of)
     if cells is None:
-        raise InvalidParameter("a share needs the values that it is of", "of := {city: 'Lima'}")
+        raise InvalidParameter("a share needs a value or a condition", "of := {city: 'Lima'}")
     return Share(cells, condition(values, given))
 
 

@@ -188,7 +188,7 @@ def is_published(charge: Charge | None, token: str, *, permanent: bool) -> bool:
 
     """
     if not permanent and bool(token) != (charge is not None):
-        raise UnfinishedRun("the unfinished run used a ledger, or none, other than this one", "resume it as it was begun")
+        raise UnfinishedRun("the unfinished run used another ledger, or none", "resume it as it was begun")
     return charge is not None and token != "" and all(charge.ledger.release_of(one).stored for one in token.split())
 
 

@@ -96,7 +96,7 @@ class Supports:
     @withheld
     def __add__(self, other: Supports) -> Supports:
         if self.mechanism != other.mechanism:
-            raise InvalidParameter("reports of different mechanisms do not add up", "estimate them apart")
+            raise InvalidParameter("reports of different mechanisms do not add up", "estimate them separately")
         return Supports(self.mechanism, self.reports + other.reports, self.numbers + other.numbers)
 
     @withheld
@@ -165,7 +165,7 @@ def _merged(parts: list[C]) -> C:
     if not parts:
         raise NoReports("there are no counts to add up", "count some reports first")
     if not all(isinstance(part, Counts | Supports) and type(part) is type(parts[0]) for part in parts):
-        raise InvalidParameter("these are not counts, or not of one kind", "pass what ldpsql.partial_counts returns")
+        raise InvalidParameter("these are not counts, or counts of different kinds", "pass what ldpsql.partial_counts returns")
     if isinstance(parts[0], Counts):
         fingerprints = together(part.fingerprints for part in parts)
         total = replace(Counts.of(*_joined(parts)), fingerprints=fingerprints)

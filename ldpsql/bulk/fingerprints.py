@@ -75,7 +75,7 @@ class Marking:
         for column, before in self._before.items():
             if not agree(before, [fingerprint(self._mechanisms[column])]):
                 raise OtherMechanism(
-                    f"another mechanism drew the reports in the column '{column}'", "write these into a table of their own"
+                    f"another mechanism drew the reports in the column '{column}'", "write the new reports into another table"
                 )
 
     def write(self, cursor: DuckDBPyConnection, token: str = "", *, appended: bool = False) -> None:

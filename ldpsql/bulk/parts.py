@@ -87,6 +87,6 @@ class Source:
         folders = {name.split("=")[0] for file in self.files for name in Path(file).parent.parts if "=" in name}
         if self.kind != "arrow" and (named := sorted(folders & set(columns))):
             raise SourceRefused(
-                f"the column '{named[0]}' is the name of the source's folders, which are named after its values",
+                f"the folders of the source are named after the values of the column '{named[0]}'",
                 "read them into a table first: CREATE TABLE people AS FROM 'folder/**/*.parquet'",
             )

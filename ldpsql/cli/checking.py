@@ -40,7 +40,7 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
     checks += [(name, partial(_check_estimator, estimators[name])) for name in names if name in estimators]
     checks += [(f"command {name}", partial(_check_command, commands[name])) for name in names if name in commands]
     if not checks:
-        raise PluginError("nothing could be made to check", "say how to make it: --mechanism \"coin(1, ['no', 'yes'])\"")
+        raise PluginError("no mechanism can be made from its defaults", "write one: --mechanism \"coin(1, ['no', 'yes'])\"")
     return [{"checked": what, **_verdict(check)} for what, check in checks]
 
 

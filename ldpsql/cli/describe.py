@@ -30,7 +30,5 @@ def describe(
     from ldpsql.registry.documents import document_text
 
     if output is not None and output.suffix != ".json":
-        raise InvalidParameter(
-            "a document is read back from a file that ends in .json only", "ldpsql describe -m city -o city.json"
-        )
+        raise InvalidParameter("the name of a document must end in .json", "ldpsql describe -m city -o city.json")
     write_text(document_text(mechanism_from(mechanism)), output, f"Wrote {output}")

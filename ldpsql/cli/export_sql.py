@@ -39,5 +39,5 @@ def export_sql(
 
     text = query(mechanism_from(mechanism), Source(table, column, counts, tuple(by or ())), dialect, name)
     if output is not None and output.suffix != ".sql":  # a database would be overwritten
-        raise DestinationRefused("a query is written into a .sql file", "run it in the database that holds the reports")
+        raise DestinationRefused("the name of the file must end in .sql", "run it in the database that holds the reports")
     write_text(text, output, f"Wrote a query for {dialect} to {output}")

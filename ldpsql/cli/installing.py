@@ -35,7 +35,9 @@ def install(package: str) -> list[str]:
         point.name for point in entry_points(group="ldpsql") if point.dist and canonicalize_name(point.dist.name) == wanted
     ]
     if not names:
-        raise PluginError("the package was installed, but it has no entry point in the group ldpsql", "it is not a plugin")
+        raise PluginError(
+            "the package was installed, but it is not a plugin", "a plugin has an entry point in the group ldpsql"
+        )
     return names
 
 
@@ -59,11 +61,11 @@ def _run(action: str, package: str) -> None:
     yes = ["--yes"] if action == "uninstall" and not uv else []
     command = [uv, "pip", action, "--python", sys.executable] if uv else [sys.executable, "-m", "pip", action, *yes]
     if not uv and find_spec("pip") is None:
-        raise PluginError("there is neither uv nor pip here", f"run: uv pip {action} --python {sys.executable} {package}")
+        raise PluginError("neither uv nor pip was found", f"run: uv pip {action} --python {sys.executable} {package}")
     if package.startswith("-"):
         raise PluginError("this is not the name of a package", "pass a name or a folder")
     if subprocess.run([*command, package], stdout=sys.stderr, check=False).returncode:  # noqa: S603
-        raise PluginError(f"the package could not be {action}ed", "the reason is above")
+        raise PluginError(f"the package could not be {action}ed", "see the output above")
 
 
 def _project_name(package: str) -> str:

@@ -139,7 +139,7 @@ def charge_of(
     if opened is None:
         return None
     if dataset is None:
-        raise InvalidParameter("a ledger must know whose data this is", "name the people: --dataset")
+        raise InvalidParameter("a ledger needs the name of the data", "--dataset people")
     return Charge(opened, dataset, part, user)
 
 

@@ -70,7 +70,7 @@ def perturb(
     columns = _columns(column or [], mechanism or [], policy)
     if policy is not None:
         if not table:
-            raise InvalidParameter("the third name is that of a policy", "ldpsql perturb IN OUT --table NAME")
+            raise InvalidParameter("three names need --table", "ldpsql perturb IN OUT --table NAME")
         table = database != ":memory:"
     if (append and not table) or (partition_by and table):
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")

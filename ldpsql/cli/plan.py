@@ -150,7 +150,9 @@ def mechanisms_of(texts: list[str], values: int | None) -> list[Mechanism]:
     compared = [mechanism_from(text) for text in texts if text not in registered]
     if compared and not names:
         if values is not None:
-            raise InvalidParameter("these mechanisms have domains of their own", "leave out --values, or name one: -m krr")
+            raise InvalidParameter(
+                "--values does not apply to mechanisms with a domain", "leave out --values, or name a mechanism: -m krr"
+            )
         return compared
     if values is None:
         raise InvalidParameter("a plan needs the size of the domain", "for example --values 50")

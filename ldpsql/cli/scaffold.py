@@ -128,4 +128,4 @@ def _refuse_taken(name: str) -> None:
 
     taken = {*registry().mechanisms, *registry().estimators}
     if name in taken or keyword.iskeyword(name):
-        raise InvalidParameter(f"the name '{name}' is taken", "choose another: two plugins cannot offer the same")
+        raise InvalidParameter(f"the name '{name}' is taken", "choose another name: each name belongs to one plugin")

@@ -31,7 +31,7 @@ def sql(
     from ldpsql.errors import InvalidParameter
 
     if any(c.isspace() for c in database) and not Path(database).exists():
-        raise InvalidParameter("the first argument is a DuckDB file, and no file has this name", "put SQL after -c")
+        raise InvalidParameter("there is no DuckDB file of this name", 'put SQL after -c: ldpsql sql -c "SELECT 1"')
     from ldpsql.ledger.configured import configured_key, configured_ledger
 
     ledger = configured_ledger()

@@ -76,7 +76,9 @@ class Releases:
             part = run if by_row else ""
             release = self._ledger.charge(data, columns, model.relation_name, users=users, part=part)
             if release.stored:
-                raise NotReleased(f"the reports of {model.name} for these people are there", "they need not be drawn again")
+                raise NotReleased(
+                    f"the reports of {model.name} for these people are already published", "do not draw them again"
+                )
             self._open[model.unique_id] = [release], partial(_refuse_others, con, dataset, unit, users)
             for mechanism in columns.values():
                 guard.grant(Counter({mechanism: rows}))

@@ -176,7 +176,7 @@ def of_columns(columns: object) -> Product:
     """Return the table of domains by the names of their columns.
 
     Raises:
-        InvalidParameter: if it is no mapping, there are fewer than two columns, two names differ in case only, or the table
+        InvalidParameter: if it is no mapping, there are fewer than two columns, two names differ only in case, or the table
             has too many cells.
         InvalidDomain: if a column has no domain.
 
@@ -198,13 +198,15 @@ def check_names(names: tuple[str, ...]) -> None:
     """Check the names of the columns of a row.
 
     Raises:
-        InvalidParameter: if there are fewer than two, one is empty, or two differ in case only, which SQL takes for one.
+        InvalidParameter: if there are fewer than two, one is empty, or two differ only in case, which SQL ignores.
 
     """
     if len(names) < 2 or not all(type(name) is str and name for name in names):
         raise InvalidParameter("a row needs at least two columns, each with a name", "write {city: ..., age: ...}")
     if len({name.casefold() for name in names}) < len(names):
-        raise InvalidParameter("two columns of a row have names that differ in case only", "SQL takes them for one: rename one")
+        raise InvalidParameter(
+            "two columns of a row have names that differ only in case", "SQL ignores case: rename one of them"
+        )
 
 
 ProductField = Annotated[Product, BeforeValidator(of_columns), PlainSerializer(Product.to_json)]

@@ -95,7 +95,7 @@ def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
         rows = mechanism.reports
         return RowReports(rows.names, rows.parts).to_json(np.column_stack(rows.places(drawn)))
     if not isinstance(mechanism.reports, RowReports):
-        raise InternalError("these are no reports of rows", "please report the mechanism")
+        raise InternalError("these are not reports of rows", "please report the mechanism")
     return mechanism.reports.to_json(drawn)
 
 

@@ -166,7 +166,7 @@ class Answers:
 
         cells = python_condition(self.of.values, of)
         if cells is None:
-            raise InvalidParameter("a share needs the values that it is of", "such as {'city': 'Lima'}")
+            raise InvalidParameter("a share needs a value or a condition", "such as {'city': 'Lima'}")
         return Share(cells, python_condition(self.of.values, given))
 
     def _mean(self, of: str | None, given: Any) -> MeanOf:

@@ -61,7 +61,7 @@ class Simulation:
 
     def __post_init__(self) -> None:
         if not self.estimators:
-            raise InvalidParameter("there are no estimators to compare", "estimators := ['ibu', 'em_mr', 'best']")
+            raise InvalidParameter("the list of estimators is empty", "estimators := ['ibu', 'em_mr', 'best']")
         if not 2 <= self.runs <= MOST_RUNS:
             raise InvalidParameter("the number of simulations is out of range", f"from 2 to {MOST_RUNS}")
         if self.metric not in get_args(MetricName):

@@ -52,7 +52,7 @@ class Columns:
 
     def __post_init__(self) -> None:
         if len(self.places) != 2:
-            raise InvalidParameter("a test of independence is of two columns", "columns := ['city', 'age']")
+            raise InvalidParameter("a test of independence needs two columns", "columns := ['city', 'age']")
 
     @property
     def touched(self) -> frozenset[int]:

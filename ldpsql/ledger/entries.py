@@ -163,7 +163,7 @@ def release_of(db: sqlite3.Connection, token: str) -> Release:
     rows = db.execute("SELECT id FROM release NOT INDEXED WHERE token = ?", [token]).fetchall()
     if not rows:
         raise UnknownRelease(
-            "the ledger does not know this release", "it is older than the data or another ledger: find the right one"
+            "the ledger does not know this release", "this ledger is older than the data, or not theirs: name the right file"
         )
     if len(rows) > 1:
         raise damaged("releases")

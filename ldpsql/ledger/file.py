@@ -90,7 +90,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             _upgrade(db)
         elif version != VERSION:
             newer = "upgrade ldpsql" if version > VERSION else "use the version of ldpsql that wrote it"
-            raise LedgerVersion(f"the ledger has layout {version}, and this ldpsql knows layout {VERSION}", newer)
+            raise LedgerVersion(f"the ledger has layout {version}, and this version of ldpsql reads layout {VERSION}", newer)
         check_layout(db)
         yield db
 

@@ -106,7 +106,7 @@ class Key:
         if key is None or parts[2] != key.fingerprint:
             raise KeyUnusable("the key file is damaged", "restore it from a backup")
         if fingerprint is not None and fingerprint != key.fingerprint:
-            raise KeyUnusable("this is another key than the one of the reports so far", "find the right one")
+            raise KeyUnusable("this is not the key that drew the earlier reports", "use the key file of these reports")
         return key
 
     def words(self, person: bytes, purpose: bytes, value: int) -> Words:

@@ -85,7 +85,7 @@ def parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidSpec("this JSON is not a document of a mechanism", _EXAMPLE)
     version = spec.get("version")
     if type(version) is not int or version != VERSION:  # true and 1.0 are 1 in Python, and not in other languages
-        raise InvalidSpec(f"this document has another version than {VERSION}", "update ldpsql, or write the document again")
+        raise InvalidSpec(f"this document does not have version {VERSION}", "update ldpsql, or write the document again")
     return {Mechanism.kind: spec.get("mechanism"), **spec["parameters"]}
 
 
@@ -101,7 +101,7 @@ def check(spec: Mapping[str, Any], mechanism: Mechanism) -> Mechanism:
     if differing:
         raise OtherMechanism(
             f"the parameters of this document make another mechanism than it describes: {', '.join(differing)}",
-            "the document was changed, or the plugin was: use the version that wrote it, or write the document again",
+            "the document or the plugin was changed: use the version that wrote it, or write the document again",
         )
     return mechanism
 

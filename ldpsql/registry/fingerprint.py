@@ -238,7 +238,7 @@ def together(parts: Iterable[Fingerprints]) -> Fingerprints:
     """
     union = frozenset[str]().union(*parts)
     if several(union):
-        raise OtherMechanism("reports of different mechanisms do not add up", "estimate them apart")
+        raise OtherMechanism("reports of different mechanisms do not add up", "estimate them separately")
     return union
 
 

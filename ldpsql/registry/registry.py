@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pluggy
 from duckdb import DuckDBPyConnection
@@ -18,31 +17,23 @@ from pluggy import PluginValidationError
 
 from ldpsql import settings
 from ldpsql.engine.functions import Macros, Scalar
-from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
+from ldpsql.errors import BadSettings, LdpError, NameClash, PluginError
 from ldpsql.estimators.base import Estimator
-from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.mechanisms.calls import bind, read_call
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.identity import refuse_overrides
-from ldpsql.mechanisms.parts import Nested, read_by
+from ldpsql.mechanisms.parts import read_by
 from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
-from ldpsql.registry.references import resolved, tables_of
-from ldpsql.registry.shares import check_total, planned
+from ldpsql.registry.policies import Policy, named_columns
+from ldpsql.registry.reading import read, with_domains
+from ldpsql.registry.references import tables_of
 
 __all__ = ["Plugin", "Registry", "registry"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 S = TypeVar("S", bound=Spec)
-
-
-class Policy(NamedTuple):
-    """The policy of a table, as the settings write it, and the mechanisms of all of its columns."""
-
-    table: str
-    written: Mapping[str, Any]
-    specs: tuple[Any, ...]
 
 
 class Registry:
@@ -51,16 +42,16 @@ class Registry:
     def __init__(self) -> None:
         self.mechanisms: dict[str, type[Mechanism]] = {}
         self.estimators: dict[str, type[Estimator]] = {}
-        self.constructors: dict[str, str] = {}  # of mechanisms, in SQL, as they were when they were added
-        self.commands: dict[str, Callable[..., Any]] = {}  # of third parties, by the words that call them
+        self.constructors: dict[str, str] = {}  # the SQL of each mechanism, written when it was added
+        self.commands: dict[str, Callable[..., Any]] = {}  # third parties' commands of `ldpsql`, by name
         self.plugins: list[Plugin] = []
-        self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as they stand there
-        self.policies: dict[str, Policy] = {}  # of the names of columns of tables, the policy of the table
-        self._settled: dict[str, Mechanism] = {}  # mechanisms that the settings name, once they are read
-        self._functions: list[tuple[Plugin, list[Scalar | Macros]]] = []  # in SQL
-        self._offering: tuple[object, ...] = ()  # what these depend on
-        self._owners: dict[str, str] = {}  # of mechanisms and estimators
-        self._sql_names: dict[str, str] = {}  # names of SQL functions that come with ldpsql, and their plugins
+        self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as written there
+        self.policies: dict[str, Policy] = {}  # by the names of their columns
+        self._settled: dict[str, Mechanism] = {}  # those of them that have been read
+        self._functions: list[tuple[Plugin, list[Scalar | Macros]]] = []  # SQL functions
+        self._offering: tuple[object, ...] = ()  # what the functions were made from
+        self._owners: dict[str, str] = {}  # plugins by the name of a mechanism or an estimator
+        self._sql_names: dict[str, str] = {}  # built-in plugins by the name of a SQL function
         self._manager = pluggy.PluginManager("ldpsql")
         self._manager.add_hookspecs(hookspecs)
 
@@ -84,37 +75,17 @@ class Registry:
                 loaded.add_module(module, plugin)
             else:
                 loaded.plugins.append(plugin)
-        loaded._name(chosen.mechanisms)
-        loaded._name_columns(chosen)
+        loaded._name(chosen)
         return loaded
 
-    def _name(self, mechanisms: Mapping[str, Any]) -> None:
-        if taken := mechanisms.keys() & self.mechanisms.keys():
+    def _name(self, chosen: settings.Settings) -> None:
+        """Store the mechanisms that the settings name, and those of the columns of their policies."""
+        if taken := chosen.mechanisms.keys() & self.mechanisms.keys():
             raise BadSettings(f"ldpsql.toml names a mechanism '{min(taken)}', as a plugin does", "choose another name there")
-        if not all(name.isidentifier() for name in mechanisms):  # another might stand for a mechanism that somebody writes out
+        if not all(name.isidentifier() for name in chosen.mechanisms):  # another might stand for a call in text
             raise BadSettings("a mechanism in ldpsql.toml needs a name of letters, digits and _", "for example city")
-        self.named = mechanisms
-
-    def _name_columns(self, chosen: settings.Settings) -> None:
-        """Name the mechanisms of the policies of tables: ``people_city`` is that of the column city in ``[tables.people]``."""
-        for table, policy in chosen.tables.items():
-            names = {column: f"{table}_{column}" for column in policy["columns"] if f"{table}_{column}".isidentifier()}
-            self._refuse_clashes(table, names.values())
-            with suppress(LdpError):  # raised when the policy is used
-                specs = planned(policy, chosen.mechanisms, self.mechanisms)
-                self.named = {**{name: specs[column] for column, name in names.items()}, **self.named}
-                self.policies |= dict.fromkeys(names.values(), Policy(table, policy, tuple(specs.values())))
-
-    def _refuse_clashes(self, table: str, names: Iterable[str]) -> None:
-        """Refuse names of columns that stand for another mechanism, too: nobody could see which one is drawn."""
-        taken = {name.lower() for name in (*self.named, *self.mechanisms)}
-        for name in names:
-            if name.lower() in taken:
-                raise BadSettings(
-                    f"'{name}' names a column of [tables.{table}] and another mechanism",
-                    "rename the mechanism, the table or the column",
-                )
-            taken.add(name.lower())
+        columns, self.policies = named_columns(chosen, self.mechanisms)
+        self.named = {**columns, **chosen.mechanisms}
 
     def add_module(self, module: str, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
@@ -180,7 +151,7 @@ class Registry:
                 raise PluginError("ldpsql_commands must return functions, or typer apps with a name")
             name = name.replace("_", "-")
             if name in new or name in self.commands:
-                raise NameClash(f"the command '{name}' of {plugin.name} is there already")
+                raise NameClash(f"the command '{name}' of {plugin.name} already exists")
             new[name] = offered
         return new
 
@@ -277,14 +248,18 @@ class Registry:
         if name in self._settled:
             return self._settled[name]
         if name in self.named:
-            if name in self.policies:
-                self._check_total(self.policies[name], con)
-            written = self.named[name]
-            mechanism = self._documented(written) or _read(self._resolved(written, con), Mechanism, self.mechanisms, self.named)
-            if not tables_of(self.named[name]):
-                self._settled[name] = mechanism
-            return mechanism
-        return _read(given if con is None else self._resolved(given, con), Mechanism, self.mechanisms, self.named)
+            return self._configured(name, con)
+        return self._read(given if con is None else self._with_domains(given, con))
+
+    def _configured(self, name: str, con: DuckDBPyConnection | None) -> Mechanism:
+        """Return the mechanism of a name in the settings."""
+        if name in self.policies:
+            self.policies[name].check(lambda spec: self.mechanism(spec, con))
+        written = self.named[name]
+        mechanism = self._documented(written) or self._read(self._with_domains(written, con))
+        if not tables_of(written):
+            self._settled[name] = mechanism
+        return mechanism
 
     def _documented(self, given: str | Mapping[str, Any]) -> Mechanism | None:
         """Return the mechanism of a document; None if it is written in another way."""
@@ -293,36 +268,15 @@ class Registry:
         json = documents.parsed(given)
         if json is None or (isinstance(given, Mapping) and "format" not in given):
             return None
-        return documents.check(json, _read(documents.parameters(json), Mechanism, self.mechanisms, self.named))
+        return documents.check(json, self._read(documents.parameters(json)))
 
-    def _check_total(self, policy: Policy, con: DuckDBPyConnection | None) -> None:
-        """Refuse the columns of a policy that spends more than its total; a column that cannot be read yet does not count."""
-        claims = []
-        for spec in policy.specs:
-            with suppress(LdpError):
-                claims.append(certify(self.mechanism(spec, con)).certificate.claim)
-        check_total(policy.table, policy.written, claims)
+    def _read(self, spec: Mechanism | str | Mapping[str, Any]) -> Mechanism:
+        return read(spec, Mechanism, self.mechanisms, self.named)
 
-    def _resolved(
-        self, given: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None
+    def _with_domains(
+        self, spec: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None
     ) -> Mechanism | str | Mapping[str, Any]:
-        """Return a mechanism with the domains in place of references to columns."""
-        if isinstance(given, str) and "{" in given:
-            name, arguments, named = read_call(given)
-            if name in self.mechanisms:
-                parameters = [p.name for p in self.mechanisms[name].parameters()]
-                given = {"mechanism": name, **dict(zip(parameters, arguments, strict=False)), **named}
-        if isinstance(given, Mapping):
-            return {name: self._resolved_part(value, con) for name, value in given.items()}
-        return given
-
-    def _resolved_part(self, value: Any, con: DuckDBPyConnection | None) -> Any:
-        """Return a parameter with domains in place of references to columns, also in the mechanisms of columns of a row."""
-        if isinstance(value, Nested):
-            return self.mechanism(str(value), con)
-        if isinstance(value, Mapping) and any(isinstance(part, Nested) for part in value.values()):
-            return {name: self._resolved_part(part, con) for name, part in value.items()}
-        return resolved(value, con)
+        return with_domains(spec, self.mechanisms, con, lambda column: self.mechanism(column, con))
 
     def estimator(self, given: Estimator | str | Mapping[str, Any]) -> Estimator:
         """Return an estimator from itself, its text, or a mapping with its name under ``estimator``.
@@ -331,22 +285,7 @@ class Registry:
             UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
 
         """
-        return _read(given, Estimator, self.estimators)
-
-
-def _read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, type[S]], also: Iterable[str] = ()) -> S:
-    """Return an instance of a class of this base; ``also`` are other names that may have been meant."""
-    if isinstance(spec, base):
-        return spec
-    if isinstance(spec, str):
-        name, arguments, named = read_call(spec, base.kind)
-    elif isinstance(spec, Mapping) and isinstance(spec.get(base.kind), str):
-        name, arguments, named = spec[base.kind], [], {k: v for k, v in spec.items() if k != base.kind}
-    else:
-        raise InvalidSpec(f"this is not a {base.kind}", f"write it like a call, or name it under '{base.kind}'")
-    if name not in kinds:
-        raise UnknownName(base.kind, name, [*also, *kinds])
-    return bind(kinds[name], arguments, named)  # type: ignore[return-value]  # kinds holds classes of this base
+        return read(given, Estimator, self.estimators)
 
 
 @cache

@@ -40,12 +40,12 @@ def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
     """Return the schema ``m`` with one macro for each named mechanism; the connection supplies DuckDB's names of types.
 
     Raises:
-        BadSettings: if a name is not a SQL name, two names differ in case only, or a mechanism cannot be read.
+        BadSettings: if a name is not a SQL name, two names differ only in case, or a mechanism cannot be read.
 
     """
     if len({name.lower() for name in named}) < len(named):
         raise BadSettings(
-            "two mechanisms in the settings have names that differ in case only", "SQL takes them for one: rename one"
+            "two mechanisms in the settings have names that differ only in case", "SQL ignores case: rename one of them"
         )
     made = "".join(
         f"\nCREATE OR REPLACE MACRO ldp.m.{quoted(name)}() AS {_call(name, spec, con)};" for name, spec in named.items()
