@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ldpsql.domains.columns import family, plain
 from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.scale import positions_of
 from ldpsql.inference.operators import Floats
 
 MOST_STEPS = 1024  # errors hardly depend on more
@@ -58,15 +58,10 @@ def example_of(column: pa.Array | pa.ChunkedArray, steps: int | None = None) -> 
 def _numbers(column: pa.Array | pa.ChunkedArray) -> tuple[Floats, bool]:
     """Return the values as numbers, and whether all are whole numbers or dates."""
     values = plain(column).drop_null()
-    kind = family(values.type)
-    if kind == "date":
-        values = values.cast(pa.date32()).cast(pa.int32())
-    elif kind in ("timestamp", "timestamp with time zone"):
-        values = pc.divide(values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
-    elif kind != "number":
+    if family(values.type) in (None, "text", "boolean"):
         raise InvalidParameter("the example is not a column of numbers, dates or timestamps", _HINT)
-    x = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return x, not kind.startswith("timestamp") and bool((x == np.rint(x)).all())
+    x = positions_of(values)
+    return x, family(values.type) in ("number", "date") and bool((x == np.rint(x)).all())
 
 
 def rebinned(shares: Floats, bins: int) -> Floats:
