@@ -27,7 +27,22 @@ ESTIMATORS = (
     "`ldp.NAME(report, m, ...)` estimates from a column of reports, `ldp.NAME_counts(counts, m, ...)` from counts, and "
     "`FROM ldp.NAME(reports, report, m, ...)` from a column of a table, a view, a file or a frame."
 )
-FUNCTIONS = "Mechanisms and estimators have pages of their own."
+FUNCTIONS = (
+    "[Mechanisms](mechanisms.md) and [estimators](estimators.md) have pages of their own. Many functions share arguments:"
+)
+ARGUMENTS = {
+    "`report`, `reports`": "the column of reports; after `FROM`, the table, file or frame that has it comes first",
+    "`m`": "the mechanism that drew the reports",
+    "`counts`": "counts of reports, as `ldp.counts` returns them",
+    "`keep`": "a condition: only rows in which it holds are counted; for `ldp.perturb_rows`, columns that pass through",
+    "`estimator`": "the estimator of the shares, with its options: `'ibu'` or `'ibu(stop := 100)'`",
+    "`confidence`": "the probability of the interval, 0.95 by default",
+    "`of`": "the values of a share, or the name of the column of a mean, of reports of several columns",
+    "`given`, `versus`": "a condition on columns of the mechanism, such as `{city: 'Lima', age: {low: 18, high: 65}}`; "
+    "`ldp.margin` and `ldp.crosstab` take names of columns",
+    "`p`, `q`": "two estimates, or two lists of shares",
+    "`prior`": "a distribution over the values, as a list of shares",
+}
 ERRORS = "Every error has a code, one sentence and a hint that says what to do. The command line ends with the exit code."
 COMMAND_LINE_ERRORS = {
     "LDP901": (
@@ -197,10 +212,11 @@ def settings_sections() -> Iterator[str]:
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
     rows = [[f"`{call}`", comment] for call, comment in functions()]
+    arguments = table(["argument", "meaning"], ARGUMENTS.items())
     return {
         "mechanisms.md": f"# Mechanisms\n{MECHANISMS}\n\n" + "\n".join(specs(registry().mechanisms.values())),
         "estimators.md": f"# Estimators\n{ESTIMATORS}\n\n" + "\n".join(specs(registry().estimators.values())),
-        "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n" + table(["function", "what it does"], rows) + "\n",
+        "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n{arguments}\n\n" + table(["function", "what it does"], rows) + "\n",
         "commands.md": "# Commands\n\n" + "\n".join(commands(typer.main.get_command(app), "ldpsql")),
         "errors.md": f"# Errors\n{ERRORS}\n\n" + "\n".join(error_sections()),
         "settings.md": f"# Settings\n{SETTINGS}\n\n```toml\n{SETTINGS_EXAMPLE}```\n\n" + "\n".join(settings_sections()) + "\n",

@@ -6,5 +6,5 @@ CREATE OR REPLACE MACRO ldp.declared(name) AS
 CREATE OR REPLACE MACRO ldp.declarations() AS TABLE SELECT unnest(__ldp_declarations(ldp._catalog()), recursive := true);
 
 COMMENT ON MACRO ldp.declare IS 'read a mechanism once, with a domain in a table, and store it under a name; returns its fingerprint. Another mechanism keeps its name unless replace := true';
-COMMENT ON MACRO ldp.declared IS 'the mechanism that ldp.declare stored under a name, a value';
-COMMENT ON MACRO TABLE ldp.declarations IS 'all mechanisms that ldp.declare stored';
+COMMENT ON MACRO ldp.declared IS 'the mechanism that was declared under a name';
+COMMENT ON MACRO TABLE ldp.declarations IS 'all declared mechanisms';

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from ldpsql.bulk.charging import Charged
+from ldpsql.bulk.chosen import chosen_columns
 from ldpsql.bulk.columns import Columns, check_columns
 from ldpsql.bulk.in_memory import Charging, is_held
 from ldpsql.bulk.parquet import BATCH_ROWS
-from ldpsql.bulk.policies import chosen_columns
 from ldpsql.bulk.projection import Projection
 from ldpsql.domains.arrays import is_frame, is_pandas_frame, pandas_names, pandas_table, shown_class
 from ldpsql.errors import LdpError, SourceRefused, WrongType

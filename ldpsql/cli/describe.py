@@ -15,7 +15,7 @@ def describe(
     mechanism: MechanismOption,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A .json file, as -m takes no other; by default stdout.", callback=in_a_folder),
+        typer.Option("--output", "-o", help="A .json file; by default stdout.", callback=in_a_folder),
     ] = None,
 ) -> None:
     """Write a mechanism as a document: JSON with its parameters, its exact weights, its reports and its fingerprint.

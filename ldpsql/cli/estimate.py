@@ -33,7 +33,7 @@ def estimate(
     estimator: EstimatorOption = "",
     by: ByOption = None,
     database: DatabaseOption = ":memory:",
-    top: Annotated[int | None, typer.Option("--top", min=1, help="Only the most frequent values, so many.")] = None,
+    top: Annotated[int | None, typer.Option("--top", min=1, help="Only this number of most frequent values.")] = None,
     rectangle: Annotated[
         list[str] | None,
         typer.Option(help="WEST,SOUTH,EAST,NORTH: only the share of this rectangle of a map, with --bounds; repeat it."),
@@ -47,7 +47,7 @@ def estimate(
         str | None, typer.Option("--into", help="With --by: a new table of --database for the estimates of very many groups.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the table of --into.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run with --into that was killed.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="With --into: continue a run that was killed.")] = False,
 ) -> None:
     """Estimate the share of every value from reports.
 

@@ -37,7 +37,7 @@ def perturb(
     ] = False,
     append: Annotated[bool, typer.Option("--append", help="Add to the table OUT.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing OUT by the reports.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was killed.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was killed.")] = False,
     database: Annotated[str, typer.Option("--database", "-d", help="A DuckDB file with the tables.")] = ":memory:",
     order: Annotated[
         str, typer.Option(help="random: all rows shuffled. keep: as in the source, which may reveal values.")

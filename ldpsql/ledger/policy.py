@@ -102,11 +102,15 @@ class Policy(Spec):
     name: ClassVar[str] = "ledger"
 
     epsilon_budget: BudgetField = Field(description="the epsilon of one person in one group of columns")
-    budget_window: WindowField | None = Field(None, description="'30 days': the budget is new so long after its first charge")
+    budget_window: WindowField | None = Field(
+        None, description="time after its first charge when the budget is renewed: '30 days'"
+    )
     max_epsilon_per_report: EpsilonField | None = Field(None, description="the largest epsilon of one report")
     privacy_unit: str = Field(ROW, min_length=1, description="'row': each row is one person; else the column of user ids")
     delta_budget: DeltaField = Field(Fraction(0), description="the delta of one person in one group of columns")
-    distance_budget: BudgetField | None = Field(None, description="the budget of claims per unit of distance; else refused")
+    distance_budget: BudgetField | None = Field(
+        None, description="the budget of claims per unit of distance; without it, they are refused"
+    )
     column_groups: Mapping[str, tuple[str, ...]] = Field({}, description="columns that share one budget, under its name")
 
     @field_validator("column_groups")

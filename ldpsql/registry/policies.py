@@ -11,10 +11,10 @@ from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.shares import check_total, planned
 from ldpsql.settings import Settings
 
-__all__ = ["Policy", "named_columns"]
+__all__ = ["WrittenPolicy", "named_columns"]
 
 
-class Policy(NamedTuple):
+class WrittenPolicy(NamedTuple):
     """The policy of a table, as the settings write it, and the mechanisms of all of its columns."""
 
     table: str
@@ -38,7 +38,7 @@ class Policy(NamedTuple):
         check_total(self.table, self.written, claims)
 
 
-def named_columns(settings: Settings, kinds: Mapping[str, type[Mechanism]]) -> tuple[dict[str, Any], dict[str, Policy]]:
+def named_columns(settings: Settings, kinds: Mapping[str, type[Mechanism]]) -> tuple[dict[str, Any], dict[str, WrittenPolicy]]:
     """Return the mechanism of each column of a policy by its name, and the policy it belongs to.
 
     Args:
@@ -50,14 +50,14 @@ def named_columns(settings: Settings, kinds: Mapping[str, type[Mechanism]]) -> t
 
     """
     mechanisms: dict[str, Any] = {}
-    policies: dict[str, Policy] = {}
+    policies: dict[str, WrittenPolicy] = {}
     for table, policy in settings.tables.items():
         names = {column: f"{table}_{column}" for column in policy["columns"] if f"{table}_{column}".isidentifier()}
         _refuse_clashes(table, names.values(), {*settings.mechanisms, *mechanisms, *kinds})
         with suppress(LdpError):
             specs = planned(policy, settings.mechanisms, kinds)
             mechanisms |= {name: specs[column] for column, name in names.items()}
-            policies |= dict.fromkeys(names.values(), Policy(table, policy, tuple(specs.values())))
+            policies |= dict.fromkeys(names.values(), WrittenPolicy(table, policy, tuple(specs.values())))
     return mechanisms, policies
 
 

@@ -26,7 +26,7 @@ from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry import discovery, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
-from ldpsql.registry.policies import Policy, named_columns
+from ldpsql.registry.policies import WrittenPolicy, named_columns
 from ldpsql.registry.reading import read, with_domains
 from ldpsql.registry.references import tables_of
 
@@ -46,7 +46,7 @@ class Registry:
         self.commands: dict[str, Callable[..., Any]] = {}  # third parties' commands of `ldpsql`, by name
         self.plugins: list[Plugin] = []
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as written there
-        self.policies: dict[str, Policy] = {}  # by the names of their columns
+        self.policies: dict[str, WrittenPolicy] = {}  # by the names of their columns
         self._settled: dict[str, Mechanism] = {}  # those of them that have been read
         self._functions: list[tuple[Plugin, list[Scalar | Macros]]] = []  # SQL functions
         self._offering: tuple[object, ...] = ()  # what the functions were made from

@@ -49,7 +49,7 @@ class EmMr(IterativeEstimator):
     Each fit is EM stopped by the paper's rule: reduction of the exact maximum would merge only what is zero already. As in the
     authors' code a fit goes on from the one before, and those that decide what to merge stop earlier, at 100 times
     ``tolerance``; so all together take about as many steps as EM alone. With another rule than 'paper' each fit follows that
-    rule, from ``start``. ``max_iterations`` is of each fit.
+    rule, from ``start``. ``max_iterations`` limits each fit.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(6, 0.3, 0.14), np.array([[300.0, 142.0, 138.0, 141.0, 139.0, 140.0]]))

@@ -26,9 +26,9 @@ from ldpsql.estimators import (
 class Ems(IterativeEstimator):
     """EM with smoothing: each step of IBU is followed by averaging neighbours with weights 1/4, 1/2, 1/4.
 
-    A smaller ``weight`` of each neighbour smooths less. For numbers in order, and in both directions for the cells of a grid.
-    Right for smooth distributions, wrong for spiky ones: ``best`` chooses. By default steps are taken until the log-likelihood
-    changes by less than ``tolerance``.
+    A smaller ``weight`` of each neighbour smooths less. It is for numbers in order and, in both directions, for the cells of
+    a grid. It is right for smooth distributions and wrong for spiky ones: ``best`` chooses. By default, steps are taken until
+    the log-likelihood changes by less than ``tolerance``.
 
     >>> import numpy as np
     >>> from ldpsql.inference.operators import DenseOperator

@@ -38,7 +38,7 @@ class Encoding(CategoricalMechanism):
     sql_reports = SetReports.marker
     protocol: Literal["oue", "sue", "olh", "hadamard"] = Field(description="'oue', 'sue', 'olh' or 'hadamard'")
     symbols: Annotated[WholeField, Field(ge=2, le=1 << 20)] | None = Field(
-        None, description="of 'olh', the number of symbols; NULL: e^epsilon rounded, and 1"
+        None, description="number of symbols of 'olh'; NULL: e^epsilon rounded, plus 1"
     )
 
     def alphabet(self) -> SetReports:

@@ -30,8 +30,8 @@ class GridHierarchy(CellMechanism):
 
     For shares of rectangles of up to 160,000 cells. The level is drawn independently of the cell, so all of epsilon goes to
     the square; few squares are reported by k-RR. Unlike noise on the plane, all cells are equally hard to tell apart. Reports
-    are STRUCT(level, seed, y), level 0 is that of the cells. Fanout and levels are the most levels whose expected error of a
-    rectangle is at most a fifth above the smallest, unless they are given.
+    are STRUCT(level, seed, y), level 0 is that of the cells. By default, there are as many levels as possible with
+    an expected error of a rectangle that is at most a fifth above the smallest.
 
     >>> mechanism = GridHierarchy(epsilon=1, columns=24, rows=16)
     >>> mechanism.fanout, mechanism.levels, mechanism.channel().counts

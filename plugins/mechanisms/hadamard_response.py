@@ -42,7 +42,7 @@ class HadamardResponse(CategoricalMechanism):
     name = "hadamard_response"
     sql_reports = sql_cells("size", "blocks")
     blocks: _Size = Field(description="number of blocks of reports, from 2")
-    size: _Size = Field(description="number of reports of a block, a power of 2; a block has room for a value less")
+    size: _Size = Field(description="number of reports of a block, a power of 2; a block has room for size - 1 values")
 
     @model_validator(mode="after")
     def _fitting(self) -> "HadamardResponse":

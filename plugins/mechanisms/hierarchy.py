@@ -27,7 +27,7 @@ class Hierarchy(OrderedMechanism):
 
     For shares of ranges, quantiles and means of up to 2^20 ordered values. The level is drawn independently of the value, so
     all of epsilon goes to the node; few nodes are reported by k-RR. Reports are STRUCT(level, seed, y), level 0 is that of the
-    values. Fanout and levels are those with the smallest expected error of a range, unless they are given.
+    values. By default, fanout and levels are those with the smallest expected error of a range.
 
     >>> mechanism = Hierarchy(epsilon=1, low=0, high=99, step=1)
     >>> mechanism.fanout, mechanism.levels, mechanism.channel().counts

@@ -32,7 +32,7 @@ class Olh(CategoricalMechanism):
     Reports are STRUCT(seed, y). With seeds 'orthogonal' there are a few hundred functions, under which every two values collide
     equally often: nothing is lost, and any number of reports becomes a few thousand counts. With 'private' each report has its
     own function. Estimates from orthogonal seeds transform the next power of ``symbols`` that is not below the number of
-    values, most quickly if that is a power of 2: see the guide Domains in tables.
+    values, most quickly if that is a power of 2: see the guide Many values.
 
     >>> mechanism = Olh(epsilon=1, domain=range(20))
     >>> len(mechanism.alphabet()), round(float(mechanism.channel().hit), 3)
