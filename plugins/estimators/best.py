@@ -56,7 +56,7 @@ class Best(Estimator):
     early, for cells of maps; and empirical Bayes, pooling and ibu otherwise. For tables of several columns, they are ibu
     stopped early, ``independent``, ``table_bayes`` and, from three columns on, ``tree``. If many reports name the value itself,
     as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the noise of the mechanism
-    alone. So is ibu, stopped as in the papers, for at most 30 values whose noise is below half of the average share.
+    alone. So is ibu for at most 30 values whose noise is below half of the average share.
 
     For numbers in order there are four kinds, from smooth to rough: smoothing; smoothing less; ibu, stopped early or late, and
     smoothing very little; and what is right for spikes: pooling, empirical Bayes, and ibu that does not stop. Reports hardly
@@ -162,7 +162,7 @@ def of_values(part: Likelihood) -> tuple[tuple[str, ...], ...]:
     line = len(part.layout) == 1
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         shrunk = next(names for least, names in NAMED if lift(part) >= least)
-        first = shrunk + in_steps(part, (LATE,)) if quiet(part).all() else shrunk
+        first = tuple(dict.fromkeys((*shrunk, "ibu"))) if quiet(part).all() else shrunk
         smooth = in_steps(part, SMOOTH if line else SMOOTHED) if part.layout and not part.operator.isotropic else ()
         return (first, smooth) if smooth else (first,)
     if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long
