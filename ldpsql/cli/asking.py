@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ldpsql.cli.source import Reading, in_order
+from ldpsql.cli.queries import in_order
+from ldpsql.cli.source import Reports
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
@@ -58,7 +59,7 @@ class Question:
             raise InvalidParameter("--independence has no condition", "leave out --given")
         return cls(kind, options[kind] or "", given, versus or (), apart)
 
-    def query(self, read: Sequence[Reading], column: str, keys: Sequence[str]) -> str:
+    def query(self, read: Sequence[Reports], column: str, keys: Sequence[str]) -> str:
         """Return the query; ``column`` is the name of the only column of a mechanism of one column.
 
         Raises:

@@ -87,19 +87,23 @@ def estimates(
 
     Reports of another library are read in the format ``read``.
     """
-    from ldpsql.cli.source import estimating, estimating_rectangles, estimating_top, reading
+    from ldpsql.cli import queries
+    from ldpsql.cli.source import reading
     from ldpsql.quoting import text_literal
     from ldpsql.sql.named import sql_call
 
-    with reading([source], columns, keys, mechanism, estimator, database) as [(con, table, own, made, method)]:
-        reports = f"ldp.read({own}, {sql_call(made, con)}, format := {text_literal(read)})" if read else own
+    with reading([source], columns, keys, mechanism, estimator, database) as [stored]:
+        reports = stored
+        if read:
+            made = sql_call(stored.mechanism, stored.con)
+            reports = stored._replace(reports=f"ldp.read({stored.reports}, {made}, format := {text_literal(read)})")
         if on:
-            query = estimating_rectangles(con, table, reports, keys, made, method, on)
+            query = queries.rectangles(reports, keys, on)
         elif top is None:
-            query = estimating(con, table, reports, keys, made, method)
+            query = queries.shares(reports, keys)
         else:
-            query = estimating_top(con, table, reports, keys, made, method, top)
-        return con.sql(query).to_arrow_table()
+            query = queries.top_values(reports, keys, top)
+        return reports.con.sql(query).to_arrow_table()
 
 
 def _sides(bounds: str, rectangles: list[str] | None, top: int | None) -> Sides | None:

@@ -28,8 +28,11 @@ def heavy_hitters(
     Example: ldpsql heavy-hitters reports.parquet query --top 10
     """
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import compared, drawn_by, finding, opened
+    from ldpsql.cli.queries import top_strings
+    from ldpsql.cli.source import compared, drawn_by, opened
     from ldpsql.errors import NoReports
+    from ldpsql.quoting import quoted
+    from ldpsql.sql.named import sql_call
     from ldpsql.strings.hitters import strings_of
 
     keys, report = by or [], column_of(named, column)
@@ -38,7 +41,8 @@ def heavy_hitters(
         made = drawn_by(con, source, [report], mechanism)
         strings_of(made)
         with compared(con, source, report, made):
-            rows = list(rows_of(con.sql(finding(con, table, report, keys, made, top, certain=certain))))
+            query = top_strings(table, quoted(report), sql_call(made, con), keys, top, certain=certain)
+            rows = list(rows_of(con.sql(query)))
     if not rows:
         raise NoReports(hint="no string is certain to occur: --all shows those that are most likely")
     write_rows(rows, form)

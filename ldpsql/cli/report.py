@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
+    from ldpsql.cli.source import Reports
     from ldpsql.estimators.base import Estimator
     from ldpsql.mechanisms.base import Mechanism
     from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -69,7 +70,7 @@ def report(
     with opened(database) as con:
         made = drawn_by(con, source, [reported], mechanism)
         method = registry().estimator(of_symbols(estimator or default_estimator(made)))
-        reports = _Reports(con, source, reported, by or [], method)
+        reports = _Source(con, source, reported, by or [], method)
         if isinstance(made, KeyValueMechanism):
             _refuse_unfit(truth, bounds)
             _write_keys(reports, made, output)
@@ -79,7 +80,7 @@ def report(
 
 
 @dataclass(frozen=True)
-class _Reports:
+class _Source:
     """A column of reports, the columns to group it by, and the estimator."""
 
     con: DuckDBPyConnection
@@ -94,6 +95,13 @@ class _Reports:
 
         return sql_of(self.con, source, [self.column, *self.keys])
 
+    def in_sql(self, mechanism: Mechanism) -> Reports:
+        """Return the reports as queries read them."""
+        from ldpsql.cli.source import Reports
+        from ldpsql.quoting import quoted
+
+        return Reports(self.con, self.table(self.source), quoted(self.column), mechanism, self.estimator)
+
     def counted(self, source: str) -> pa.Table:
         """Return the counts of a file or a table: columns report and n, and the keys of the groups."""
         from ldpsql.quoting import quoted
@@ -104,31 +112,29 @@ class _Reports:
         return self.con.sql(query).to_arrow_table()
 
 
-def _write_values(reports: _Reports, mechanism: Mechanism, output: Path, truth: str, bounds: str) -> None:
+def _write_values(reports: _Source, mechanism: Mechanism, output: Path, truth: str, bounds: str) -> None:
     """Write the page of a distribution."""
-    from ldpsql.cli.source import compared, estimating
+    from ldpsql.cli.queries import shares
+    from ldpsql.cli.source import compared
     from ldpsql.estimates.rectangles import region_of
     from ldpsql.pages import page as pages
-    from ldpsql.quoting import quoted
 
     with compared(reports.con, reports.source, reports.column, mechanism):
         estimates = pages.estimates(reports.counted(reports.source), mechanism, reports.estimator)
     true = pages.truths(reports.counted(truth), mechanism) if truth else {}
-    table = reports.table(reports.source)
-    sql = estimating(reports.con, table, quoted(reports.column), reports.keys, mechanism, reports.estimator)
+    sql = shares(reports.in_sql(mechanism), reports.keys)
     pages.write(output, estimates, true, sql, region_of(mechanism, edges_of(bounds)) if bounds else None)
 
 
-def _write_keys(reports: _Reports, mechanism: KeyValueMechanism, output: Path) -> None:
+def _write_keys(reports: _Source, mechanism: KeyValueMechanism, output: Path) -> None:
     """Write the page of key-value reports."""
-    from ldpsql.cli.source import compared, estimating_keys
+    from ldpsql.cli.queries import frequencies_and_means
+    from ldpsql.cli.source import compared
     from ldpsql.pages import page as pages
 
     with compared(reports.con, reports.source, reports.column, mechanism):
         estimates = pages.key_values(reports.counted(reports.source), mechanism, reports.estimator)
-    table = reports.table(reports.source)
-    sql = estimating_keys(reports.con, table, reports.column, reports.keys, mechanism, reports.estimator)
-    pages.write_key_values(output, estimates, sql)
+    pages.write_key_values(output, estimates, frequencies_and_means(reports.in_sql(mechanism), reports.keys))
 
 
 def _refuse_unfit(truth: str, bounds: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +12,6 @@ import typer
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from ldpsql.cli.sides import Sides
     from ldpsql.estimators.base import Estimator
     from ldpsql.mechanisms.base import Mechanism
 
@@ -102,8 +101,8 @@ def existing(database: str) -> str:
     return database
 
 
-class Reading(NamedTuple):
-    """Reports that a command reads: the place and the expression of the reports in SQL, and what estimates them."""
+class Reports(NamedTuple):
+    """Reports that a command reads: the table and the expression of the reports in SQL, and what estimates them."""
 
     con: DuckDBPyConnection
     table: str
@@ -115,7 +114,7 @@ class Reading(NamedTuple):
 @contextmanager
 def reading(
     sources: list[str], columns: list[str], keys: list[str], mechanism: str | None, estimator: str, database: str
-) -> Iterator[list[Reading]]:
+) -> Iterator[list[Reports]]:
     """Open sources of reports of one mechanism, after a check that none records another; see `drawn_by` and `compared`."""
     from ldpsql.bulk.columns import drawn_apart, row_part
     from ldpsql.bulk.sources import sql_of
@@ -132,89 +131,4 @@ def reading(
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
         reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-        yield [Reading(con, table, reports, row_part(columns, made), method) for table in tables]
-
-
-def estimating(
-    con: DuckDBPyConnection, table: str, reports: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
-) -> str:
-    """Return the query that estimates a column of reports, a SQL expression, for each group if there are keys."""
-    from ldpsql.engine.functions import struct_text
-    from ldpsql.quoting import quoted, text_literal
-    from ldpsql.sql.named import sql_call
-
-    made, method = sql_call(mechanism, con), text_literal(str(estimator))
-    if not keys:
-        return f"FROM ldp.estimate({table}, {reports}, {made}, estimator := {method})"
-    groups = struct_text({key: quoted(key) for key in keys})
-    call = f"ldp.estimate_by({table}, {reports}, {groups}, {made}, estimator := {method})"
-    # within a group the values keep the order of the domain
-    numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
-    return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
-
-
-def estimating_top(
-    con: DuckDBPyConnection, table: str, reports: str, keys: list[str], mechanism: Mechanism, estimator: Estimator, most: int
-) -> str:
-    """Return the query for the most frequent values of a column of reports, a SQL expression, by group."""
-    from ldpsql.quoting import text_literal
-    from ldpsql.sql.named import sql_call
-
-    call = f"ldp.top({reports}, {sql_call(mechanism, con)}, {most}, estimator := {text_literal(str(estimator))})"
-    return f"{_by_group(call, table, keys)}\nORDER BY ALL"  # the keys, then the rank
-
-
-def estimating_rectangles(
-    con: DuckDBPyConnection, table: str, reports: str, keys: list[str], mechanism: Mechanism, estimator: Estimator, on: Sides
-) -> str:
-    """Return the query for the shares of rectangles of a map, by group."""
-    from ldpsql.quoting import quoted, text_literal
-    from ldpsql.sql.named import sql_call
-
-    low, high = (f"[{', '.join(points)}]" for points in on.corners())
-    call = f"""ldp.range_shares({reports}, {sql_call(mechanism, con)}, {low}, {high},
-    estimator := {text_literal(str(estimator))}, grid := {on.grid(mechanism)})"""
-    groups = "".join(f"{quoted(key)}, " for key in keys)
-    listed = f"SELECT {groups}unnest([{', '.join(on.listed())}], recursive := true), unnest({call}, recursive := true)"
-    order = f"\nGROUP BY {groups[:-2]}\nORDER BY {groups[:-2]}" if keys else ""
-    return f"FROM (\n{listed}\nFROM query_table({table}){order}\n)\nWHERE estimate IS NOT NULL"
-
-
-def finding(
-    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, most: int, *, certain: bool
-) -> str:
-    """Return the query for the most frequent strings behind a column of reports, by group."""
-    from ldpsql.quoting import quoted
-    from ldpsql.sql.named import sql_call
-
-    call = f"ldp.heavy_hitters({quoted(column)}, {sql_call(mechanism, con)}, {most}, certain := {certain})"
-    order = ", ".join([*map(quoted, keys), "estimate DESC"])
-    return f"SELECT * FROM (\n{_by_group(call, table, keys)}\n)\nORDER BY {order}"
-
-
-def estimating_keys(
-    con: DuckDBPyConnection, table: str, column: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
-) -> str:
-    """Return the query that estimates frequency and mean of every key from key-value reports, for each group."""
-    from ldpsql.quoting import quoted, text_literal
-    from ldpsql.sql.named import sql_call
-
-    call = f"ldp.key_value({quoted(column)}, {sql_call(mechanism, con)}, estimator := {text_literal(str(estimator))})"
-    return in_order(call, table, keys)
-
-
-def in_order(call: str, table: str, keys: Sequence[str]) -> str:
-    """Return the query for the rows of an aggregate, in each group of the keys and in their order if there are any."""
-    from ldpsql.quoting import quoted
-
-    order = ", ".join(map(quoted, keys))
-    return _by_group(call, table, keys) + (f"\nORDER BY {order}" if keys else "")
-
-
-def _by_group(call: str, table: str, keys: Sequence[str]) -> str:
-    """Return the query for the rows of an aggregate, in each group of the keys if there are any."""
-    from ldpsql.quoting import quoted
-
-    groups = ", ".join(map(quoted, keys))
-    listed = f"SELECT {groups + ', ' if groups else ''}unnest({call}, recursive := true)\nFROM query_table({table})"
-    return f"{listed}\nGROUP BY {groups}" if groups else listed
+        yield [Reports(con, table, reports, row_part(columns, made), method) for table in tables]
