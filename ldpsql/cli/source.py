@@ -139,6 +139,7 @@ def estimating(
     con: DuckDBPyConnection, table: str, reports: str, keys: list[str], mechanism: Mechanism, estimator: Estimator
 ) -> str:
     """Return the query that estimates a column of reports, a SQL expression, for each group if there are keys."""
+    from ldpsql.bulk.groups import columns_of, keys_named
     from ldpsql.engine.functions import struct_text
     from ldpsql.quoting import quoted, text_literal
     from ldpsql.sql.named import sql_call
@@ -146,7 +147,8 @@ def estimating(
     made, method = sql_call(mechanism, con), text_literal(str(estimator))
     if not keys:
         return f"FROM ldp.estimate({table}, {reports}, {made}, estimator := {method})"
-    groups = struct_text({key: quoted(key) for key in keys})
+    names = zip(keys_named(keys, columns_of(estimator)), keys, strict=True)
+    groups = struct_text({name: quoted(key) for name, key in names})
     call = f"ldp.estimate_by({table}, {reports}, {groups}, {made}, estimator := {method})"
     # within a group the values keep the order of the domain
     numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
