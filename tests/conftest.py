@@ -16,7 +16,7 @@ os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
 from ldpsql.inference import deadline
 from ldpsql.inference.solver import limits
-from ldpsql.registry.fingerprint import say_unmarked
+from ldpsql.registry.fingerprint import warn_unmarked
 from ldpsql.registry.registry import registry
 from tests import attaching, commands, instances, seeds
 
@@ -51,9 +51,9 @@ def _same_data_alone(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def unsaid() -> Iterator[None]:
     """Let the warning about reports without a fingerprint, which a process gives once, come again."""
-    say_unmarked.cache_clear()
+    warn_unmarked.cache_clear()
     yield
-    say_unmarked.cache_clear()
+    warn_unmarked.cache_clear()
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from ldpsql.cli.app import app
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import CategoricalMechanism
-from ldpsql.registry.fingerprint import check, digits, fingerprint, of_schema, of_text, say_unmarked
+from ldpsql.registry.fingerprint import check, digits, fingerprint, of_schema, of_text, warn_unmarked
 from ldpsql.registry.registry import registry
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
@@ -321,7 +321,7 @@ def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection
 
 @pytest.mark.filterwarnings("error")
 def test_a_warning_that_a_filter_makes_an_error_stays_what_it_is() -> None:
-    say_unmarked.cache_clear()
+    warn_unmarked.cache_clear()
     with pytest.raises(UnmarkedReports, match="nothing says which mechanism drew these reports"):
         ldpsql.estimate(drawn().replace_schema_metadata(None), "city", DREW)
 

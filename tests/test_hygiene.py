@@ -23,7 +23,7 @@ import ldpsql.polars
 from ldpsql import Key, privic
 from ldpsql.cli import app
 from ldpsql.errors import LdpError, UnknownName
-from ldpsql.errors.wording import speakable
+from ldpsql.errors.wording import without_values
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.registry.registry import registry
 
@@ -383,7 +383,7 @@ def test_what_was_typed_is_repeated(sql: str, message: str, con: DuckDBPyConnect
     with pytest.raises(duckdb.Error) as caught:
         con.sql(sql)
     con.execute("USE memory; DETACH there")
-    assert message in (speakable(caught.value, sql) or "")
+    assert message in (without_values(caught.value, sql) or "")
 
 
 CLI = [

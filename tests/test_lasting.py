@@ -38,7 +38,7 @@ from ldpsql.errors import (
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.people import id_bytes
-from ldpsql.ledger.uncharged import notice_again
+from ldpsql.ledger.uncharged import warn_once
 from ldpsql.mechanisms import CategoricalMechanism, HashReports
 from ldpsql.mechanisms.base import certify
 from ldpsql.privacy.claims import Epsilon, PureLdp
@@ -171,12 +171,12 @@ def test_a_frame_of_polars_has_permanent_reports_in_any_order(key: Key, ledger: 
 def test_the_ledger_of_the_settings_is_charged_by_name_or_missed(
     key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notice_again()
+    warn_once.cache_clear()
     (tmp_path / "ldpsql.toml").write_text("[ledger]\npath = 'b.ledger'\nepsilon_budget = '3'\nprivacy_unit = 'id'\n")
     monkeypatch.chdir(tmp_path)
     with pytest.warns(UnchargedReports):
         day(key, None, ["a"])
-    notice_again()
+    warn_once.cache_clear()
     ldpsql.perturb_once(pl.DataFrame({"id": [1], "city": ["a"]}), {"city": CITY}, key=key, user="id", charge="people")
     assert spent(Ledger.open(tmp_path / "b.ledger")) == [(1, "1")]
 

@@ -19,11 +19,17 @@ from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.frames import Frame
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.uncharged import notice_again
+from ldpsql.ledger.uncharged import first_draw, warn_once
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 COLUMNS = {"city": CITY}
 PEOPLE = pl.DataFrame({"id": [1, 2, 2], "city": ["Lima", "Oslo", "Lima"]})
+
+
+def notice_again() -> None:
+    """Forget what was noticed, so that the next uncharged reports warn again."""
+    first_draw.cache_clear()
+    warn_once.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -226,7 +226,7 @@ def many_reports(handles: pa.ChunkedArray, reports: pa.ChunkedArray) -> pa.Array
 
 @guarded
 def few_reports(handles: pa.ChunkedArray, reports: pa.ChunkedArray) -> pa.Array:
-    """Return true.
+    """Return true for each row, after a check that the reports can be read.
 
     Raises:
         InvalidParameter: if there are certainly more reports than can be read.

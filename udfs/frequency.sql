@@ -39,8 +39,6 @@ CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(repor
     FROM duckdb_columns() WHERE lower(column_name) = lower(report)
 ), __ldp_mechanism(m));
 
--- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
--- Keys may have any name, such as counts.
 -- True, or an error if the table or the file records another mechanism. A table function takes the name of a table as a string.
 -- A temporary table may hide another one of its name.
 CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, m) AS __ldp_agreed((
@@ -61,6 +59,7 @@ CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (
         ))
     ), query_table(reports)
 );
+-- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
 CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
@@ -77,6 +76,7 @@ CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := NULL) AS T
 -- The columns of the result after the keys; `borrowed` is one if the estimator shares anything between groups.
 CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
     ['value', 'estimate', 'std_error', 'low', 'high', 'n', CASE WHEN __ldp_borrows(estimator) THEN 'borrowed' END];
+-- Keys may have any name, such as counts: the names here begin with "ldp ".
 CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (

@@ -43,7 +43,7 @@ class Charge:
     shuffled_delta: float | None = None
 
     def always(self, columns: Mapping[str, Mechanism], destination: str, users: Any = None, rows: int | None = None) -> Release:
-        """Charge for reports that are drawn whenever this is called, though the same were published before."""
+        """Charge for reports that are drawn at every call, even if the same reports were published before."""
         options: dict[str, Any] = {"users": users, "rows": rows, "part": self.part, "again": True}
         return self.ledger.charge(self.dataset, columns, destination, **options)
 

@@ -30,8 +30,8 @@ from ldpsql.registry.fingerprint import (
     marks,
     of_schema,
     of_text,
-    say_unmarked,
     several,
+    warn_unmarked,
 )
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
@@ -260,4 +260,4 @@ def compare(fingerprints: Fingerprints | None, mechanism: Mechanism) -> None:
     """
     check(fingerprints or NONE, mechanism)
     if fingerprints is not None and not fingerprints:
-        say_unmarked()
+        warn_unmarked()

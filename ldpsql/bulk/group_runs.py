@@ -21,9 +21,9 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.cells import Cells, digest, reading
-from ldpsql.bulk.staging import exists
+from ldpsql.bulk.staging import already_exists
 from ldpsql.bulk.tables import is_there, table_name
-from ldpsql.errors import DestinationExists, Interrupted, LdpError, UnfinishedRun
+from ldpsql.errors import Interrupted, LdpError, UnfinishedRun
 from ldpsql.quoting import quoted, text_literal
 
 _BEGIN_AGAIN = "begin again: --replace, in Python replace=True"
@@ -74,7 +74,7 @@ class GroupRun:
             hint = "continue it: --resume, resume=True; or begin again: --replace, replace=True"
             raise UnfinishedRun("an earlier run to this table was not finished", hint)
         if not replace and is_there(self.cursor, self._into):
-            raise DestinationExists(*exists(self._into))
+            raise already_exists(self._into)
         if unfinished and resume:
             self.done = self._resumed()
         else:

@@ -22,10 +22,10 @@ from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.orders import Drawing, Order, check_order
 from ldpsql.bulk.prepared import check_destination, check_partition, opened_source, task_of
-from ldpsql.bulk.staging import Staging, exists
+from ldpsql.bulk.staging import Staging, already_exists
 from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.engine.interrupting import stops_with_connection
-from ldpsql.errors import DestinationExists, DestinationRefused, InvalidParameter
+from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged
@@ -190,7 +190,7 @@ def perturb_table(
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
     there, place = is_there(con, name), f"{database_of(con)} {into}"
     if there and not (replace or append or resume):
-        raise DestinationExists(*exists(into))
+        raise already_exists(into)
     opened = opened_source(con, source, projection, charge)
     if (
         resume
@@ -201,7 +201,7 @@ def perturb_table(
         publish(charge, token)
         return Run(0, 0, 1, token)
     if there and not (replace or append):
-        raise DestinationExists(*exists(into))
+        raise already_exists(into)
     if there and opened.kind == "table" and read_from(con, source) & read_from(con, name):
         raise DestinationRefused("the destination is the source itself", "write the reports into another table")
     verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"

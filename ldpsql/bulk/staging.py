@@ -82,7 +82,7 @@ class Staging:
         if state is None:
             self._clear()
             if self.destination.exists() and not replace:
-                raise DestinationExists(*exists(self.destination.name))
+                raise already_exists(self.destination.name)
             return None
         if not resume:
             raise UnfinishedRun(
@@ -92,7 +92,7 @@ class Staging:
         if state["task"] != json.loads(json.dumps(task)):
             raise UnfinishedRun("the unfinished run had other inputs, columns, mechanisms or options", _BEGIN_AGAIN)
         if self.destination.exists() and not (state["replace"] or state.get("publishing")):
-            raise DestinationExists(*exists(self.destination.name))
+            raise already_exists(self.destination.name)
         return str(state["release"])
 
     def _refuse_to_replace(self) -> None:
@@ -197,7 +197,7 @@ class Staging:
 
     def _rename(self, staged: Path, *, replace: bool) -> None:
         if self.destination.exists() and not replace:
-            raise DestinationExists(*exists(self.destination.name))
+            raise already_exists(self.destination.name)
         if self.destination.is_dir() or (self.destination.exists() and staged.is_dir()):  # a file can only replace a file
             self.destination.rename(self.folder / "replaced")
         staged.replace(self.destination)
@@ -247,9 +247,9 @@ def staging_folder(destination: Path) -> Path:
     return destination.parent / f".{destination.name}.ldpsql"
 
 
-def exists(name: str) -> tuple[str, str]:
-    """Return the message and the hint of a `DestinationExists`."""
-    return (
+def already_exists(name: str) -> DestinationExists:
+    """Return the error for a destination that already exists."""
+    return DestinationExists(
         f"the destination already exists: {name}",
         "choose another, or replace it: --replace, in Python replace=True",
     )

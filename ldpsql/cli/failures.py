@@ -12,7 +12,7 @@ from typing import NamedTuple
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
-from ldpsql.errors.wording import of_macro, ours, speakable, withheld_message
+from ldpsql.errors.wording import of_ldpsql, of_macro, withheld_message, without_values
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
@@ -71,12 +71,12 @@ def failure(error: Exception | KeyboardInterrupt, typed: str) -> Failure:
 
 
 def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
-    if quoted := ours(error) or of_macro(error, typed):
+    if quoted := of_ldpsql(error) or of_macro(error, typed):
         exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
         return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
     if explained := next((words for text, words in _EXPLAINED.items() if text in str(error)), None):
         return Failure("LDP903", *explained, 1)
-    message = speakable(error, typed)
+    message = without_values(error, typed)
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
     hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or "DuckDB's own words about the statement"

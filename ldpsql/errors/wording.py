@@ -63,7 +63,7 @@ _SENTENCES = """
 _DUCKDB = frozenset(_SENTENCES.split())
 
 
-def ours(error: duckdb.Error) -> re.Match[str] | None:
+def of_ldpsql(error: duckdb.Error) -> re.Match[str] | None:
     """Return code, message and hint of an error of ldpsql that DuckDB quotes; None for any other error."""
     return _OURS.fullmatch(str(error).strip())
 
@@ -73,7 +73,7 @@ def of_macro(error: duckdb.Error, typed: str) -> re.Match[str] | None:
     return None if _CALLS_ERROR.search(typed) else _OF_MACRO.fullmatch(str(error).strip())
 
 
-def speakable(error: duckdb.Error, typed: str) -> str | None:
+def without_values(error: duckdb.Error, typed: str) -> str | None:
     """Return DuckDB's message about a statement without words that may be raw values; None if it may be about data.
 
     Args:
@@ -96,9 +96,9 @@ def speakable(error: duckdb.Error, typed: str) -> str | None:
 
 def restated(error: duckdb.Error, typed: str) -> Exception:
     """Return an error of DuckDB without raw values: of the same class if it is about a statement, else one with its kind."""
-    if ours(error):
+    if of_ldpsql(error):
         return error
-    message = speakable(error, typed)
+    message = without_values(error, typed)
     return type(error)(message) if message is not None else SourceRefused(*withheld_message(error))
 
 

@@ -101,7 +101,7 @@ def _running(estimates: Estimates) -> Floats:
 
 
 def _widened(share: Measure, least: Measure, most: Measure) -> Measure:
-    """Return the share with an interval that holds those of what lies in the range for certain and of what may."""
+    """Return the share; its interval holds the share of the values surely in the range, and of those possibly in it."""
     error = np.maximum(share.std_error, np.maximum(least.std_error, most.std_error))
     return Measure(share.estimate, error, np.minimum(least.low, share.low), np.maximum(most.high, share.high))
 

@@ -79,7 +79,7 @@ class Collection:
     permanent: bool = False
 
     def planned(self, currency: str = EPSILON, values: int | None = None) -> Fraction | None:
-        """Return the epsilon of a year as planned, None if nobody says how often it is collected.
+        """Return the epsilon of a year as planned; None if the policy has no frequency.
 
         Args:
             currency: that of the epsilon.

@@ -33,7 +33,7 @@ def frequency_of(name: str, table: Mapping[str, Any]) -> int | None:
 
 
 def rounds_in_a_year(frequency: int | None) -> int | None:
-    """Return how often it is collected in 365 days that begin with a collection; None if nobody says."""
+    """Return the number of collections in the 365 days from the first one; None if the policy does not say."""
     if frequency is None:
         return None
     return -(-YEAR // frequency) if frequency else 1

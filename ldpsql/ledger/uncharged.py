@@ -15,7 +15,7 @@ def uncharged() -> bool:
     """Return whether the settings name a ledger, which the caller does not charge; warn, once in a process, if so."""
     named = configured_path() is not None
     if named:
-        _warn()
+        warn_once()
     return named
 
 
@@ -26,13 +26,8 @@ def first_draw() -> None:
 
 
 @lru_cache(maxsize=1)
-def _warn() -> None:
+def warn_once() -> None:
+    """Warn that a ledger is not charged, once in a process."""
     warnings.warn(
         f"the settings name a ledger, and these reports are drawn without charging it: {_HINT}", UnchargedReports, stacklevel=3
     )
-
-
-def notice_again() -> None:
-    """Forget what was noticed, so that the next uncharged reports warn again."""
-    first_draw.cache_clear()
-    _warn.cache_clear()

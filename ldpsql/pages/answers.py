@@ -71,7 +71,7 @@ def _protection(certified: CertifiedMechanism) -> Iterator[str]:
 
 
 def factor(epsilon: Fraction) -> str:
-    """Return the most by which the odds of a guess may change, rounded up.
+    """Return the largest factor by which an answer may change the odds of a guess, rounded up.
 
     >>> factor(Fraction(1)), factor(Fraction(20))
     ('2.8', 'more than a million')
@@ -83,7 +83,7 @@ def factor(epsilon: Fraction) -> str:
 
 
 def certainty(epsilon: Fraction) -> str:
-    """Return how sure a guess can become at most that was even before, rounded up.
+    """Return the largest probability that a guess between two equally likely answers can reach, rounded up.
 
     >>> certainty(Fraction(1)), certainty(Fraction(20))
     ('74 %', 'more than 99.9 %')

@@ -42,7 +42,7 @@ class Places:
         return "Longitude, latitude" if self.region else "Cell"
 
     def names(self) -> list[str]:
-        """Return how people find each cell."""
+        """Return a name for each cell: the place of its centre, or its column and row."""
         if self.region:
             centres = self.region.centres(np.arange(self.rows * self.columns))
             steps = [

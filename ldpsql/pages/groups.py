@@ -91,7 +91,7 @@ def verdict(diagnosis: Diagnosis, *, fits: bool) -> Fact:
 
 
 def _worth(group: Group) -> str:
-    """Return what the reports are worth."""
+    """Return how many values without noise would determine the shares as well, in words."""
     worth = round(group.diagnosis.effective_reports)
     if not determined(group.error) or not worth:
         return "the reports do not determine these shares"

@@ -105,7 +105,7 @@ def _common(groups: Sequence[Group]) -> list[Fact]:
 
 
 def fit_of(misfits: Sequence[str]) -> Fact:
-    """Return whether reports and estimates agree in all groups, from the titles of those where they do not."""
+    """Return the fact whether reports and estimates agree, from the titles of the groups in which they do not."""
     note = ", ".join(misfits[:3]) + ("…" if len(misfits) > 3 else "")
     verdict = f"look closer at {counted(len(misfits), 'group')}" if misfits else "fit in every group"
     return Fact("Reports and estimates", verdict, note or "no sign of another mechanism or epsilon")
@@ -122,7 +122,7 @@ def promise(claim: Claim, inputs: str = "values") -> str:
 
 
 def _first_words(mechanism: CertifiedMechanism) -> str:
-    """Return what the mechanism is called in words: the start of its documentation."""
+    """Return the name of the mechanism in words, from the start of its documentation."""
     first = (type(mechanism.mechanism).__doc__ or "").strip().split("\n")[0]
     return first.partition(":")[0].rstrip(".")
 

@@ -224,7 +224,7 @@ def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
             "its plugin, or ldpsql, was changed: estimate with the version that drew them",
         )
     raise OtherMechanism(
-        f"{_spoken(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
+        f"{_described(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
         "estimate with the mechanism that drew them; with another version of its domain it is another mechanism",
     )
 
@@ -253,7 +253,7 @@ def written_mechanism(line: str) -> Mechanism | None:
     return mechanism if same else None
 
 
-def _spoken(line: str) -> str:
+def _described(line: str) -> str:
     """Return the mechanism that a fingerprint names; only what is a mechanism of these digits is repeated in a message."""
     mechanism = written_mechanism(line)
     return _short(mechanism) if mechanism is not None else "another mechanism"
@@ -264,7 +264,7 @@ def _short(mechanism: Mechanism) -> str:
 
 
 @lru_cache(maxsize=1)
-def say_unmarked() -> None:
+def warn_unmarked() -> None:
     """Warn, once in a process, that no fingerprint names the mechanism that drew the reports."""
     warnings.warn(f"{UNMARKED}: {REMEDY}", UnmarkedReports, stacklevel=3)
 
