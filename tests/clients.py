@@ -59,6 +59,11 @@ TEXTS = {
     "grid_hierarchy": "grid_hierarchy(1, columns := 20, rows := 13)",
     "joint_krr": "joint_krr(1, columns := {'city': ['Lima', 'Oslo', 'Rome'], 'age': [1, 2, 5], 'adult': [false, true]})",
     "joint_olh": "joint_olh(1, columns := {'city': ['Lima', 'Oslo', 'Rome'], 'age': [1, 2, 3, 4]})",
+    "pckv": "pckv(1, ['book', 'film', 'game'])",
+    "pckv_grr": "pckv_grr(2, [3, 4, 5, 6, 7], padding := 3, low := 0, high := 5, clip := true)",
+    "pckv_ue": f"pckv_ue(1, {_TEXTS}, padding := 2, steps := 10)",
+    "pckv_pm": "pckv_pm(3, ['book', 'film'], bins := 16)",
+    "pckv_pm_ue": "pckv_pm_ue(1, ['book', 'film', 'game'], bins := 24, nulls := 'drop', outside := 'drop')",
     "row": f"row(a := oue(1, {_TEXTS}), b := olh(1, [1, 2, 3], seeds := 'private'), c := square_wave(1, 0, 10, bins := 8))",
     "one_of": f"one_of(a := oue(1, {_TEXTS}), b := olh(1, [1, 2, 3]), c := laplace(1, 0, 10, bins := 8))",
 }
