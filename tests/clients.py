@@ -77,6 +77,7 @@ LARGE = {
     "laplace of 1,024 bins": "laplace(1, 0, 100, bins := 1024)",
     "gaussian of 256 bins": "gaussian(1, 0, 100, 0.001)",
     "geometric of 1,024 values": "geometric(0.01, 0, 1023)",
+    "pckv_pm of 1,024 bins": "pckv_pm(1, ['book', 'film'], bins := 1024)",
     "planar_geometric of 1,024 cells": "planar_geometric('0.3', columns := 32, rows := 32)",
     "planar_laplace of 1,024 cells": "planar_laplace(2, columns := 8, rows := 128)",
     "planar_laplace of 10,000 cells": "planar_laplace('0.4', columns := 100, rows := 100)",

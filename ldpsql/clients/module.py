@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, TypeAlias
 
-from ldpsql.channels import AnyChannel, Convolution, DenseChannel, TableChannel
+from ldpsql.channels import AnyChannel, Convolution, DenseChannel, KeepOrWindow, KeyValue, TableChannel
 from ldpsql.clients.short import moving, noise, on_map
 from ldpsql.errors import NotApplicable
 from ldpsql.mechanisms.base import CertifiedPairs, CertifiedRow, CertifiedValues, Mechanism, certify
@@ -107,6 +107,8 @@ def _described(certified: Exported) -> dict[str, Any]:
 def _shorten(described: dict[str, Any], mechanism: Mechanism, channel: AnyChannel) -> None:
     """Replace the tables of a channel by shorter ones, where its structure allows it."""
     short: dict[str, Any] | None = None
+    if isinstance(channel, KeyValue) and isinstance(channel.response, KeepOrWindow):
+        described, channel = described["response"]["window"], channel.response.window
     if isinstance(channel, Convolution):
         described["noise"] = noise(channel) or described["noise"]
     elif isinstance(mechanism, PlanarMechanism) and isinstance(channel, TableChannel):
