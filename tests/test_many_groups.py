@@ -201,6 +201,17 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert rows(con, "FROM found ORDER BY ALL") == rows(con, whole)
 
 
+@pytest.mark.parametrize(("report", "key"), [("s.city", "kind"), ("city", "s.kind"), ("none", "kind")])
+def test_a_column_that_does_not_exist_is_refused_by_name(reports: DuckDBPyConnection, report: str, key: str) -> None:
+    reports.execute("CREATE TABLE nested AS SELECT {'city': city, 'kind': kind} AS s, city, kind FROM reports")
+    hint = "CREATE VIEW" if "." in report + key else "spelling"
+    with pytest.raises(UnknownName, match=f"'({report}|{key})'.*{hint}"):
+        ldpsql.estimate_groups(reports, "nested", "found", report=report, keys=[key], mechanism=CITY)
+    call = "ldp.estimate_by(nested, s.city, s.kind, city())"  # SQL reads fields
+    expected = "FROM ldp.estimate_by(reports, city, kind, city())"
+    assert rows(reports, f"FROM {call} ORDER BY ALL") == rows(reports, f"{expected} ORDER BY ALL")
+
+
 def test_groups_that_take_long_are_written_a_few_at_a_time(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     drew = "square_wave(epsilon=1.0, low=0, high=16, bins=16)"
     made = "ldp.perturb((i % 16)::DOUBLE, ldp.square_wave(1.0, 0, 16, bins := 16))"
