@@ -15,7 +15,7 @@ from ldpsql import moved
 if TYPE_CHECKING:
     from ldpsql.bulk.batches import perturb_batches
     from ldpsql.bulk.charging import Charge
-    from ldpsql.bulk.comparing import compare_estimators
+    from ldpsql.bulk.comparing import compare_estimators, recommend
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
     from ldpsql.bulk.foreign import read
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
@@ -54,7 +54,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "bulk.batches": ["perturb_batches"],
     "bulk.charging": ["Charge"],
-    "bulk.comparing": ["compare_estimators"],
+    "bulk.comparing": ["compare_estimators", "recommend"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
     "bulk.once": ["perturb_once"],
@@ -147,6 +147,7 @@ __all__ = [
     "perturb_table",
     "rappor_shares",
     "read",
+    "recommend",
     "rectangle_shares",
     "release",
     "shuffled",

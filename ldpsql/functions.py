@@ -7,6 +7,7 @@ are stable within one `API_VERSION`.
 from __future__ import annotations
 
 from ldpsql.bulk.columns import check_columns
+from ldpsql.bulk.comparing import recommend
 from ldpsql.bulk.fingerprints import check_files, compare_comments
 from ldpsql.bulk.places import mechanism_at
 from ldpsql.bulk.shuffling import random_order
@@ -45,7 +46,6 @@ from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
-from ldpsql.estimates.asked import Asked
 from ldpsql.estimates.bootstrap import (
     OF_PLACES,
     MetricName,
@@ -65,7 +65,6 @@ from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, 
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.narrowing import narrowed
-from ldpsql.estimates.questions import recommend
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
@@ -107,6 +106,7 @@ from ldpsql.registry.handles import (
     SEARCHES,
     SIMULATIONS,
     TOPS,
+    check_drawn,
     numbers,
     read_estimator,
     read_level,
@@ -143,7 +143,6 @@ __all__ = [
     "TOPS",
     "Aggregate",
     "AnalyticAudit",
-    "Asked",
     "BadCounts",
     "CertifiedMechanism",
     "Columns",
@@ -209,6 +208,7 @@ __all__ = [
     "bound_of",
     "changing",
     "check_columns",
+    "check_drawn",
     "check_files",
     "check_listed",
     "check_ordered",

@@ -52,6 +52,7 @@ TEXTS = {
     "truncated_geometric": "truncated_geometric(0.5, 1, 9)",
     "exponential": "exponential(1, ['a', 'b', 'c', 'd'], columns := 2)",
     "planar_geometric": "planar_geometric(1, columns := 5, rows := 4)",
+    "planar_laplace": "planar_laplace(0.7, columns := 3, rows := 9)",
     "planar_geometric of many cells": "planar_geometric(1, columns := 33, rows := 32)",
     "hierarchy": "hierarchy(1, 0, 299, step := 1)",
     "hierarchy of days": "hierarchy(1, '2024-01-01', '2024-03-01')",
@@ -62,7 +63,7 @@ TEXTS = {
     "one_of": f"one_of(a := oue(1, {_TEXTS}), b := olh(1, [1, 2, 3]), c := laplace(1, 0, 10, bins := 8))",
 }
 
-# Mechanisms with many bins.
+# Mechanisms with many bins or cells.
 LARGE = {
     "square_wave of 1,024 bins": "square_wave(1, 0, 100)",
     "piecewise of 1,024 bins": "piecewise(4, 0, 100)",
@@ -71,6 +72,10 @@ LARGE = {
     "laplace of 1,024 bins": "laplace(1, 0, 100, bins := 1024)",
     "gaussian of 256 bins": "gaussian(1, 0, 100, 0.001)",
     "geometric of 1,024 values": "geometric(0.01, 0, 1023)",
+    "planar_geometric of 1,024 cells": "planar_geometric('0.3', columns := 32, rows := 32)",
+    "planar_laplace of 1,024 cells": "planar_laplace(2, columns := 8, rows := 128)",
+    "planar_laplace of 10,000 cells": "planar_laplace('0.4', columns := 100, rows := 100)",
+    "planar_geometric of long steps": "planar_geometric(32, columns := 100, rows := 100, side := 3)",
 }
 
 # What both programs run: it takes modules with their vectors, and returns the first reports that differ, by name.

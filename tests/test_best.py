@@ -86,3 +86,19 @@ def test_spikes_lose_less_than_by_smoothing_or_an_early_stop() -> None:
 def test_a_smaller_weight_of_neighbours_smooths_less() -> None:
     exact = Likelihood(DenseOperator(np.eye(3)), np.array([[0.0, 10.0, 0.0]]), layout=(3,))
     assert registry().estimator("ems(stop=1, weight=0.125)").fit(exact).theta.tolist() == [[0.125, 0.75, 0.125]]
+
+
+def test_few_values_are_shrunk_alone_only_under_much_noise() -> None:
+    operator = operator_of(registry().mechanism("krr(0.5, ['a', 'b', 'c'])"))
+    shares = operator.forward(np.array([[0.5, 0.3, 0.2]]))
+    fit = registry().estimator("best").fit(Likelihood(operator, np.rint(np.array([[30.0], [30_000.0]]) * shares)))
+    assert [("ibu" in chosen, "empirical_bayes" in chosen) for chosen in fit.chosen] == [(False, True), (True, True)]
+
+
+def test_a_group_is_estimated_alike_whatever_the_noise_of_others() -> None:
+    operator = operator_of(registry().mechanism("krr(0.5, ['a', 'b', 'c'])"))
+    counts = np.array([[11.0, 9, 10], [12_000, 9_000, 9_000], [4, 8, 18], [900, 1_000, 1_100]])
+    best, likelihood = registry().estimator("best"), Likelihood(operator, counts)
+    together, alone = best.fit(likelihood), [best.fit(likelihood.group(i)) for i in range(4)]
+    assert together.chosen == tuple(fit.chosen[0] for fit in alone)
+    assert np.allclose(together.theta, np.concatenate([fit.theta for fit in alone]), rtol=0, atol=1e-12)

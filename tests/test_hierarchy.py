@@ -544,6 +544,29 @@ def test_sql_gives_several_ranges_from_one_estimate(con: duckdb.DuckDBPyConnecti
     assert con.execute("SELECT ldp.quantiles(r, tree(), [0.5], keep := g > 5) FROM reports").fetchall() == [(None,)]
 
 
+def test_reports_counted_as_words_are_the_same_as_counts_of_structs(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO tree() AS ldp.hierarchy(2, 0, 99, step := 1)")
+    con.execute("CREATE TABLE reports AS SELECT i % 3 AS g, ldp.perturb(i % 100, tree()) AS r FROM range(9000) t(i)")
+    con.execute("INSERT INTO reports VALUES (0, NULL)")
+    wide = "{'y': r.y::INTEGER, 'seed': r.seed::BIGINT, 'level': r.level::INTEGER}"  # another type has no words
+    alike = f"SELECT ldp.inv(r, tree()) = ldp.inv_counts(ldp.counts(r), tree()), ldp.inv({wide}, tree()) = ldp.inv(r, tree())"
+    assert con.execute(f"{alike} FROM reports WHERE r IS NOT NULL GROUP BY g").fetchall() == [(True, True)] * 3
+    kept = "SELECT ldp.mean(r, tree(), keep := g = 1) = ldp.mean_counts(ldp.counts(r, keep := g = 1), tree()) FROM reports"
+    assert con.execute(kept).fetchall() == [(True,)]
+    assert con.execute("SELECT ldp.mean(r, tree()) FROM reports WHERE r IS NULL").fetchall() == [(None,)]
+
+
+@pytest.mark.parametrize("report", ["{'level': 0, 'seed': NULL, 'y': 0}", "{'level': 99, 'seed': 0, 'y': 0}"])
+def test_a_report_without_a_field_or_of_no_level_is_refused(report: str, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO tree() AS ldp.hierarchy(2, 0, 99, step := 1)")
+    con.execute('CREATE TABLE reports (r STRUCT("level" UTINYINT, seed UINTEGER, y USMALLINT))')
+    con.execute(f"INSERT INTO reports SELECT ldp.perturb(i, tree()) FROM range(100) t(i) UNION ALL SELECT {report}")
+    with pytest.raises(duckdb.Error, match="LDP401"):
+        con.execute("SELECT ldp.mean(r, tree()) FROM reports")
+    with pytest.raises(duckdb.Error, match="LDP401"):
+        con.execute("SELECT ldp.mean(word, tree()) FROM (SELECT 7::UBIGINT AS word)")
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

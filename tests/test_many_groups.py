@@ -73,6 +73,26 @@ def test_a_table_says_how_much_each_group_borrowed(reports: DuckDBPyConnection) 
         rows(reports, "SELECT borrowed FROM found")
 
 
+@pytest.mark.parametrize("key", ["kind", "borrowed", "value"])
+@pytest.mark.parametrize("estimator", ["ibu", "shared"])
+def test_sql_returns_the_columns_of_the_table_of_all_groups(reports: DuckDBPyConnection, estimator: str, key: str) -> None:
+    reports.execute(f'CREATE TABLE named AS SELECT kind AS "{key}", city FROM reports')
+    ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY, estimator=estimator)
+    call = f"""ldp.estimate_by(named, city, "{key}", city(), estimator := '{estimator}')"""
+    reports.execute(f"CREATE TABLE grouped AS FROM {call}")
+    described = [rows(reports, f"SELECT column_name, column_type FROM (DESCRIBE {table})") for table in ("found", "grouped")]
+    assert described[0] == described[1]
+    assert (described[1][-1][0] == "borrowed") == (estimator == "shared")
+    assert rows(reports, "FROM found ORDER BY ALL") == rows(reports, "FROM grouped ORDER BY ALL")
+
+
+def test_the_columns_of_a_parameter_are_those_of_its_estimator(reports: DuckDBPyConnection) -> None:
+    for estimator, last in (("shared", "borrowed"), ("ibu", "n"), (None, "n")):
+        found = reports.execute("FROM ldp.estimate_by(reports, city, kind, city(), estimator := $1)", [estimator])
+        assert found.description is not None
+        assert found.description[-1][0] == last
+
+
 @pytest.mark.parametrize("key", ["value", "Value", "n", "estimate"])
 def test_a_key_that_is_named_like_a_column_of_the_result_leaves_it_the_name(reports: DuckDBPyConnection, key: str) -> None:
     reports.execute(f'CREATE TABLE named AS SELECT kind AS "{key}", city FROM reports')

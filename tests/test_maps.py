@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import exp
 from pathlib import Path
@@ -19,6 +20,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql.channels import TOTAL, DenseChannel, PlanarNoise, copied, reduced
 from ldpsql.channels.alias import AliasTables
+from ldpsql.channels.planar_decay import PlanarDecay
 from ldpsql.channels.plane import clamped_plane
 from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
 from ldpsql.estimates.distances import emd
@@ -46,7 +48,7 @@ SMALL = [(2, 2, "1", 1), (3, 2, "3", 5), (5, 4, "0.7", 3), (9, 9, "8", 9), (12, 
 
 
 def noise(columns: int, rows: int, epsilon: str, points: int) -> PlanarNoise:
-    return PlanarNoise.within(columns, rows, reduced(Epsilon.parse(epsilon).value), points)
+    return PlanarDecay.within(columns, rows, reduced(Epsilon.parse(epsilon).value), points).noise()
 
 
 def claim(columns: int, rows: int, epsilon: str) -> MetricLdp:
@@ -103,6 +105,17 @@ def test_noise_on_the_plane_is_the_same_with_and_without_a_table(columns: int, r
     table = clamped_plane(columns, rows, reduced(Epsilon.parse(epsilon).value), points)
     assert channel.probabilities() == pytest.approx(table / table.sum(axis=1, keepdims=True), abs=1e-10)
     assert {sum(row) for row in channel.weights().tolist()} == {TOTAL}
+
+
+@pytest.mark.parametrize(("decay", "points"), [(0.05, 1), (0.7, 3), (2.0, 17), (31.9, 65), (100.0, 1)])
+def test_a_weight_in_whole_numbers_is_the_exact_one_rounded_down_by_less_than_ten(decay: float, points: int) -> None:
+    numbers = PlanarDecay.within(4, 4, decay, points)
+    falling = numbers.falling()
+    with localcontext(prec=50):
+        step = Decimal(numbers.step) / 2**44
+        for n in {0, *RNG.integers(0, len(falling), 300).tolist()}:
+            exact = numbers.peak * (-step * Decimal(n).sqrt()).exp()
+            assert -1e-9 * float(exact) < float(exact - int(falling[n])) < 10
 
 
 @pytest.mark.parametrize(("columns", "rows", "epsilon", "points"), SMALL)

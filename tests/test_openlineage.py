@@ -276,6 +276,18 @@ def test_an_older_ledger_shows_no_secrets_of_addresses(ledger: Ledger, monkeypat
         ("s3://bucket/a.csv?s3_secret_access_key=s3/cret", "s3://bucket/a.csv"),
         ("s3://bucket/year=2024/a?-*.csv", "s3://bucket/year=2024/a?-*.csv"),
         ("/data/why?=.csv", "/data/why?=.csv"),
+        ("/data/token=7/people.parquet", "/data/token=7/people.parquet"),
+        ("host=db PASSWORD = 's3\\'c ret' user=me", "host=db PASSWORD = user=me"),
+        ("password=s3\\ cret host=db", "password= host=db"),
+        ('Server=db;Pwd="s3;c""ret";Database=shop', "Server=db;Pwd=;Database=shop"),
+        (
+            "postgres_scan('host=db password=''s3 cret'' user=me', 'a', 'b')",
+            "postgres_scan('host=db password= user=me', 'a', 'b')",
+        ),
+        ("postgres_scan('password=s3cret', 'a', 'b')", "postgres_scan('password=', 'a', 'b')"),
+        ("md:shop?motherduck_token=s3cret", "md:shop?motherduck_token="),
+        ("AccountName=me;AccountKey=s3cret+/==;EndpointSuffix=core", "AccountName=me;AccountKey=;EndpointSuffix=core"),
+        ("SharedAccessSignature=sv=1&sig=s3cret", "SharedAccessSignature="),
     ],
 )
 def test_names_keep_nothing_that_opens_an_address(name: str, kept: str) -> None:

@@ -25,7 +25,7 @@ from ldpsql.estimates.asked import Asked, Question, on_a_line
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean
 from ldpsql.estimates.planning import compare, expected_error, mean_error, over_declared_values
-from ldpsql.estimates.questions import Answer, recommend
+from ldpsql.estimates.questions import Answer, Estimators, answers_to
 from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms.squares import best_squares, counts_of_squares, rectangle_error
 from ldpsql.mechanisms.trees import scatter
@@ -142,12 +142,12 @@ def test_an_error_of_a_share_above_one_is_not_shown() -> None:
     assert expected.mean_error is not None
 
 
-SMOOTHING, EMS_ONCE = registry().estimator("ems"), registry().estimator("ems(stop=1)")
+SMOOTHING, EMS_ONCE = (Estimators(registry().estimator("ibu"), registry().estimator(text)) for text in ("ems", "ems(stop=1)"))
 ON_A_LINE = [question for question in Question if question != Question.RECTANGLES]
 
 
 def plan(question: str, steps: int = 60, epsilons: tuple[str, ...] = ("1",), reports: int = 20_000) -> list[Answer]:
-    return recommend(Asked(question, reports, steps), epsilons, registry().mechanisms, SMOOTHING)
+    return answers_to(Asked(question, reports, steps), epsilons, registry().mechanisms, SMOOTHING)
 
 
 @pytest.mark.parametrize("question", ON_A_LINE)
@@ -195,17 +195,17 @@ def test_the_error_of_ranges_under_a_mechanism_that_lists_values_is_that_of_its_
 def test_errors_fall_with_reports_and_epsilon_and_grow_with_the_range() -> None:
     for question in Question:  # the errors of `ems`, which are mostly the bias of smoothing, are left out
         asked = [Asked(question, n, 60, 6 if question == Question.RECTANGLES else None) for n in (5_000, 80_000)]
-        plans = (recommend(each, ("1",), registry().mechanisms, EMS_ONCE) for each in asked)
+        plans = (answers_to(each, ("1",), registry().mechanisms, EMS_ONCE) for each in asked)
         few, many = ({a.mechanism: a.error for a in answers if a.estimator != "ems"} for answers in plans)
         assert all(many[name] == pytest.approx(error / 4, rel=0.02) for name, error in few.items())
     best = {name: registry().mechanisms[name] for name in ("piecewise", "square_wave")}  # of all, at both sizes
-    wide, narrow = (recommend(Asked("quantiles", 20_000, steps), ("1",), best, SMOOTHING) for steps in (1 << 20, 1000))
+    wide, narrow = (answers_to(Asked("quantiles", 20_000, steps), ("1",), best, SMOOTHING) for steps in (1 << 20, 1000))
     assert wide[0].error > narrow[0].error
 
 
 def test_the_error_of_rectangles_under_a_hierarchy_is_that_of_its_theory_and_other_mechanisms_list_cells() -> None:
     asked = Asked("rectangles", 1, 40 * 30, width=40)
-    answers = {answer.mechanism: answer for answer in recommend(asked, ("1",), registry().mechanisms, EMS_ONCE)}
+    answers = {answer.mechanism: answer for answer in answers_to(asked, ("1",), registry().mechanisms, EMS_ONCE)}
     fanout, levels = best_squares(Epsilon.parse("1"), (30, 40))
     variances = [levels * scatter(Epsilon.parse("1"), count) for count in counts_of_squares((30, 40), fanout, levels)]
     exact = np.sqrt(rectangle_error(variances, (30, 40), fanout))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import duckdb
@@ -10,8 +11,10 @@ import polars as pl
 import pytest
 from duckdb import DuckDBPyConnection
 from scipy.stats import chi2
+from typer.testing import CliRunner
 
 import ldpsql
+from ldpsql.cli.app import app
 from ldpsql.errors import BadCounts, InvalidParameter, SourceRefused, WrongType
 from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
 from tests.seeds import generator
@@ -136,6 +139,14 @@ def test_python_reads_files_and_frames_as_sql_does(con: DuckDBPyConnection, tmp_
         shares = ldpsql.rappor_shares(given[0], given[1], given[2], rate=0.01)
         assert shares.columns == ["candidate", "estimate", "std_error", "low", "high", "p_value", "detected", "gap"]
         assert shares.rows() == expected
+
+
+def test_the_command_line_writes_what_python_returns(tmp_path: Path) -> None:
+    paths = [str(Path(folder_of(tmp_path)) / f"{name}.csv") for name in ("params", "counts", "map")]
+    done = CliRunner().invoke(app, ["rappor-shares", *paths, "--rate", "0.01", "--format", "json"])
+    assert json.loads(done.stdout) == ldpsql.rappor_shares(paths[0], paths[1], paths[2], rate=0.01).to_dicts()
+    done = CliRunner().invoke(app, ["rappor-shares", *paths[:2], "nowhere.csv"])
+    assert isinstance(done.exception, SourceRefused)
 
 
 @pytest.mark.parametrize(

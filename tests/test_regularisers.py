@@ -222,6 +222,15 @@ def test_empirical_bayes_of_any_reports_is_a_distribution(loss: str, size: int) 
         assert shares.sum(axis=1) == pytest.approx(np.ones(len(counts)), abs=1e-12)
 
 
+@pytest.mark.parametrize("loss", ["squared", "absolute", "both"])
+@pytest.mark.parametrize("n", [10**5, 10**6])
+def test_empirical_bayes_keeps_large_shares_that_the_reports_determine(loss: str, n: int) -> None:
+    first = np.rint(np.linspace(0.55, 0.72, 40) * n)  # wherever a share lies between the atoms that all shares have in common
+    reports = Likelihood(KeepOrSpreadOperator(2, 0.73, 0.27), np.stack([first, n - first], axis=1))
+    moved = registry().estimator(f"empirical_bayes(loss='{loss}')").fit(reports).theta - reports.operator.invert(reports.shares)
+    assert np.abs(moved).max() < 0.15 * np.sqrt(0.73 * 0.27 / n) / (0.73 - 0.27)
+
+
 def test_empirical_bayes_finds_the_few_values_that_are_there() -> None:
     op, theta = krr(3.0, 300), np.repeat([1 / 30, 0.0], [30, 270])
     likelihood = Likelihood(op, drawn(op, theta, 300_000, 20))

@@ -158,6 +158,22 @@ CANARY = "canary7f3a"
             f"[tables.people]\nepsilon = 1\ncolumns = {{}}\nkep = '{CANARY}'",
             r"unknown key 'kep' in the section \[tables\.people\]\. Hint: did you mean 'keep'\?",
         ),
+        (
+            f"[tables.people]\nepsilon = ['{CANARY}']\ncolumns = {{}}",
+            r"epsilon in the section \[tables\.people\] .* must be a number",
+        ),
+        (f"[tables.people]\ncolumns = {{city = '{CANARY}'}}", r"epsilon in the section \[tables\.people\] of .* is missing"),
+        (f"[tables.people]\nepsilon = 1\ncolumns = '{CANARY}'", r"columns in the section \[tables\.people\] .* a section"),
+        (f"[tables.a]\nepsilon = 1\ncolumns = {{b = ['{CANARY}']}}", r"columns\.b in the section \[tables\.a\] .* a string"),
+        (
+            f"[tables.people]\nepsilon = 1\ncolumns = {{}}\npermanent = '{CANARY}'",
+            r"permanent in the section \[tables\.people\] of .*own\.toml must be true or false",
+        ),
+        (
+            f"[tables.people]\nepsilon = 1\ncolumns = {{}}\nkeep = ['a', ['{CANARY}']]",
+            r"keep in the section \[tables\.people\] of .*own\.toml must be a list of names",
+        ),
+        (f"[tables]\npeople = '{CANARY}'", r"people in the section \[tables\] of .* must be a section"),
         (f"[plugins]\nallow = '{CANARY}'", r"allow in the section \[plugins\] of .*own\.toml must be a list of names"),
         (f"[plugins]\nallow = [['{CANARY}']]", r"allow in the section \[plugins\] of .*own\.toml must be a list of names"),
         (f"[ledger]\npath = ['{CANARY}']", r"path in the section \[ledger\] of .*own\.toml must be a string"),

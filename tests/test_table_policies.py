@@ -92,13 +92,29 @@ permanent = true
         ):
             with pytest.raises(InvalidParameter, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
                 run()
+        con.register("people", frame.to_arrow())
+        ldpsql.attach(con, key=key)
+        for query in (
+            "SELECT ldp.perturb(city, ldp.m.people_city()) FROM people",
+            "SELECT ldp.perturb(city, 'people_city') FROM people",
+            "SELECT ldp.perturb({a: city, b: 1}, ldp.row({a: ldp.m.people_city(), b: ldp.krr(1, [1, 2])})) FROM people",
+            "FROM ldp.perturb_rows(people, {city: ldp.m.people_city()})",
+            "SELECT ldp.perturb_mixed(city, 'a', {a: ldp.m.people_city()}) FROM people",
+            "SELECT ldp.perturb_mixed(city, 'a', MAP {'a': ldp.m.people_city()}) FROM people",
+        ):
+            with pytest.raises(duckdb.Error, match=r"LDP103.*declares permanent reports, .* in SQL ldp.perturb_once"):
+                con.sql(query).fetchall()
+        once = con.sql("SELECT ldp.perturb_once(city, ldp.m.people_city(), id, column_name := 'city') AS city FROM people")
+        counted = con.sql("SELECT ldp.ibu(city, ldp.m.people_city()) FROM once").fetchall()
         runs = [
             ldpsql.perturb_table(con, frame, into, policy="people", permanent=True, key=key, user="id", order="keep")
             for into in ("first", "second")
         ]
         assert [run.rows for run in runs] == [len(frame)] * 2
         assert con.sql("FROM first").fetchall() == con.sql("FROM second").fetchall()
-    with pytest.raises(BadSettings, match="must be written as the hint shows"):
+        assert con.sql("SELECT city FROM first").fetchall() == once.fetchall()
+        assert con.sql("SELECT ldp.ibu(city, ldp.m.people_city()) FROM first").fetchall() == counted
+    with pytest.raises(BadSettings, match=r"permanent in the section \[tables.people\] of .* must be true or false"):
         settled(folder, monkeypatch, policy.replace("true", "'perhaps'"))
 
 

@@ -209,6 +209,8 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "rappor_shares: a raw table": lambda _: ldpsql.rappor_shares(frame(), frame(), frame()),
     "read: text that is not bits": lambda _: ldpsql.read([CANARY], OUE),
     "read: numbers out of range": lambda _: ldpsql.read([NUMBER], KRR, "position"),
+    "recommend: an example that is text": lambda _: ldpsql.recommend("mean", 100, like=[CANARY, CANARY]),
+    "recommend: one value": lambda _: ldpsql.recommend("mean", 100, like=[NUMBER, NUMBER]),
     "synthesize: a raw table": lambda _: ldpsql.synthesize(frame().to_arrow(), 3),
     "synthesize: shares that are text": lambda _: ldpsql.synthesize(pa.table({"value": [NUMBER], "estimate": [CANARY]}), 3),
     "rectangle_shares": lambda _: ldpsql.rectangle_shares(

@@ -96,17 +96,21 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 def estimate_in_runs(
     histograms: pa.ChunkedArray, plans: pa.ChunkedArray, runs: pa.ChunkedArray, priors: pa.ChunkedArray
 ) -> pa.Array:
-    """Return the same by one plan, with the prior of the run of each group, if it has one."""
+    """Return the same by one plan, with the prior of the run of each group, if it has one, and what each group borrowed."""
     run, learned = plain(runs).fill_null(0), plain(priors)
     first = dict(zip(*np.unique(run.to_numpy(), return_index=True), strict=True))
+    borrowed = np.full(len(histograms), np.nan)
 
     def estimates() -> Iterator[tuple[np.ndarray, Estimates]]:
         source, estimator = PLANS.thing(plans[0].as_py())
         for one, counts in counts_of(histograms, run):
             prior = learned[first[one]].as_py()
-            yield from estimated(source, counts, with_prior(estimator, prior) if prior else estimator)
+            for rows, some in estimated(source, counts, with_prior(estimator, prior) if prior else estimator):
+                borrowed[rows] = some.fit.borrowed or np.nan
+                yield rows, some
 
-    return _listed(estimates(), len(histograms))
+    shares = _listed(estimates(), len(histograms))
+    return pa.StructArray.from_arrays([shares, pa.array(borrowed, from_pandas=True)], ["shares", "borrowed"])
 
 
 def _listed(estimates: Iterator[tuple[np.ndarray, Estimates]], count: int) -> pa.Array:
@@ -263,7 +267,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_many", many_reports, "BOOLEAN"),
         Scalar("__ldp_few", few_reports, "BOOLEAN"),
         Scalar("__ldp_estimate", estimate, _ROWS),
-        Scalar("__ldp_estimate_in_runs", estimate_in_runs, _ROWS),
+        Scalar("__ldp_estimate_in_runs", estimate_in_runs, f"STRUCT(shares {_ROWS}, borrowed DOUBLE)"),
         Scalar("__ldp_diagnose", diagnose, _DIAGNOSIS),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),

@@ -73,6 +73,9 @@ CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := NULL) AS T
         (FROM ldp._estimate(reports, report, m, estimator)),
     (reports, report) AS TABLE
         (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
+-- The columns of the result after the keys; `borrowed` is one if the estimator shares anything between groups.
+CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
+    ['value', 'estimate', 'std_error', 'low', 'high', 'n', CASE WHEN __ldp_borrows(estimator) THEN 'borrowed' END];
 -- Keys may have any name, such as counts: the names here begin with "ldp ".
 CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
@@ -91,12 +94,17 @@ CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS
         SELECT * EXCLUDE ("ldp key", "ldp place"), (SELECT learned.runs FROM "ldp learned")["ldp place"] AS "ldp run" FROM "ldp counted"
     )
     -- A key that is named like a column of the result gets another name: value_1, so that `value` is what was estimated.
-    SELECT * EXCLUDE ("value", estimate, std_error, low, high, n), "value", estimate, std_error, low, high, n
-    FROM (SELECT unnest(ldp._rows(ldp._kind(m), __ldp_estimate_in_runs(
-                     "ldp counts", ldp._learner(estimator, m), "ldp run", "ldp prior")), recursive := true),
-                 list_sum(map_values("ldp counts"))::BIGINT AS n,
-                 * EXCLUDE ("ldp counts", "ldp run", "ldp prior")
-          FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"));
+    SELECT COLUMNS(lambda c: NOT list_contains(ldp._columns_of(estimator), c)),
+           COLUMNS(lambda c: list_contains(ldp._columns_of(estimator), c))
+    FROM (SELECT COLUMNS(CASE WHEN __ldp_borrows(estimator) THEN '^(value|estimate|std_error|low|high|n)$|^ldp (borrowed)$'
+                         ELSE '^(value|estimate|std_error|low|high|n)$|^()$' END) AS '\1\2',
+                 * EXCLUDE ("value", estimate, std_error, low, high, n, "ldp borrowed")
+          FROM (SELECT unnest(ldp._rows(ldp._kind(m), "ldp estimates".shares), recursive := true),
+                       list_sum(map_values("ldp counts"))::BIGINT AS n, "ldp estimates".borrowed AS "ldp borrowed",
+                       * EXCLUDE ("ldp counts", "ldp run", "ldp prior", "ldp estimates")
+                FROM (SELECT *, __ldp_estimate_in_runs("ldp counts", ldp._learner(estimator, m), "ldp run", "ldp prior")
+                                AS "ldp estimates"
+                      FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"))));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
     (reports, report, keys) AS TABLE

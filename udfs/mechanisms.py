@@ -11,6 +11,7 @@ from ldpsql.functions import (
     Macros,
     Registry,
     Scalar,
+    check_drawn,
     check_listed,
     check_written,
     guarded,
@@ -29,6 +30,12 @@ from ldpsql.mechanisms import Parts, Product
 def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each mechanism, from the STRUCT that its constructor returns."""
     return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
+
+
+@guarded
+def drawn_handle(specs: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each mechanism that is to draw new reports; refuse one whose reports are declared permanent."""
+    return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(check_drawn(spec)))), pa.int64())
 
 
 @guarded
@@ -70,6 +77,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     text = "\n".join(known.constructors.values())
     return [
         Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"),
+        Scalar("__ldp_drawn", drawn_handle, "BIGINT"),
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
         Scalar("__ldp_listed", listed, "VARCHAR"),

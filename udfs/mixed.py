@@ -21,6 +21,7 @@ from ldpsql.functions import (
     Repeated,
     Scalar,
     aggregates,
+    check_drawn,
     guarded,
     hookimpl,
     numbers,
@@ -38,6 +39,12 @@ _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': l
 def mixture_handle(mechanisms: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each map from level to mechanism."""
     return pa.array(numbers(plain(mechanisms), lambda levels: MIXTURES.number(_mixed(levels))), pa.int64())
+
+
+@guarded
+def drawn_mixture(mechanisms: pa.ChunkedArray) -> pa.Array:
+    """Return the handle of each map whose mechanisms are to draw new reports."""
+    return pa.array(numbers(plain(mechanisms), lambda levels: MIXTURES.number(_mixed(check_drawn(levels)))), pa.int64())
 
 
 @guarded
@@ -152,6 +159,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_mixed``, ``ldp.ibu_mixed`` and ``ldp.ibu_repeated``, and the estimates over counts."""
     return [
         Scalar("__ldp_mixture", mixture_handle, "BIGINT"),
+        Scalar("__ldp_drawn_mixture", drawn_mixture, "BIGINT"),
         Scalar("__ldp_level", level_handle, "BIGINT"),
         Scalar("__ldp_mixed_plan", mixed_plan, "BIGINT"),
         Scalar("__ldp_repeated_plan", repeated_plan, "BIGINT"),

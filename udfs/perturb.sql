@@ -4,13 +4,14 @@ CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
     handle, system.main.strftime(DATE '2000-01-01', __ldp_expression(0)), system.main.epoch_us(system.main.now())
 );
 -- If attach was called with a ledger, _guard() is its number, and only an open release can draw.
-CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(ldp._same(__ldp_mechanism(m)), ldp._guard());
+-- A mechanism of a policy that declares permanent reports draws no new ones.
+CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(ldp._same(__ldp_drawn(m)), ldp._guard());
 CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, ldp._draws(m), ldp._reports(m), ldp._reports(m));
 
 CREATE OR REPLACE MACRO ldp._mixed_report(x, handle, m) AS ldp._report(x, handle, ldp._reports(m), ldp._reports(m));
 -- The level must not depend on the value: it is published as it is.
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
-    ldp._mixed_report(x, __ldp_draws(__ldp_level(level, ldp._same(__ldp_mixture(mechanisms))), ldp._guard()), ldp._any(mechanisms, mechanisms));
+    ldp._mixed_report(x, __ldp_draws(__ldp_level(level, ldp._same(__ldp_drawn_mixture(mechanisms))), ldp._guard()), ldp._any(mechanisms, mechanisms));
 
 COMMENT ON MACRO ldp.perturb IS 'one report for each value; every call draws new reports';
 COMMENT ON MACRO ldp.perturb_mixed IS 'one report for each value, by the mechanism of its level: a per-user epsilon';

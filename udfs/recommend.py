@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pyarrow as pa
 
-from ldpsql.functions import Asked, Macros, Scalar, guarded, hookimpl, plain, read_estimator, recommend, registry
+from ldpsql.functions import Macros, Scalar, guarded, hookimpl, plain, recommend
 from ldpsql.mechanisms import InvalidParameter
 
 _ANSWERS = "STRUCT(question VARCHAR, mechanism VARCHAR, estimator VARCHAR, epsilon DOUBLE, error DOUBLE, recommended BOOLEAN)[]"
@@ -28,8 +26,7 @@ def recommended(
 def _answers(question: str, reports: int, steps: int, epsilons: list[str], width: int | None) -> list[dict[str, object]]:
     if None in (question, reports, steps, epsilons) or None in epsilons:
         raise InvalidParameter("a plan needs a question, numbers of reports and of values, and epsilons", "none may be NULL")
-    answers = recommend(Asked(question, reports, steps, width), epsilons, registry().mechanisms, read_estimator("ems"))
-    return [asdict(answer) for answer in answers]
+    return recommend(question, reports, steps, width=width, epsilons=epsilons).to_dicts()
 
 
 @hookimpl

@@ -50,6 +50,14 @@ def learns(plans: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
+def borrows(names: pa.ChunkedArray) -> pa.Array:
+    """Return whether each estimator shares anything between groups; one that is not named does not."""
+    with names_withheld():
+        named = plain(names).to_pylist()
+        return pa.array([name is not None and registry().estimator(name).borrows for name in named], pa.bool_())
+
+
+@guarded
 @one_thread
 def learn(groups: pa.ChunkedArray, pooled: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
     """Return the prior of each list of counts of groups; NULL if it is empty.
@@ -120,6 +128,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_learner", learner, "BIGINT"),
         Scalar("__ldp_learns", learns, "BOOLEAN"),
+        Scalar("__ldp_borrows", borrows, "BOOLEAN"),
         Scalar("__ldp_learn", learn, f"STRUCT({shares})"),
         Scalar("__ldp_learn_in_order", learn_in_order, f"STRUCT(runs INTEGER[], priors STRUCT({shares})[])"),
         Scalar("__ldp_learnt_plan", learnt_plan, "BIGINT"),

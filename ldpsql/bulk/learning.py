@@ -34,6 +34,7 @@ class Learned:
         """Return the estimator with what groups have in common; of very many groups it sees a part, and all reports."""
         if not method.needs_groups:
             return cls([method])
+        at_once = min(at_once, GROUPS_SEEN)
         seen = _few(run.cells.groups(run.cursor, 0, run.size, at_once))
         if run.groups <= GROUPS_SEEN and in_order(run.cells.last_key(run.cursor)):
             order = run.cells.in_order(run.cursor)

@@ -91,7 +91,7 @@ def estimate_groups(
         run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)
         run.begin(replace=replace, resume=resume)
         with run.unless_stopped(), one_thread, until(soonest(method.deadline)):
-            learned = Learned.of(run, drew, method, _groups_at_once(drew)) if run.size else Learned([method])
+            learned = Learned.of(run, drew, method, groups_at_once(drew)) if run.size else Learned([method])
             for done in _written(con, run, drew, learned):
                 if progress:
                     progress(done, run.groups)
@@ -103,7 +103,7 @@ def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, learned: L
     """Estimate the groups that are not done, write many rows at a time, and yield how many groups are done."""
     select, groups, schema = _joined(run, drew, learned.estimators[0]), run.groups_done, schema_of(learned.estimators[0])
     waiting = [schema.empty_table()]
-    for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, _groups_at_once(drew))):
+    for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, groups_at_once(drew))):
         for some, method in learned.parts(counts):
             waiting += [rows_of(some, *part, schema) for part in estimated(drew, some, method)]
         groups += len(counts.groups)
@@ -115,7 +115,7 @@ def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, learned: L
         run.append(schema.empty_table(), select, 0)
 
 
-def _groups_at_once(drew: Mechanism) -> int:
+def groups_at_once(drew: Mechanism) -> int:
     """Return how many groups are estimated together: more if there are few values, and each can be reported."""
     certified = certify_values(drew)
     values, reports = len(certified.values), certified.reports

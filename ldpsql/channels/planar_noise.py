@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from math import log, pi
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,35 +56,6 @@ class PlanarNoise(TableChannel):
             raise InvalidParameter("noise on the plane must not rise with the distance")
         if sum(self.entries.tolist()) != TOTAL:
             raise InvalidParameter("the weights of the noise and of the floor must sum to 2**64")
-
-    @classmethod
-    def within(cls, columns: int, rows: int, decay: float, points: int) -> PlanarNoise:
-        """Return noise proportional to e^(-decay * distance in cells), summed over the points of each cell.
-
-        Rounding a weight down, which loses less than 1, changes no ratio by more than e^decay allows if each point also has a
-        spread of at least 1 / (1 - e^-decay). What rounding leaves over goes to all cells alike: more spread only makes ratios
-        smaller.
-
-        Raises:
-            InvalidParameter: if the noise reaches too far.
-
-        """
-        step = decay / points
-        most = 64 * log(2) + min(0.0, 2 * log(step) - log(2 * pi))  # the logarithm of the largest weight, about
-        if (most / step) ** 2 >= MOST_SQUARES:
-            raise InvalidParameter("epsilon is too small for cells of this side", "use larger cells or a larger epsilon")
-        shape = np.exp(-step * np.sqrt(np.arange(int((most / step) ** 2) + 2)))
-        spread = int(2 / -np.expm1(-decay)) + 1
-        reached = reach(len(shape), points)
-        floor = spread * points**2 * cells_reached(columns, rows, reached)
-        room = TOTAL - int(floor.sum())
-        total = float(box(noise_tables(shape, columns, rows, points)).sum())
-        falling = (shape * (room / total * _ROOM)).astype(np.uint64)
-        left = room - sum(box(noise_tables(falling, columns, rows, points)).ravel().tolist())
-        each, more = divmod(left, floor.size)
-        floor += np.uint64(each)
-        floor.ravel()[:more] += np.uint64(1)
-        return cls(falling, columns, rows, points, floor)
 
     @property
     def falling(self) -> Weights:

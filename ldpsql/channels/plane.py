@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import TableChannel
-from ldpsql.channels.dense import from_doubles, reduced
-from ldpsql.channels.planar_noise import PlanarNoise
+from ldpsql.channels.dense import DenseChannel, from_doubles, reduced
+from ldpsql.channels.planar_decay import PlanarDecay
 from ldpsql.errors import InvalidParameter
 
 MOST_LISTED = 1024  # cells of which all pairs are listed
@@ -25,10 +25,14 @@ def planar_channel(columns: int, rows: int, exponent: Fraction, points: int = 1)
         InvalidParameter: if the noise reaches too far to be added up.
 
     """
-    decay = reduced(exponent)
-    if columns * rows > MOST_LISTED:
-        return PlanarNoise.within(columns, rows, decay, points)
-    return from_doubles(clamped_plane(columns, rows, decay, points), exponent)
+    decay, few = reduced(exponent), columns * rows <= MOST_LISTED
+    try:
+        noise = PlanarDecay.within(columns, rows, decay, points).noise()
+    except InvalidParameter:
+        if few:  # a table can hold noise that reaches farther
+            return from_doubles(clamped_plane(columns, rows, decay, points), exponent)
+        raise
+    return DenseChannel(noise.weights()) if few else noise
 
 
 def clamped_plane(columns: int, rows: int, decay: float, points: int = 1) -> NDArray[np.float64]:

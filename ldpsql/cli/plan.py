@@ -12,16 +12,19 @@ from ldpsql.cli.options import in_a_folder
 from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
-    from ldpsql.estimates.asked import Asked
+    import pyarrow as pa
+
     from ldpsql.estimates.planning import Expected
     from ldpsql.mechanisms.base import Mechanism
 
 
+_STEPS = "in steps from one value to the next"
+_UNIT = "in the unit of the values, in days for dates and in seconds for timestamps"
 ERRORS = {
-    "mean": "error: of the mean, in steps from one value to the next",
-    "distribution": "error: expected Wasserstein distance to the true distribution, in steps from one value to the next",
+    "mean": f"error: of the mean, {_STEPS}",
+    "distribution": f"error: expected Wasserstein distance to the true distribution, {_STEPS}",
     "ranges": "error: of the share of a random range",
-    "quantiles": "error: of the quartiles, in steps from one value to the next",
+    "quantiles": f"error: of the quartiles, {_STEPS}",
     "rectangles": "error: of the share of a random rectangle",
 }
 UNDETERMINED = "empty: such reports do not determine the shares of single values; use fewer bins or a larger epsilon"
@@ -44,7 +47,12 @@ def plan(
         Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.", callback=in_a_folder)
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option("--column", "-c", help="A column with its number of values: education=16; repeat it.")
+        list[str] | None,
+        typer.Option("--column", "-c", help="A column with its number of values: education=16; repeat it. Or that of --like."),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(help="With --question: a file of public or synthetic data of a similar shape, never your own."),
     ] = None,
     table: Annotated[
         list[str] | None, typer.Option("--table", help="The columns of a table you need: education,income; repeat it.")
@@ -66,13 +74,18 @@ def plan(
 
     For rectangles the values are the cells of a grid, --width of them in a row.
 
+    With --like, reports of people like those in --column of a file are simulated and estimated, and the error is that of the
+    estimates. The file is read without privacy, so it must not be the data that you will collect.
+
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
     Example: ldpsql plan --reports 100000 --values 101 --question ranges
     Example: ldpsql plan --reports 100000 --values 384 --width 24 --question rectangles
+    Example: ldpsql plan --reports 100000 --question ranges --like census.parquet --column age
     """
+    from ldpsql import recommend
     from ldpsql.errors import InvalidParameter
 
-    if column or table:
+    if (column or table) and like is None:
         if question or mechanism or page or output or values is not None or width is not None:
             raise InvalidParameter(
                 "a plan of several columns takes --column, --table and --epsilon only",
@@ -90,10 +103,15 @@ def plan(
     if question:
         if page or output:
             raise InvalidParameter("pages and pictures show the error of shares", "leave out --question, --page or --output")
-        answer(_asked(question, reports, values, width), epsilons, texts, form)
+        example = None if like is None else read_example(like, column or [])
+        rows = recommend(question, reports, values, like=example, width=width, epsilons=epsilons, mechanisms=texts)
+        write_rows(rows.to_dicts(), form)
+        typer.echo(ERRORS[question] if like is None else ERRORS[question].replace(_STEPS, _UNIT), err=True)
         return
     if width is not None:
         raise InvalidParameter("only a plan for rectangles takes a width", "add --question rectangles")
+    if like is not None:
+        raise InvalidParameter("only a plan by question takes an example", "add --question distribution")
     expected = compare(reports, mechanisms_of(texts, values), epsilons, form)
     for path in (output, page):
         if path:
@@ -159,40 +177,24 @@ def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: l
     write_rows([asdict(row) for row in rows], form)
 
 
-def _asked(question: str, reports: int, values: int | None, width: int | None) -> Asked:
-    """Return what is asked.
+def read_example(source: str, columns: list[str]) -> pa.ChunkedArray:
+    """Return the column of an example.
 
     Raises:
-        InvalidParameter: if there is no number of values.
+        InvalidParameter: if not one column is named.
+        SourceRefused, UnknownName: if the file cannot be read, or has no such column.
 
     """
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.cli.source import opened
     from ldpsql.errors import InvalidParameter
-    from ldpsql.estimates.asked import Asked
+    from ldpsql.quoting import quoted
 
-    if values is None:
-        raise InvalidParameter("a plan needs the size of the domain", "for example --values 101 for the numbers 0 to 100")
-    return Asked(question, reports, values, width)
-
-
-def answer(asked: Asked, epsilons: list[str], names: list[str], form: Format) -> None:
-    """Write how well mechanisms answer a question about numbers or places, the best first.
-
-    Raises:
-        InvalidParameter: if a mechanism has parameters.
-
-    """
-    from ldpsql.errors import InvalidParameter
-    from ldpsql.estimates.questions import recommend
-    from ldpsql.names import EMS
-    from ldpsql.registry.registry import registry
-
-    registered = registry().mechanisms
-    if unknown := [name for name in names if name not in registered]:
-        raise InvalidParameter(f"{len(unknown)} of --mechanism are not names of mechanisms", "with --question: -m square_wave")
-    classes = {name: registered[name] for name in names or registered}
-    rows = recommend(asked, epsilons, classes, registry().estimator(EMS))
-    write_rows([asdict(row) for row in rows], form)
-    typer.echo(ERRORS[asked.question], err=True)
+    if len(columns) != 1:
+        raise InvalidParameter("an example is one column of a file", "--like census.parquet --column age")
+    with opened(":memory:") as con:
+        query = f"SELECT {quoted(columns[0])} FROM query_table({sql_of(con, source, columns)})"
+        return con.sql(query).to_arrow_table().column(0)
 
 
 def draw(path: Path, expected: list[Expected], reports: int) -> None:

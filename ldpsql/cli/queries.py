@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ldpsql.bulk.groups import columns_of, keys_named
 from ldpsql.cli.sides import Sides
 from ldpsql.cli.source import Reports
 from ldpsql.engine.functions import struct_text
@@ -16,7 +17,8 @@ def shares(of: Reports, keys: Sequence[str]) -> str:
     made, method = sql_call(of.mechanism, of.con), text_literal(str(of.estimator))
     if not keys:
         return f"FROM ldp.estimate({of.table}, {of.reports}, {made}, estimator := {method})"
-    groups = struct_text({key: quoted(key) for key in keys})
+    names = zip(keys_named(keys, columns_of(of.estimator)), keys, strict=True)
+    groups = struct_text({name: quoted(key) for name, key in names})
     call = f"ldp.estimate_by({of.table}, {of.reports}, {groups}, {made}, estimator := {method})"
     # within a group the values keep the order of the domain
     numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"

@@ -7,17 +7,18 @@ structure needs. It computes in whole numbers only, except for finding the bin o
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
-from ldpsql.channels import AnyChannel, Convolution, DenseChannel, PlanarNoise
-from ldpsql.channels.exported import table
-from ldpsql.clients.short import moving, noise
+from ldpsql.channels import AnyChannel, Convolution, DenseChannel, TableChannel
+from ldpsql.clients.short import moving, noise, on_map
 from ldpsql.errors import NotApplicable
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify
+from ldpsql.mechanisms.families import PlanarMechanism
 from ldpsql.registry.documents import document
 
 # The parts that each structure, kind of values and form of reports needs, in their order.
@@ -25,7 +26,8 @@ _NEEDS = {
     "dense_channel": ("alias", "dense_channel"),
     "moving_weights": ("alias", "moving_weights"),
     "convolution": ("alias", "convolution"),
-    "planar_noise": ("alias", "planar_noise"),
+    "planar_noise": ("alias", "planar_decay"),
+    "planar_table": ("alias", "planar_decay"),
     "orthogonal_hash": ("splitmix", "keep_or_spread", "orthogonal_hash"),
     "private_hash": ("splitmix", "keep_or_spread", "private_hash"),
     "repeated_hash": ("splitmix", "keep_or_spread", "repeated_hash"),
@@ -40,9 +42,11 @@ _ORDER = (
     *("core", "number", "domain_listed", "domain_whole", "domain_bins", "domain_steps", "domain_moments", "domain_rows"),
     *("form_value", "form_set", "form_hash", "form_listed_hash", "form_node", "splitmix", "alias", "keep_or_spread"),
     *("independent_bits", "subsets", "hadamard", "private_hash", "repeated_hash", "orthogonal_hash"),
-    *("dense_channel", "moving_weights", "convolution", "planar_noise", "levels", "row", "end"),
+    *("dense_channel", "moving_weights", "convolution", "planar_decay", "planar_noise", "planar_table", "levels", "row", "end"),
 )
-_SHORT = 2000  # characters of a mechanism that are not compressed
+# A string, or operators with the spaces around them.
+_SPACED = re.compile(r'("(?:\\.|[^"\\])*")|^ +| *([=<>!&|?:+*%^~,;{}()\[\]-]+) *')
+_SHORT = 1000  # characters of a mechanism that are not compressed
 
 
 def exported(mechanism: Mechanism) -> CertifiedValues | CertifiedRow:
@@ -85,25 +89,22 @@ def _described(certified: CertifiedValues | CertifiedRow) -> dict[str, Any]:
     parts = certified.parts if isinstance(certified, CertifiedRow) else (certified,)
     channels = kept["channel"]["parts"] if isinstance(certified, CertifiedRow) else [kept["channel"]]
     for part, channel in zip(parts, channels, strict=True):
-        _shorten(channel, part.channel)
+        _shorten(channel, part.mechanism, part.channel)
     return kept
 
 
-def _shorten(described: dict[str, Any], channel: AnyChannel) -> None:
+def _shorten(described: dict[str, Any], mechanism: Mechanism, channel: AnyChannel) -> None:
     """Replace the tables of a channel by shorter ones, where its structure allows it."""
-    if isinstance(channel, PlanarNoise):
-        described.update(_offsets(channel))
-    elif isinstance(channel, Convolution):
+    short: dict[str, Any] | None = None
+    if isinstance(channel, Convolution):
         described["noise"] = noise(channel) or described["noise"]
-    elif isinstance(channel, DenseChannel) and (short := moving(channel)) is not None:
+    elif isinstance(mechanism, PlanarMechanism) and isinstance(channel, TableChannel):
+        short = on_map(mechanism, channel)
+    elif isinstance(channel, DenseChannel):
+        short = moving(channel)
+    if short is not None:
         described.clear()
         described.update(short)
-
-
-def _offsets(channel: PlanarNoise) -> dict[str, Any]:
-    """Return the weights that the noise on a large map is drawn from: of every offset, then of every cell."""
-    across, down = channel.furthest
-    return {"across": across, "down": down, "entries": table(channel.entries[None]), "falling": None, "floor": None}
 
 
 def _parts(described: Any) -> Iterator[str]:
@@ -131,6 +132,7 @@ def _literal(described: dict[str, Any]) -> str:
 
 
 def _source(name: str) -> str:
-    """Return a part without indents and comments, except those of what the module exports."""
+    """Return a part without indents, spaces around operators and comments, except those of what the module exports."""
     lines = (files(__package__) / "js" / f"{name}.mjs").read_text(encoding="utf-8").splitlines(keepends=True)
-    return "".join(line.lstrip(" ") for line in lines if not line.lstrip().startswith("//"))
+    code = (line.partition(" // ")[0].rstrip() + "\n" for line in lines if not line.lstrip().startswith("//"))
+    return "".join(line if line.startswith("/**") else _SPACED.sub(r"\1\2", line) for line in code)

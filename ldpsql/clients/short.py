@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ldpsql.channels import Convolution, DenseChannel, Weights
+from ldpsql.channels import Convolution, DenseChannel, PlanarNoise, TableChannel, Weights
+from ldpsql.channels.exported import exported
 from ldpsql.channels.moving import Window, two_reports
+from ldpsql.errors import InvalidParameter
+from ldpsql.mechanisms.families import PlanarMechanism
 
 _FACTORS = ((), (1,), (2, 1), (3, 3, 1))  # of the last weights, over those before, and so on: see `_foreseen`
 
@@ -32,6 +35,19 @@ def moving(channel: DenseChannel) -> dict[str, Any] | None:
     return {"structure": "moving_weights", "values": values} | {
         name: str(number) for name, number in (changing | asdict(window)).items()
     }
+
+
+def on_map(mechanism: PlanarMechanism, channel: TableChannel) -> dict[str, Any] | None:
+    """Return the numbers of noise on a map, if they are those of its channel: a table of all pairs of cells or of offsets."""
+    try:
+        decay = mechanism.decay()
+    except InvalidParameter:  # too far for anything but a table
+        return None
+    noise, many = decay.noise(), isinstance(channel, PlanarNoise)
+    if not (exported(noise) == exported(channel) if many else np.array_equal(noise.weights(), channel.weights())):
+        return None
+    numbers = {name: str(number) for name, number in asdict(decay).items()}
+    return {"structure": "planar_noise" if many else "planar_table", **numbers}
 
 
 def _pair(weights: Weights) -> dict[str, int] | None:

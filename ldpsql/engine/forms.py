@@ -102,8 +102,13 @@ def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
 def counted_by_form() -> Macros:
     """Return ``ldp._counted(report, keep)``: the counts of a column of reports, as its form declares."""
     own = [form for form in FORMS.values() if form.counted != MarkedReports.counted]
-    overloads = [((f"report {form.sql_type}", "keep"), form.counted) for form in own]
-    return overloaded(COUNTED, [*overloads, (("report", "keep"), MarkedReports.counted)])
+    names = [COUNTED, *(f"{COUNTED}_{form.mark}" for form in own[1:])]
+    others, statements = MarkedReports.counted, ""
+    # a macro for each form: DuckDB cannot choose between two types while the type of the report is not known
+    for name, form in reversed(list(zip(names, own, strict=True))):
+        statements += overloaded(name, [((f"report {form.sql_type}", "keep"), form.counted), (("report", "keep"), others)]).text
+        others = f"ldp.{name}(report, keep)"
+    return Macros(statements)
 
 
 def shown_by_form() -> Macros:

@@ -30,13 +30,15 @@ class Question(StrEnum):
 class Asked(NamedTuple):
     """A question, one of `Question`, that so many reports are to answer about so many numbers in order.
 
-    For rectangles it is about so many cells of a grid, ``width`` cells to a row.
+    For rectangles it is about so many cells of a grid, ``width`` cells to a row. ``shares`` are those of the values of an
+    example, shape (steps,); see `ldpsql.estimates.example`.
     """
 
     question: str
     reports: int
     steps: int
     width: int | None = None
+    shares: Floats | None = None
 
     def checked(self) -> None:
         """Refuse what no plan answers.
@@ -52,6 +54,8 @@ class Asked(NamedTuple):
             raise InvalidParameter(f"a plan needs a report and from 2 to {MOST_STEPS:,} values", "for example 100000 and 101")
         if (self.question == Question.RECTANGLES) != (self.width is not None):
             raise InvalidParameter("a plan for rectangles, and no other, needs the width of the grid", _GRID)
+        if self.width is not None and self.shares is not None:
+            raise InvalidParameter("an example is a column of numbers, and rectangles have two", "leave out the example")
         if not self._is_grid():
             raise InvalidParameter(
                 f"{self.steps:,} values in rows of {self.width:,} make no grid of two or more full rows of two or more cells",

@@ -19,6 +19,7 @@ from ldpsql.channels import KeyValue, Prefixes, SetChannel
 from ldpsql.errors import DataError, InternalError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.estimates.scale import scale_of
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import (
     CategoricalMechanism,
     CertifiedMechanism,
@@ -86,15 +87,15 @@ def share_error(certified: CertifiedMechanism, reports: int) -> float:
     return float(np.sqrt(np.mean(_single(certified) ** 2) / reports))
 
 
-def mean_error(mechanism: Mechanism, reports: int) -> float | None:
-    """Return the standard error of the mean of numbers, under the uniform distribution."""
+def mean_error(mechanism: Mechanism, reports: int, shares: Floats | None = None) -> float | None:
+    """Return the standard error of the mean of numbers, under the shares, shape (1, values), or the uniform distribution."""
     if not isinstance(mechanism, NumberMechanism):
         return None
     operator, x = operator_of(mechanism), scale_of(certify_values(mechanism).values)
-    uniform = np.full((1, len(x)), 1.0 / len(x))
-    law = operator.forward(uniform)
+    truth = np.full((1, len(x)), 1.0 / len(x)) if shares is None else shares
+    law = operator.forward(truth)
     if operator.bounding_weights is None:
-        _, variance = operator.functionals(law, np.array([float(reports)]), uniform, x[:, None])
+        _, variance = operator.functionals(law, np.array([float(reports)]), truth, x[:, None])
         return float(np.sqrt(variance[0, 0]))
     weights = operator.bounding_weights.majorants(x[:, None], reports, _DEVIATIONS, sets=False).weights[0]
     return float(np.sqrt((law[0] @ weights**2 - (law[0] @ weights) ** 2) / reports))

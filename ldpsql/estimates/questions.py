@@ -3,7 +3,8 @@
 The numbers are whole steps in order, such as years of age, days or minutes. If reports distinguish them, the estimate is the
 debiased one, and its error is computed. If they hardly distinguish neighbours, a mean has the error of its weights. All else is
 then estimated with smoothing from simulated reports, as its error is mostly the bias of smoothing: on two model distributions,
-one smooth and one in which a third of all people have one value.
+one smooth and one in which a third of all people have one value. With an example of such data, the errors of means are computed
+for it, and all others come from simulated reports of people like those of the example.
 
 Rectangles are asked of a grid of cells, which reports distinguish.
 """
@@ -13,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from ldpsql.channels import SetChannel
+from ldpsql.domains.domain import Domain
 from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.estimates.asked import Asked, Question, in_steps, models, on_a_line, places
 from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.estimates.example import quartile_errors, rebinned
 from ldpsql.estimates.planning import mean_error, share_error
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.resampling import generator
@@ -29,7 +33,7 @@ from ldpsql.mechanisms.base import CategoricalMechanism, CertifiedValues, Mechan
 from ldpsql.mechanisms.families import IntervalMechanism
 from ldpsql.names import IBU, INV
 from ldpsql.privacy.claims import Epsilon, PureLdp
-from ldpsql.reports import HashReports
+from ldpsql.reports import HashReports, NumberedReports
 
 _COARSE = 128  # bins of a mechanism that has bins: errors hardly depend on their number
 _LISTED = 1024  # values of a mechanism whose cost grows with them
@@ -53,39 +57,48 @@ class Answer:
     recommended: bool = False
 
 
-def recommend(
-    asked: Asked, epsilons: Sequence[str], classes: Mapping[str, type[Mechanism]], smoothing: Estimator
+class Estimators(NamedTuple):
+    """How simulated reports are estimated: those that distinguish all values, and those that hardly distinguish neighbours."""
+
+    likeliest: Estimator
+    smoothing: Estimator
+
+
+def answers_to(
+    asked: Asked, epsilons: Sequence[str | float], classes: Mapping[str, type[Mechanism]], estimators: Estimators
 ) -> list[Answer]:
     """Return how well each mechanism answers a question about numbers, the best first, epsilon by epsilon.
 
     Args:
         asked: the question.
-        epsilons: strings, so that they stay exact.
+        epsilons: those to compare.
         classes: the mechanisms to compare; those that are not over numbers or listed values are left out.
-        smoothing: the estimator for reports that hardly distinguish neighbours.
+        estimators: the estimators of simulated reports.
 
     Raises:
         InvalidParameter: if the question cannot be answered, or no mechanism answers it at any epsilon.
-        InvalidEpsilon: if a string is not an epsilon.
+        InvalidEpsilon: if one of the epsilons is none.
 
     """
     asked.checked()
     answers: list[Answer] = []
     for epsilon in map(Epsilon.parse, epsilons):
-        at_epsilon = sorted(_answers(asked, epsilon, classes, smoothing), key=lambda answer: answer.error)
+        at_epsilon = sorted(_answers(asked, epsilon, classes, estimators), key=lambda answer: answer.error)
         answers += [replace(answer, recommended=not place) for place, answer in enumerate(at_epsilon)]
     if not answers:
         raise InvalidParameter("none of these mechanisms answers this at any of these epsilons", "leave out --mechanism")
     return answers
 
 
-def _answers(asked: Asked, epsilon: Epsilon, classes: Mapping[str, type[Mechanism]], smoothing: Estimator) -> Iterator[Answer]:
+def _answers(
+    asked: Asked, epsilon: Epsilon, classes: Mapping[str, type[Mechanism]], estimators: Estimators
+) -> Iterator[Answer]:
     for cls in classes.values():
         try:
             mechanism = _over_steps(cls, str(epsilon), asked)
             if mechanism is None or not isinstance(mechanism.claim(), PureLdp):
                 continue
-            error, estimator = _error(asked, mechanism, smoothing)
+            error, estimator = _error(asked, mechanism, estimators)
         except (UsageError, NotPrivate, DataError):
             continue  # it does not exist at this epsilon or for so many values
         if error < inf:
@@ -111,19 +124,23 @@ def _over_steps(cls: type[Mechanism], epsilon: str, asked: Asked) -> Mechanism |
     return None
 
 
-def _error(asked: Asked, mechanism: Mechanism, smoothing: Estimator) -> tuple[float, str]:
+def _error(asked: Asked, mechanism: Mechanism, estimators: Estimators) -> tuple[float, str]:
     """Return the error of a mechanism for a question, and the name of the estimator that has it."""
     certified, question = certify_values(mechanism), Question(asked.question)
-    if isinstance(certified.channel, SetChannel):
+    if isinstance(certified.channel, SetChannel) and asked.shares is None:
         return in_steps(asked, _listed(asked, certified)), INV
+    if not isinstance(certified.reports, Domain | NumberedReports):
+        return inf, INV  # sets are not simulated: they are hardly more accurate than hashes
     operator = operator_of(mechanism)
-    if operator.bounding_weights is None:
+    determined = operator.bounding_weights is None
+    if determined and (asked.shares is None or question is Question.MEAN):
         return in_steps(asked, _determined(asked, operator)), IBU
     if question is Question.MEAN:
-        return mean_error(mechanism, asked.reports) or inf, INV
+        return mean_error(mechanism, asked.reports, _truth(asked, operator)) or inf, INV
     if question is Question.RECTANGLES:
         return inf, INV  # the models are on a line
-    return in_steps(asked, _smoothed(question, mechanism, asked.reports, smoothing)), smoothing.name
+    estimator = estimators.likeliest if determined else estimators.smoothing
+    return _simulated(asked, mechanism, estimator), estimator.name
 
 
 def _listed(asked: Asked, certified: CertifiedValues) -> Floats:
@@ -134,20 +151,37 @@ def _listed(asked: Asked, certified: CertifiedValues) -> Floats:
 
 
 def _determined(asked: Asked, operator: Operator) -> Floats:
-    """Return the variances of the debiased estimates if all values are equally common."""
-    uniform = np.full((1, operator.inputs), 1.0 / operator.inputs)
+    """Return the variances of the debiased estimates of an example, or if all values are equally common."""
+    truth = _truth(asked, operator)
     c = asked.functionals(operator.inputs)
-    return operator.functionals(operator.forward(uniform), np.array([float(asked.reports)]), uniform, c)[1][0]
+    return operator.functionals(operator.forward(truth), np.array([float(asked.reports)]), truth, c)[1][0]
 
 
-def _smoothed(question: Question, mechanism: Mechanism, reports: int, smoothing: Estimator) -> Floats:
-    """Return the mean squared errors of a smoothed estimate on the model distributions."""
-    operator = operator_of(mechanism)
-    u = places(operator.inputs)
-    c, squared = on_a_line(question, u), []
-    for theta in models(u):
-        rng = generator(np.rint(theta * reports))  # the same plan has the same errors
-        counts = rng.multinomial(reports, operator.forward(theta[None])[0], _DRAWS).astype(np.float64)
-        estimated = estimate_counts(mechanism, counts, smoothing).fit.theta
-        squared.append(((estimated - theta) @ c) ** 2)
-    return np.asarray(np.concatenate(squared).mean(axis=0))
+def _truth(asked: Asked, operator: Operator) -> Floats:
+    """Return the shares of an example in the bins of a mechanism, or equal shares, shape (1, values)."""
+    if asked.shares is None:
+        return np.full((1, operator.inputs), 1.0 / operator.inputs)
+    return rebinned(asked.shares[None], operator.inputs)
+
+
+def _simulated(asked: Asked, mechanism: Mechanism, estimator: Estimator) -> float:
+    """Return the error of an estimate from simulated reports of an example, or else of the model distributions."""
+    question, inputs = Question(asked.question), operator_of(mechanism).inputs
+    if asked.shares is None:
+        u = places(inputs)
+        c = on_a_line(question, u)
+        errors = [(_estimated(asked, mechanism, theta, estimator) - theta) @ c for theta in models(u)]
+        return in_steps(asked, (np.concatenate(errors) ** 2).mean(axis=0))
+    theta = rebinned(asked.shares[None], inputs)[0]
+    estimated = rebinned(_estimated(asked, mechanism, theta, estimator), asked.steps)
+    if question is Question.QUANTILES:
+        return float(np.sqrt(quartile_errors(estimated, asked.shares).mean()))
+    return in_steps(asked, (((estimated - asked.shares) @ asked.functionals(asked.steps)) ** 2).mean(axis=0))
+
+
+def _estimated(asked: Asked, mechanism: Mechanism, theta: Floats, estimator: Estimator) -> Floats:
+    """Return estimates from simulated reports, shape (draws, values)."""
+    rng = generator(np.rint(theta * asked.reports))  # the same plan has the same errors
+    law = operator_of(mechanism).forward(theta[None])[0]
+    counts = rng.multinomial(asked.reports, law / law.sum(), _DRAWS).astype(np.float64)
+    return estimate_counts(mechanism, counts, estimator).fit.theta

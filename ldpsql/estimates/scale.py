@@ -26,14 +26,24 @@ def scale_of(values: Domain) -> Floats:
         InvalidDomain: if the values have no order.
 
     """
-    kind = family(values.values.type)
+    return positions_of(values.values)
+
+
+def positions_of(column: pa.Array) -> Floats:
+    """Return the positions of the values in a column without NULL, as `scale_of` does.
+
+    Raises:
+        InvalidDomain: if the values have no order.
+
+    """
+    kind = family(column.type)
     if kind == "number":
-        return np.asarray(values.values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     if kind == "date":
-        return np.asarray(values.values.cast(pa.timestamp("s")).cast(pa.int64()).to_numpy() / _DAY)
+        return np.asarray(column.cast(pa.timestamp("s")).cast(pa.int64()).to_numpy() / _DAY)
     if kind in ("timestamp", "timestamp with time zone"):
-        microseconds = pa.timestamp("us", tz=values.values.type.tz)
-        return np.asarray(values.values.cast(microseconds, safe=False).cast(pa.int64()).to_numpy() / 1e6)
+        microseconds = pa.timestamp("us", tz=column.type.tz)
+        return np.asarray(column.cast(microseconds, safe=False).cast(pa.int64()).to_numpy() / 1e6)
     raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
 
 
@@ -114,7 +124,7 @@ def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
         if family(kind) == "date" and pa.types.is_timestamp(bound.type):
             return float(bound.cast(pa.timestamp("us"), safe=False).value / 1e6 / _DAY)
         if family(bound.type) == family(kind) and family(kind) is not None:
-            position = float(scale_of(Domain(pa.array([bound.as_py()], bound.type)))[0])
+            position = float(positions_of(pa.array([bound.as_py()], bound.type))[0])
             if not np.isnan(position):
                 return position
     except (pa.ArrowException, ValueError, OverflowError):

@@ -98,11 +98,14 @@ class Fit:
 
     def group(self, i: int) -> Fit:
         """Return the outcome of one group."""
-        each = {
-            name: getattr(self, name)[i : i + 1] for name in ("theta", "iterations", "status", "chosen", "reasons", "borrowed")
-        }
-        errors = self.errors and (self.errors[0][i : i + 1], self.errors[1][i : i + 1], self.errors[2][i : i + 1])
-        return Fit(**each, errors=errors)
+        return self.of_groups(np.array([i]))
+
+    def of_groups(self, rows: NDArray[np.int64]) -> Fit:
+        """Return the outcomes of some groups, in this order."""
+        texts = (self.status, self.chosen, self.reasons, self.borrowed)
+        status, chosen, reasons, borrowed = (tuple(each[i] for i in rows) if each else () for each in texts)
+        errors = self.errors and (self.errors[0][rows], self.errors[1][rows], self.errors[2][rows])
+        return Fit(self.theta[rows], self.iterations[rows], status, chosen, reasons, borrowed, errors)
 
     def out_of_time(self) -> Fit:
         """Return the outcome as that of a solve that the deadline cut short."""

@@ -23,7 +23,7 @@ _BUCKET = np.dtype([("bucket", "<u2"), ("seal", "V16")])
 
 def buckets_of(persons: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Return the bucket of each pseudonym: its first twelve bits."""
-    leading = np.ascontiguousarray(persons).view(">u2").reshape(len(persons), -1)[:, 0]
+    leading = np.ascontiguousarray(persons).view(">u2").reshape(len(persons), persons.itemsize // 2)[:, 0]
     return leading.astype(np.int64) >> 4
 
 

@@ -59,14 +59,29 @@ class Reported:
         different, rows, _ = distinct(fingerprints)
         return cls(certified, different, people.take(pa.array(rows)))
 
-    def without(self, charged: NDArray[np.bytes_]) -> Reported:
+    def unpaid(self, charged: NDArray[np.bytes_], salt: bytes) -> _Unpaid:
         """Return those that were not charged; the fingerprints of those that were are in ascending order."""
         new = ~among(charged, self.fingerprints)
-        return self if new.all() else Reported(self.certified, self.fingerprints[new], self.people.filter(pa.array(new)))
+        people = self.people if new.all() else self.people.filter(pa.array(new))
+        return _Unpaid(_digest(self.certified), self.fingerprints[new], pseudonyms_of(people, salt))
 
-    def by_person(self, salt: bytes) -> People:
+
+@dataclass(frozen=True)
+class _Unpaid:
+    """Reports of a channel that were not charged: fingerprints in ascending order, and the pseudonym of each person."""
+
+    channel: str
+    fingerprints: NDArray[np.bytes_]
+    pseudonyms: NDArray[np.bytes_]
+
+    def without(self, charged: NDArray[np.bytes_]) -> _Unpaid:
+        """Return those that were not charged meanwhile either."""
+        new = ~among(charged, self.fingerprints)
+        return _Unpaid(self.channel, self.fingerprints[new], self.pseudonyms[new])
+
+    def by_person(self) -> People:
         """Return who has how many of them."""
-        pseudonyms, _, reports = distinct(pseudonyms_of(self.people, salt))
+        pseudonyms, _, reports = distinct(self.pseudonyms)
         return People(pseudonyms, reports)
 
 
@@ -96,14 +111,17 @@ def charge_columns_once(
     name = ReleaseName((Dataset.named(dataset) if isinstance(dataset, str) else dataset).name, "", destination)
     with reading(ledger.path) as db:
         with snapshot(db):
-            policy, _ = policy_of(db)
-        if policy.privacy_unit == ROW:
-            raise InvalidParameter("the ledger charges by row, and permanent reports need persons", "privacy_unit = 'id'")
-        asked = [(_cost(policy, column, one.certified), one) for column, one in columns.items()]
+            policy, salt = policy_of(db)
+            if policy.privacy_unit == ROW:
+                raise InvalidParameter("the ledger charges by row, and permanent reports need persons", "privacy_unit = 'id'")
+            costs = [_cost(policy, column, one.certified) for column, one in columns.items()]
+            charged = [_charged(db, policy, one.fingerprints) for one in columns.values()]
+        # People are hashed here, as others wait while this process writes.
+        unpaid = [one.unpaid(before, salt) for one, before in zip(columns.values(), charged, strict=True)]
         with writing(db):
-            if policy_of(db)[0] != policy:
+            if policy_of(db) != (policy, salt):
                 raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
-            tokens = [_charge(db, policy, cost, reports, name) for cost, reports in asked]
+            tokens = [_charge(db, policy, cost, reports, name) for cost, reports in zip(costs, unpaid, strict=True)]
     return [Release(token, *name, "charged") for token in tokens]
 
 
@@ -125,13 +143,24 @@ def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: s
         )
 
 
-def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, reported: Reported, name: ReleaseName) -> str:
-    """Charge for the reports that were not charged before, within a transaction, and return the token of the release."""
-    (kept,) = accounts_of(db, [""], AccountKey(policy.privacy_unit, "", "", PERMANENT))
-    before = load(db, kept, reported.fingerprints, DIGEST)
-    new, now = reported.without(before), now_of(db)
-    people, drawn = new.by_person(policy_of(db)[1]), _digest(reported.certified)
-    identity = f"{PERMANENT} {drawn} {identity_of(policy, people, name, {})}"
+def _kept(policy: Policy) -> AccountKey:
+    """Return what the account of fingerprints is found by."""
+    return AccountKey(policy.privacy_unit, "", "", PERMANENT)
+
+
+def _charged(db: sqlite3.Connection, policy: Policy, fingerprints: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
+    """Return fingerprints that were charged, among them those of these that were; none are before the first charge."""
+    kept = accounts_of(db, [""], _kept(policy), made=False)
+    return load(db, kept[0], fingerprints, DIGEST) if kept else np.empty(0, dtype=DIGEST)
+
+
+def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, unpaid: _Unpaid, name: ReleaseName) -> str:
+    """Charge for reports unless others charged them meanwhile, within a transaction, and return the token of the release."""
+    (kept,) = accounts_of(db, [""], _kept(policy))
+    before = load(db, kept, unpaid.fingerprints, DIGEST)
+    new, now = unpaid.without(before), now_of(db)
+    people = new.by_person()
+    identity = f"{PERMANENT} {new.channel} {identity_of(policy, people, name, {})}"
     token = write_release(db, now, identity, name, people)
     account_key = AccountKey(policy.privacy_unit, "", cost.group, cost.cost.currency)
     for account in accounts_of(db, [""], account_key):
@@ -140,7 +169,7 @@ def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, reported: 
         write_charge(db, token, cost, account)
     if len(people.reports):
         store(db, kept, np.insert(before, places(before, new.fingerprints), new.fingerprints))
-        _warn_if_changed(db, token, cost.column, name.dataset, drawn)
+        _warn_if_changed(db, token, cost.column, name.dataset, new.channel)
     return token
 
 

@@ -37,16 +37,17 @@ class Refused(NamedTuple):
     reports: int
 
 
-def accounts_of(db: sqlite3.Connection, names: Iterable[str], key: AccountKey) -> list[int]:
-    """Return the numbers of the accounts of datasets, made if they are new, and of all that may have the same people.
+def accounts_of(db: sqlite3.Connection, names: Iterable[str], key: AccountKey, *, made: bool = True) -> list[int]:
+    """Return the numbers of the accounts of datasets, which are made if they are new, and of all that may have the same people.
 
     Args:
         db: the ledger, in a transaction.
         names: the datasets; the empty name if users are charged, whatever the dataset.
         key: the unit, the part, the group of columns and the currency.
+        made: whether accounts that do not exist are made.
 
     """
-    for name in names:
+    for name in names if made else ():
         new = "INSERT OR IGNORE INTO account (unit, dataset, part, column_group, currency) VALUES (?, ?, ?, ?, ?)"
         db.execute(new, [key.unit, name, key.part, key.group, key.currency])
     ours = "unit = ? AND part = ? AND column_group = ? AND currency = ?"  # without the index, which no seal covers

@@ -12,6 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
+from ldpsql.channels import Channel, reduced
+from ldpsql.channels.planar_decay import PlanarDecay
+from ldpsql.channels.plane import planar_channel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.grids import cells, sql_cells
 from ldpsql.domains.ranges import Bins, Steps, Whole, steps_to_bins
@@ -127,6 +130,27 @@ class GridMechanism(CellMechanism):
     def claim(self) -> MetricLdp:
         """Return metric privacy for the Euclidean distance between centres."""
         return MetricLdp(self.epsilon, Grid(self.columns, self.rows, self.side))
+
+
+class PlanarMechanism(GridMechanism):
+    """Noise on the plane that falls exponentially with the distance, then the nearest cell: an implementation adds ``name``."""
+
+    def points(self) -> int:
+        """Return along how many points the side of a cell is summed, an odd number."""
+        return 1
+
+    def channel(self) -> Channel:
+        """Return the noise; the cells on the border collect its mass beyond the border."""
+        return planar_channel(self.columns, self.rows, self.epsilon.value * self.side, self.points())
+
+    def decay(self) -> PlanarDecay:
+        """Return the noise in few whole numbers.
+
+        Raises:
+            InvalidParameter: if it reaches too far.
+
+        """
+        return PlanarDecay.within(self.columns, self.rows, reduced(self.epsilon.value * self.side), self.points())
 
 
 def _distances(rows: Any) -> tuple[tuple[Fraction, ...], ...]:

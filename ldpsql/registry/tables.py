@@ -47,7 +47,7 @@ class TablePolicy:
 
         """
         if self.permanent and not permanent:
-            raise _new_reports(self.name)
+            raise new_reports(self.name)
 
     @property
     def by_row(self) -> bool:
@@ -63,15 +63,22 @@ def check_new_reports(specs: Iterable[Mechanism | str]) -> None:
 
     """
     for spec in specs:
-        policy = registry().policies.get(spec.strip()) if isinstance(spec, str) else None
-        if policy is not None and policy.written.get("permanent"):
-            raise _new_reports(policy.table)
+        if isinstance(spec, str) and (table := permanent_table(spec.strip())):
+            raise new_reports(table)
 
 
-def _new_reports(table: str) -> InvalidParameter:
+def permanent_table(name: str) -> str:
+    """Return the table whose policy declares permanent reports for the column of this name, or ''."""
+    policy = registry().policies.get(name)
+    return policy.table if policy is not None and policy.written.get("permanent") else ""
+
+
+def new_reports(table: str) -> InvalidParameter:
+    """Return the error for new reports of a table whose policy declares permanent ones."""
     return InvalidParameter(
         f"[tables.{table}] declares permanent reports, and this run would draw new ones",
-        "--permanent; in Python perturb_table(..., permanent=True) or perturb_once; in dbt 'permanent': true",
+        "in SQL ldp.perturb_once; --permanent; in Python perturb_table(..., permanent=True) or perturb_once; "
+        "in dbt 'permanent': true",
     )
 
 

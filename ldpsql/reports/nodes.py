@@ -34,7 +34,7 @@ class NodeReports(MarkedReports, NumberedReports):
     seeds: tuple[int, ...]
     symbols: tuple[int, ...]
     mark = PrefixReports.mark
-    sql_type = PrefixReports.sql_type
+    sql_type, counted = PrefixReports.sql_type, PrefixReports.counted
     type: ClassVar[pa.DataType] = PrefixReports.type
 
     def __len__(self) -> int:

@@ -118,7 +118,15 @@ class _File(_Section):
     )
 
 
-_KINDS = {"string_type": "a string", "list_type": "a list of names", "model_type": "a section", "dict_type": "a section"}
+_KINDS = {  # of errors of pydantic: the first that occurs says what an entry must be
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list of names",
+    "string_type": "a string",
+    "model_type": "a section",
+    "dict_type": "a section",
+}
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
@@ -154,9 +162,21 @@ def _reworded(error: ValidationError, path: Path) -> BadSettings:
     section, *keys = map(str, first["loc"])
     if first["type"] == "extra_forbidden":
         return _unknown(section, keys, path)
-    place = f"{keys[0]} in the section [{section}]" if keys else f"[{section}]"
-    kind = _KINDS.get("list_type" if isinstance(first["loc"][-1], int) else first["type"], "written as the hint shows")
-    return BadSettings(f"{place} of {path} must be {kind}", f"for example {_example(section)}")
+    alike = [one for one in errors if one["loc"][:3] == first["loc"][:3]]
+    kinds = {"list_type" if isinstance(one["loc"][-1], int) else one["type"] for one in alike}
+    kind = next((text for name, text in _KINDS.items() if name in kinds), "written as the hint shows")
+    problem = "is missing" if "missing" in kinds else f"must be {kind}"
+    return BadSettings(f"{_place(section, keys)} of {path} {problem}", f"for example {_example(section)}")
+
+
+def _place(section: str, keys: list[str]) -> str:
+    """Return the place of a wrong entry: a section, a key of it, or a part of a key, such as columns.city."""
+    if not keys:
+        return f"[{section}]"
+    if len(keys) == 1 or _File.model_fields[section].annotation != dict[str, _Table]:
+        return f"{keys[0]} in the section [{section}]"
+    name, key, *parts = keys
+    return f"{'.'.join([key, *parts[: key == 'columns']])} in the section [{section}.{name}]"
 
 
 def _unknown(section: str, keys: list[str], path: Path) -> BadSettings:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.bulk.cells import CELLS_AT_ONCE
 from ldpsql.bulk.fingerprints import agreed
 from ldpsql.bulk.groups import CELL, PLACE, check_names, columns_of, keys_named, numbers_of, rows_of, schema_of
 from ldpsql.bulk.learning import Learned
+from ldpsql.bulk.many_groups import groups_at_once
 from ldpsql.domains.columns import plain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_order, learnt_of, learnt_of_order, refuse_pairs
 from ldpsql.engine.threads import one_thread
@@ -23,9 +25,10 @@ from ldpsql.registry.fingerprint import KEY, of_text
 from ldpsql.registry.registry import registry
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _CELLS, _REPORT, _N = "ldp cells", "ldp report", "ldp n"  # keys may have any other name
+_ROWS_AT_ONCE = 1 << 15  # that Spark gets from a worker
 
 
 def estimate_groups(
@@ -61,44 +64,76 @@ def estimate_groups(
     written = of_text(frame.select(_quoted(column)).schema[0].metadata.get(KEY[:-1]))
     drew, method = agreed(written, mechanism), registry().estimator(estimator)
     refuse_pairs(drew)
-    groups = _counted(frame, column, keys)
-    return _estimated_frame(groups, drew, *(_learned(groups, drew, method) if method.needs_groups else ([method], {})))
+    reports = _selected(frame, column, keys)
+    learned = _learned(reports, drew, method) if method.needs_groups else ([method], {})
+    return _estimated_frame(_groups(reports, _tasks(reports)), drew, *learned)
 
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _counted(frame: DataFrame, column: str, keys: Sequence[str]) -> DataFrame:
-    """Return the lazy frame of the groups: the keys, and the list of the reports with their numbers."""
+def _selected(frame: DataFrame, column: str, keys: Sequence[str]) -> DataFrame:
+    """Return the lazy frame of the keys and the reports."""
     from pyspark.sql import functions as sql  # noqa: PLC0415  # an extra
 
     named = [sql.col(_quoted(key)).alias(key) for key in keys]
-    reports = frame.select(*named, sql.col(_quoted(column)).alias(_REPORT)).where(sql.col(_REPORT).isNotNull())
-    every = [_quoted(key) for key in keys]
-    cells = reports.groupBy(*every, _REPORT).agg(sql.count("*").alias(_N))
-    return cells.groupBy(*every).agg(sql.collect_list(sql.struct(_REPORT, _N)).alias(_CELLS))
+    return frame.select(*named, sql.col(_quoted(column)).alias(_REPORT)).where(sql.col(_REPORT).isNotNull())
 
 
-def _learned(groups: DataFrame, drew: Mechanism, method: Estimator) -> tuple[list[Estimator], dict[str, int]]:
-    """Return the estimators with what groups have in common, on the driver, and which of several each group has by its keys."""
+def _keys(reports: DataFrame) -> list[Column]:
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    return [sql.col(_quoted(key)) for key in reports.columns[:-1]]
+
+
+def _groups(reports: DataFrame, tasks: int | None = None) -> DataFrame:
+    """Return the lazy frame of the groups: the keys, and the list of the reports with their numbers.
+
+    Spark chooses the number of its partitions by bytes, if ``tasks`` is None.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    keys = _keys(reports)
+    cells = reports.groupBy(*keys, _REPORT).agg(sql.count("*").alias(_N))
+    spread = cells.repartition(tasks, *keys) if tasks else cells
+    return spread.groupBy(*keys).agg(sql.collect_list(sql.struct(_REPORT, _N)).alias(_CELLS))
+
+
+def _tasks(frame: DataFrame) -> int | None:
+    """Return how many tasks estimate: two a core. Counts are few bytes, so Spark would estimate many groups in one task."""
+    context = getattr(frame.sparkSession, "sparkContext", None)  # Spark Connect has none
+    return 2 * context.defaultParallelism if context else None
+
+
+def _learned(reports: DataFrame, drew: Mechanism, method: Estimator) -> tuple[list[Estimator], dict[str, int]]:
+    """Return the estimators with what groups have in common, on the driver, and which of several each group has by its keys.
+
+    Each step reads the reports again, which costs less than to count the cells of all groups.
+    """
     from pyspark.sql import functions as sql  # noqa: PLC0415
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
 
-    count, keys = groups.count(), [sql.col(_quoted(key)) for key in groups.columns[:-1]]
+    keys = _keys(reports)
+    count = reports.select(*keys).distinct().count()
     if not count:
         return [method], {}
-    if count <= GROUPS_SEEN and in_order(to_arrow_schema(groups.schema).field(len(keys) - 1).type):
-        return _learned_in_order(groups.orderBy(*(key.asc_nulls_last() for key in keys)).toArrow(), drew, method)
-    seen, every = groups.select(_CELLS), 1 + count // GROUPS_SEEN
-    if every > 1:
-        seen = groups.where(sql.pmod(sql.xxhash64(*keys), sql.lit(every)) == 0).select(_CELLS)
-    cells = groups.select(sql.explode(_CELLS).alias("cell")).select("cell.*")
-    total = cells.groupBy(_REPORT).agg(sql.sum(_N).alias(_N)).toArrow()
-    counts = Counts.of(plain(total.column(0)), plain(total.column(1)))
-    lists = plain(seen.toArrow().column(0))
+    if count <= GROUPS_SEEN and in_order(to_arrow_schema(reports.schema).field(len(keys) - 1).type):
+        ordered = _groups(reports).orderBy(*(key.asc_nulls_last() for key in keys))
+        return _learned_in_order(ordered.toArrow(), drew, method)
+    every = 1 + count // GROUPS_SEEN
+    few = reports.where(sql.pmod(sql.xxhash64(*keys), sql.lit(every)) == 0) if every > 1 else reports
+    lists = plain(_groups(few).select(_CELLS).toArrow().column(0))
     parts = (_counts(lists.slice(at, GROUPS_AT_ONCE)) for at in range(0, len(lists), GROUPS_AT_ONCE))
-    return [learnt_of(drew, counts, parts, method)], {}
+    return [learnt_of(drew, _total(reports, lists), parts, method)], {}
+
+
+def _total(reports: DataFrame, lists: pa.ListArray) -> Counts:
+    """Return the counts of all groups together; if too many reports differ, those of the groups in ``lists``."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    total = reports.groupBy(_REPORT).agg(sql.count("*").alias(_N)).limit(CELLS_AT_ONCE + 1).toArrow()
+    return _counts(lists) if len(total) > CELLS_AT_ONCE else Counts.of(plain(total.column(0)), plain(total.column(1)))
 
 
 def _learned_in_order(groups: pa.Table, drew: Mechanism, method: Estimator) -> tuple[list[Estimator], dict[str, int]]:
@@ -133,24 +168,37 @@ def _estimated_frame(groups: DataFrame, drew: Mechanism, methods: list[Estimator
 def _estimates(
     batches: Iterator[pa.RecordBatch], drew: Mechanism, methods: list[Estimator], runs: dict[str, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
+    for groups in _together(batches, groups_at_once(drew)):
+        yield from _of_some(groups, drew, methods, runs, schema)
+
+
+def _together(batches: Iterator[pa.RecordBatch], at_once: int) -> Iterator[pa.Table]:
+    """Yield the groups of a task, at least ``at_once`` of them together; only the last may be fewer."""
+    waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        for start in range(0, batch.num_rows, GROUPS_AT_ONCE):
-            yield from _of_some(batch.slice(start, GROUPS_AT_ONCE), drew, methods, runs, schema)
+        for start in range(0, batch.num_rows, at_once):
+            waiting.append(batch.slice(start, at_once))
+            if sum(map(len, waiting)) >= at_once:
+                yield pa.Table.from_batches(waiting)
+                waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 @one_thread
 def _of_some(
-    batch: pa.RecordBatch, drew: Mechanism, methods: list[Estimator], runs: dict[str, int], schema: pa.Schema
+    groups: pa.Table, drew: Mechanism, methods: list[Estimator], runs: dict[str, int], schema: pa.Schema
 ) -> list[pa.RecordBatch]:
     """Return a row for each value of each of these groups."""
-    counts, values = _counts(plain(batch.column(batch.num_columns - 1))), certify_values(drew).values.values
-    which = [runs[keys] for keys in _keys_as_text(batch.columns[:-1])] if runs else []
+    keys, lists = [column.combine_chunks() for column in groups.columns[:-1]], plain(groups.column(_CELLS))
+    counts, values = _counts(lists), certify_values(drew).values.values
+    which = [runs[each] for each in _keys_as_text(keys)] if runs else []
     learned, out = Learned(methods, counts.groups, np.array(which, dtype=np.int64)), []
     parts = ((some, part) for some, method in learned.parts(counts) for part in estimated(drew, some, method))
     for of, part in parts:
         rows = rows_of(of, *part, schema_of(methods[0])).combine_chunks()
-        keys = [key.take(rows.column(CELL).combine_chunks()) for key in batch.columns[:-1]]
-        columns = [*keys, values.take(rows.column(PLACE).combine_chunks()), *rows.columns[2:]]
+        cell, place = (rows.column(name).combine_chunks() for name in (CELL, PLACE))
+        columns = [*(key.take(cell) for key in keys), values.take(place), *rows.columns[2:]]
         table = pa.table([column.cast(field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
-        out += table.to_batches()
+        out += table.to_batches(_ROWS_AT_ONCE)
     return out

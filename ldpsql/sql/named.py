@@ -19,8 +19,9 @@ from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import CATALOG_NUMBER, DECLARATIONS, NAME
 from ldpsql.registry.documents import from_file
-from ldpsql.registry.handles import MECHANISMS
+from ldpsql.registry.handles import MECHANISMS, PERMANENT_TABLE
 from ldpsql.registry.registry import registry
+from ldpsql.registry.tables import permanent_table
 
 # The catalogs of ldpsql on this connection that name a mechanism; usually there is one, ldp.
 _CATALOGS = """
@@ -57,13 +58,15 @@ def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:
     if not NAME.fullmatch(name):
         raise BadSettings("a mechanism in the settings needs a name of letters, digits and _", "for example city")
     try:
-        return sql_call(registry().mechanism(name if registry().named.get(name) is spec else spec, con), con)
+        call = sql_call(registry().mechanism(name if registry().named.get(name) is spec else spec, con), con)
     except SourceRefused as error:  # the table may be made later, as dbt does
         return _refusal(error, "attach ldpsql again as soon as it can be read")
     except RowBudgetExceeded as error:  # of the policy of one table
         return _refusal(error, error.hint)
     except LdpError as error:
         raise BadSettings(f"the mechanism '{name}' in the settings: {error.message}", error.hint) from None
+    table = permanent_table(name)
+    return f"struct_insert({call}, {PERMANENT_TABLE} := {text_literal(table)})" if table else call
 
 
 def _refusal(error: LdpError, hint: str) -> str:

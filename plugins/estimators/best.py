@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.estimators import (
@@ -15,6 +16,7 @@ from ldpsql.estimators import (
     Likelihood,
     NotApplicable,
     Status,
+    absent_error,
     certain_parts,
     compared,
     hookimpl,
@@ -36,6 +38,8 @@ LATE = "ibu(stop='paper', tolerance=0.001, max_iterations={})"
 FINER = ("ems(max_iterations={}, weight=0.0625)",), ("ems(max_iterations={}, weight=0.015625)", SMOOTHED[0], LATE)
 # With em_mr among them, of 24 cells of numbers (64 bins, 20,000 reports) none got better, and three worse by 10 to 32 %.
 ROUGH = ("pool(neighbours='ignore')", *SHRUNK, "ibu")
+# Few shares do not show how shares are distributed; if noise is below `QUIET` of the average share, shrinking may lose.
+FEW_VALUES, QUIET = 30, 0.5
 STEPS, FEWEST_STEPS = 1000, 20
 SET_CELLS = 4 * 10**9  # of sets that are read, values x reports x steps: a quarter of a minute
 TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
@@ -52,7 +56,7 @@ class Best(Estimator):
     early, for cells of maps; and empirical Bayes, pooling and ibu otherwise. For tables of several columns, they are ibu
     stopped early, ``independent``, ``table_bayes`` and, from three columns on, ``tree``. If many reports name the value itself,
     as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the noise of the mechanism
-    alone.
+    alone. So is ibu for at most 30 values whose noise is below half of the average share.
 
     For numbers in order there are four kinds, from smooth to rough: smoothing; smoothing less; ibu, stopped early or late, and
     smoothing very little; and what is right for spikes: pooling, empirical Bayes, and ibu that does not stop. Reports hardly
@@ -88,7 +92,11 @@ class Best(Estimator):
         if self.criterion == "bootstrap":
             return self.each(likelihood, self._simulated)
         size = self.splits * (likelihood.operator.inputs + likelihood.operator.outputs)
-        return self.each(likelihood, self._chosen, max(1, CELLS // size))
+        alike = quiet(likelihood)
+        rows = [np.flatnonzero(alike == kind) for kind in np.unique(alike)]
+        parts = (likelihood.with_counts(likelihood.counts[some]) for some in rows)
+        fits = [self.each(part, self._chosen, max(1, CELLS // size)) for part in parts]
+        return Fit.joined(fits).of_groups(np.argsort(np.concatenate(rows)))
 
     def _chosen(self, part: Likelihood) -> Fit:
         parts = split(part, self.splits, certain_parts(part) if lift(part) >= NAMED[1][0] else None)
@@ -131,6 +139,15 @@ def lift(part: Likelihood) -> float:
     return votes[1] - votes[0] if votes and part.operator.exchangeable else 0.0
 
 
+def quiet(likelihood: Likelihood) -> NDArray[np.bool_]:
+    """Return in which groups values are few and the noise of an absent one is small, so that shrinking is not enough."""
+    size = likelihood.operator.inputs
+    if size > FEW_VALUES or not likelihood.operator.votes:
+        return np.zeros(len(likelihood.n), dtype=np.bool_)
+    noise = absent_error(likelihood, np.zeros((len(likelihood.n), size)))
+    return np.asarray(size * np.median(noise, axis=1) < QUIET)
+
+
 def candidates(part: Likelihood) -> tuple[tuple[str, ...], ...]:
     """Return the estimators that may predict best, in kinds of which each has to predict clearly better than those before."""
     columns, work = len(part.variables), part.operator.inputs * part.operator.outputs
@@ -145,8 +162,9 @@ def of_values(part: Likelihood) -> tuple[tuple[str, ...], ...]:
     line = len(part.layout) == 1
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
         shrunk = next(names for least, names in NAMED if lift(part) >= least)
+        first = tuple(dict.fromkeys((*shrunk, "ibu"))) if quiet(part).all() else shrunk
         smooth = in_steps(part, SMOOTH if line else SMOOTHED) if part.layout and not part.operator.isotropic else ()
-        return (shrunk, smooth) if smooth else (shrunk,)
+        return (first, smooth) if smooth else (first,)
     if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long
         return (STOPPED[1:],)
     if not part.operator.complete:

@@ -14,6 +14,8 @@ from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookim
 
 MOST_ATOMS, RATIOS = 300, 96
 NEAR = np.arange(0.0, 8.0, 0.25)  # atoms around the noise, in standard errors
+AROUND = np.delete(np.arange(-4.0, 4.1, 0.5), 8)  # atoms around a share that stands out, in its errors
+MOST_OWN = 12  # shares of a group that have such atoms: the largest
 # A prior: the probability that a value is absent; the spread of the logarithms of the other shares; and the part of all reports
 # that these make up on average, because a few values may stand out if it is not all of them.
 ABSENT = (0.0, 0.3, 0.6, 0.8, 0.9, 0.96)
@@ -78,7 +80,17 @@ class EmpiricalBayes(Estimator):
 
     def _read(self, v: Floats, error: Floats, times: Floats, part: Likelihood) -> Floats:
         """Return posterior means or quantiles of inverted shares, (groups, shares); a share stands for ``times`` values."""
-        shares = atoms(v, error, part.operator.inputs)
+        theta, out = np.empty_like(v), stands_out(v, error)
+        for rows in (np.flatnonzero(~out), np.flatnonzero(out)):
+            if len(rows):
+                shares = atoms(v[rows], error[rows], part.operator.inputs)
+                if out[rows[0]]:
+                    shares = np.sort(np.hstack([shares, own_atoms(v[rows], error[rows])]), axis=1)
+                theta[rows] = self._posterior(shares, v[rows], error[rows], times[rows], part.with_counts(part.counts[rows]))
+        return theta
+
+    def _posterior(self, shares: Floats, v: Floats, error: Floats, times: Floats, part: Likelihood) -> Floats:
+        """Return the same for priors of these atoms."""
         table = densities(v, error, part.n, part.operator.votes, shares)
         weights = table * averaged(shares, part.operator.inputs, table, times)
         weights /= weights.sum(axis=1, keepdims=True)
@@ -179,6 +191,19 @@ def atoms(v: Floats, error: Floats, size: int) -> Floats:
     low, high = np.clip(typical / 8.0, 1e-6 / size, 0.1 / size), np.minimum(np.maximum(most, 4.0 / size), 1.0)
     ratios = low * (high / low) ** np.linspace(0.0, 1.0, RATIOS)
     return np.sort(np.clip(np.concatenate([near, chosen, ratios], axis=-1), 0.0, 1.0), axis=-1)
+
+
+def stands_out(v: Floats, error: Floats) -> Mask:
+    """Return in which groups a share is so large that the atoms of `atoms` around it are as far apart as its errors."""
+    return np.asarray(v.max(axis=1) > NEAR[-1] * np.median(error, axis=1))
+
+
+def own_atoms(v: Floats, error: Floats) -> Floats:
+    """Return atoms around the largest shares of each group, (groups, atoms); none of them is next to the noise."""
+    largest = np.argsort(-v, axis=1, kind="stable")[:, :MOST_OWN]
+    share, spread = (np.take_along_axis(table, largest, axis=1)[..., None] for table in (v, error))
+    own = (share + spread * AROUND).reshape(len(v), -1)
+    return np.clip(own, NEAR[-1] * np.median(error, axis=1, keepdims=True), 1.0)
 
 
 def densities(v: Floats, error: Floats, n: Floats, votes: tuple[float, float] | None, shares: Floats) -> Floats:

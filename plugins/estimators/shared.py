@@ -123,10 +123,14 @@ def error_of(pooled: Likelihood, mean: Floats) -> Floats:
 
 def reasons(borrowed: Floats) -> tuple[str, ...]:
     """Return how much of each estimate comes from other groups, in words."""
-    parts, which = np.unique([np.rint(100.0 * borrowed), np.digitize(borrowed, [ALONE, ALIKE])], axis=1, return_inverse=True)
     words = ("alone", "partly like all groups", "like all groups")
-    texts = [f"estimated {words[int(kind)]}: {part:.0f}% comes from the reports of other groups" for part, kind in parts.T]
-    return tuple(texts[number] for number in which.ravel())
+    parts, kinds = np.rint(100.0 * borrowed).astype(np.int64), np.digitize(borrowed, [ALONE, ALIKE])
+    codes, which = np.unique(parts * len(words) + kinds, return_inverse=True)
+    texts = [
+        f"estimated {words[code % len(words)]}: {code // len(words)}% comes from the reports of other groups"
+        for code in codes.tolist()
+    ]
+    return tuple(np.array(texts, dtype=object)[which].tolist())
 
 
 @hookimpl

@@ -4,10 +4,10 @@ ElSalamouny, Palamidessi, "Full convergence of the iterative Bayesian update and
 protection", 2020, appendix B, equation 24.
 """
 
-from ldpsql.mechanisms import Channel, GridMechanism, Mechanism, hookimpl, planar_channel
+from ldpsql.mechanisms import Mechanism, PlanarMechanism, hookimpl
 
 
-class PlanarGeometric(GridMechanism):
+class PlanarGeometric(PlanarMechanism):
     """Planar geometric mechanism: P(z|x) ~ e^(-epsilon d(x,z)) on an infinite grid, then the nearest cell of the rectangle.
 
     Geo-indistinguishable: cells at distance d keep d * epsilon. Reports are cells.
@@ -17,10 +17,6 @@ class PlanarGeometric(GridMechanism):
     """
 
     name = "planar_geometric"
-
-    def channel(self) -> Channel:
-        """Return the noise; the cells on the border collect its mass beyond the border."""
-        return planar_channel(self.columns, self.rows, self.epsilon.value * self.side)
 
 
 @hookimpl

@@ -6,13 +6,13 @@ CCS 2013.
 
 from math import ceil
 
-from ldpsql.mechanisms import Channel, GridMechanism, Mechanism, hookimpl, planar_channel
+from ldpsql.mechanisms import Mechanism, PlanarMechanism, hookimpl
 
 _POINTS_PER_DECAY = 8  # the midpoint rule is then good to about 1e-3
 _MOST_POINTS = 65
 
 
-class PlanarLaplace(GridMechanism):
+class PlanarLaplace(PlanarMechanism):
     """Planar Laplace mechanism: noise of density ~ e^(-epsilon d) around the centre of the cell, then the nearest cell.
 
     The density is summed over a fine pattern of points in every cell, which keeps the ratios exact. Geo-indistinguishable:
@@ -24,11 +24,10 @@ class PlanarLaplace(GridMechanism):
 
     name = "planar_laplace"
 
-    def channel(self) -> Channel:
-        """Return the noise; the cells on the border collect its mass beyond the border."""
-        step = self.epsilon.value * self.side
-        points = min(_MOST_POINTS, 2 * ceil(_POINTS_PER_DECAY * min(float(step), 8.0) / 2) + 1)
-        return planar_channel(self.columns, self.rows, step, points)
+    def points(self) -> int:
+        """Return an odd number with about eight points in each length over which the density falls by a factor of e."""
+        step = float(self.epsilon.value * self.side)
+        return min(_MOST_POINTS, 2 * ceil(_POINTS_PER_DECAY * min(step, 8.0) / 2) + 1)
 
 
 @hookimpl

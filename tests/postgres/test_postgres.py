@@ -74,6 +74,7 @@ LINEAR = {
     "rappor(2, ['a', 'b', 'c'])": ("'abc'[1 + i % 3]", [BITS.format(3)], "x text"),
     "subset_selection(1, [1, 2, 3, 4, 5])": ("1 + i % 4", [BITS.format(5)], "x text"),
     "encoding(1, ['a', 'b', 'c'], 'hadamard')": ("'abc'[1 + i % 3]", [BITS.format(3)], "x text"),
+    "hadamard_response(2, ['a', 'b', 'c', 'd', 'e'], 4, 4)": ("'abcde'[1 + i % 4]", ["x"], "x integer"),
     f"olh(1, {list(range(20))})": ("i % 9", ["x.seed", "x.y"], "x_seed bigint, x_y integer"),
     f"olh(2.5, {list(range(30))})": ("i % 9", ["x.seed", "x.y"], "x_seed bigint, x_y integer"),
     "square_wave(4, 0, 100, bins := 12)": ("i % 70", ["x"], "x integer"),

@@ -24,10 +24,11 @@ from ldpsql.bulk.groups import COLUMNS, columns_of
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.registry.registry import registry
+from ldpsql.spark import groups
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 200_000
 MECHANISMS = {
@@ -282,6 +283,59 @@ def test_neighbours_in_spark_are_exactly_those_of_duckdb(spark: SparkSession, co
         made[estimator] = con.execute("FROM made ORDER BY ALL").fetchall()
         assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == made[estimator]
     assert made["shared"] != made['shared(neighbours="ignore")']
+
+
+def in_order(frame: DataFrame) -> pa.Table:
+    return frame.toArrow().sort_by([("g", "ascending"), ("value", "ascending")])
+
+
+@pytest.fixture(scope="session")
+def grouped(spark: SparkSession) -> DataFrame:
+    return spark.range(60_000).selectExpr(
+        "cast(id % 300 AS string) AS g", "array('Lima', 'Oslo', 'Rome', 'Kyiv')[pmod(hash(id), 4)] AS city"
+    )
+
+
+@pytest.mark.parametrize("estimator", ["ibu", "shared"])
+def test_groups_are_estimated_in_two_tasks_a_core_and_neither_tasks_nor_batches_change_a_number(
+    spark: SparkSession, grouped: DataFrame, monkeypatch: pytest.MonkeyPatch, estimator: str
+) -> None:
+    made = ldp_spark.estimate_groups(grouped, "city", ["g"], MECHANISMS["krr"], estimator)
+    assert made.selectExpr("spark_partition_id()").distinct().count() == 4
+    expected = in_order(made)
+    assert len(expected) == 1200
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    try:
+        assert in_order(made) == expected
+        monkeypatch.setattr(groups, "_tasks", lambda _: 1)
+        one_task = ldp_spark.estimate_groups(grouped, "city", ["g"], MECHANISMS["krr"], estimator)
+        assert one_task.selectExpr("spark_partition_id()").distinct().count() == 1
+        assert in_order(one_task) == expected
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+def test_groups_are_read_together_from_batches_of_any_size() -> None:
+    for sizes in ([1], [3, 3, 3], [10], [0, 25, 0, 1], [1] * 9):
+        batches = [pa.record_batch({"g": pa.array(range(size), pa.int64())}) for size in sizes]
+        parts = list(groups._together(iter(batches), 4))
+        assert pa.concat_tables(parts) == pa.Table.from_batches(batches)
+        assert all(len(part) >= 4 for part in parts[:-1])
+        assert max(map(len, parts)) < 8
+
+
+def test_of_very_many_groups_some_are_seen_and_of_very_many_different_reports_those_of_these(
+    spark: SparkSession, grouped: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = grouped, "city", ["g"], MECHANISMS["krr"], "shared"
+    expected = in_order(ldp_spark.estimate_groups(*arguments))
+    monkeypatch.setattr(groups, "CELLS_AT_ONCE", 3)
+    assert in_order(ldp_spark.estimate_groups(*arguments)) == expected
+    monkeypatch.setattr(groups, "GROUPS_SEEN", 100)
+    some = in_order(ldp_spark.estimate_groups(*arguments))
+    assert some.select(["g", "value", "n"]) == expected.select(["g", "value", "n"])
+    assert some != expected
+    np.testing.assert_allclose(some["estimate"].to_numpy(), expected["estimate"].to_numpy(), atol=0.1)
 
 
 @pytest.mark.parametrize("key", ["value", "N", "borrowed"])
