@@ -73,7 +73,7 @@ from ldpsql.estimates.tables import Margin, MeanOf, OfColumn, QuantileOf, Quanti
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports, without_impossible
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.ledger.datasets import parts
@@ -147,7 +147,6 @@ __all__ = [
     "CertifiedMechanism",
     "Columns",
     "Contrast",
-    "Counts",
     "Diagnosis",
     "Difference",
     "Drawn",
@@ -155,6 +154,7 @@ __all__ = [
     "Estimates",
     "Finding",
     "Functional",
+    "GroupedCounts",
     "HeavyHitter",
     "HeavyHitters",
     "Independence",

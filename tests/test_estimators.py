@@ -16,7 +16,7 @@ from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidPa
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.uncertainty import intervals
 from ldpsql.inference.counting import aligned, operator_of
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
 from ldpsql.inference.outcome import simplex_projection
@@ -397,7 +397,7 @@ def test_no_report_an_impossible_report_and_bad_counts_are_refused() -> None:
     assert "7919" not in str(caught.value)
     for numbers in ([-1], [1.5], [None]):
         with pytest.raises(BadCounts):
-            aligned(Counts.of(pa.array([0]), pa.array(numbers)), mechanism)
+            aligned(GroupedCounts.of(pa.array([0]), pa.array(numbers)), mechanism)
 
 
 def test_one_report_has_an_estimate_whose_intervals_reach_one_half() -> None:

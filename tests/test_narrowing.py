@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.quoting import text_literal
 from ldpsql.registry.registry import registry
@@ -67,7 +67,7 @@ def test_the_margin_of_whole_rows_is_that_of_a_krr_that_keeps_more_often() -> No
     mechanism = registry().mechanism("joint_krr(2, {'plan': ['a', 'b'], 'age': [10, 20, 30], 'paid': [false, true]})")
     cells = mechanism.values().listed.values
     chances = operator_of(mechanism).matrix()[0]  # if all people are in the first cell
-    counts = Counts.of(cells, pa.array(np.rint(chances * 1e6).astype(np.int64)))
+    counts = GroupedCounts.of(cells, pa.array(np.rint(chances * 1e6).astype(np.int64)))
     some = SomeColumns.of(mechanism, (0, 1))
     assert some is not None
     [(_, likelihood)] = some.likelihoods(counts)

@@ -239,11 +239,11 @@ def test_the_sql_of_a_key_value_page_runs_and_gives_its_estimates(tmp_path: Path
 
 def test_the_plan_has_a_page_with_every_mechanism(tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
-    run = CliRunner().invoke(app, ["plan", "-n", "5000", "-k", "20", "--epsilon", "1", "--page", str(page)])
+    run = CliRunner().invoke(app, ["plan", "-n", "5000", "-k", "20", "--epsilon", "1", "--output", str(page)])
     assert run.exit_code == 0, run.output
     rows = [row for row in Parsed(page.read_text(encoding="utf-8")).rows if len(row) == 5]
     assert {"krr", "olh", "oue"} <= {row[0] for row in rows}
-    refused = CliRunner().invoke(app, ["plan", "-n", "5000", "-k", "20", "--page", str(tmp_path / "plan.png")])
+    refused = CliRunner().invoke(app, ["plan", "-n", "5000", "-k", "20", "--output", str(tmp_path / "plan.txt")])
     assert refused.exit_code != 0
 
 

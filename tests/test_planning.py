@@ -261,7 +261,7 @@ def test_a_plan_that_cannot_be_made_is_refused(con: duckdb.DuckDBPyConnection, c
 
 
 def test_a_plan_by_question_draws_no_page_and_takes_no_parameters() -> None:
-    for options in (("--page", "p.html"), ("-m", "square_wave(1, 0, 100)"), ()):
+    for options in (("--output", "p.html"), ("-m", "square_wave(1, 0, 100)"), ()):
         done = run("plan", "-n", "100", "-q", "mean", *(("-k", "9") if options else ()), *options)
         assert done.returncode == 2
         assert "LDP103" in done.stderr

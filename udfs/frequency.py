@@ -15,10 +15,10 @@ from ldpsql.functions import (
     MECHANISMS,
     PLANS,
     Aggregate,
-    Counts,
     Diagnosis,
     Estimate,
     Estimates,
+    GroupedCounts,
     Macros,
     Registry,
     Scalar,
@@ -151,7 +151,9 @@ def _diagnosed(one: Estimate, impossible: int) -> dict[str, object]:
 def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
     """Return the positions of the distinct reports of each group of counts, and the sums of their numbers."""
     rows = zip(plain(keys), plain(numbers), strict=True)
-    merged = [Counts.of(reports.values, counted.values).merge() if reports.is_valid else None for reports, counted in rows]
+    merged = [
+        GroupedCounts.of(reports.values, counted.values).merge() if reports.is_valid else None for reports, counted in rows
+    ]
     out = [row and {"positions": row[0] + 1, "n": row[1].astype(np.uint64)} for row in merged]
     return pa.array(out, pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
 

@@ -13,7 +13,7 @@ from ldpsql.functions import (
     Aggregate,
     AnalyticAudit,
     BadCounts,
-    Counts,
+    GroupedCounts,
     Macros,
     Scalar,
     Summary,
@@ -67,7 +67,7 @@ def _counts(mechanism: Mechanism, counted: pa.MapScalar) -> Floats:
     if not counted.is_valid:
         return np.zeros(len(reports))
     entries = counted.values
-    return aligned(Counts.of(entries.field(0), entries.field(1)), mechanism)[0]
+    return aligned(GroupedCounts.of(entries.field(0), entries.field(1)), mechanism)[0]
 
 
 _STEP = Aggregate(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ldpsql.bulk.columns import check_columns
 from ldpsql.bulk.groups import CELL
 from ldpsql.domains.columns import plain
-from ldpsql.inference.counts import Counts, whole_numbers
+from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.quoting import quoted, text_literal
 
 CELLS_AT_ONCE = 1 << 20
@@ -75,11 +75,11 @@ class Cells:
         ((made,),) = cursor.execute(f"SELECT {digest(self.keys, N)} FROM {self.name}").fetchall()  # noqa: S608  # quoted
         return str(made)
 
-    def pooled(self, cursor: DuckDBPyConnection, most: int) -> Counts | None:
+    def pooled(self, cursor: DuckDBPyConnection, most: int) -> GroupedCounts | None:
         """Return the counts of all groups together; None if there are more than ``most`` different reports."""
         query = f"SELECT {REPORT}, sum({N})::UBIGINT AS {N} FROM {self.name} GROUP BY ALL LIMIT {most + 1}"  # noqa: S608  # quoted
         table = cursor.sql(query).to_arrow_table()
-        return None if table.num_rows > most else Counts.of(plain(table.column(0)), plain(table.column(1)))
+        return None if table.num_rows > most else GroupedCounts.of(plain(table.column(0)), plain(table.column(1)))
 
     def last_key(self, cursor: DuckDBPyConnection) -> pa.DataType:
         """Return the type of the last key."""
@@ -97,7 +97,7 @@ class Cells:
     def _rows(self, begin: int, end: int) -> str:
         return f"{self.name} WHERE rowid >= {begin} AND rowid < {end}"
 
-    def groups(self, cursor: DuckDBPyConnection, begin: int, cells: int, at_once: int) -> Iterator[tuple[int, Counts]]:
+    def groups(self, cursor: DuckDBPyConnection, begin: int, cells: int, at_once: int) -> Iterator[tuple[int, GroupedCounts]]:
         """Yield counts of at most ``at_once`` groups, and the row after their last cell.
 
         Args:
@@ -128,7 +128,7 @@ class Cells:
             most *= 2
 
 
-def _counts(table: pa.Table, ends: NDArray[np.int64], begin: int) -> Counts:
+def _counts(table: pa.Table, ends: NDArray[np.int64], begin: int) -> GroupedCounts:
     """Return the counts in the cells of groups that begin and end at these rows; ``begin`` is the number of the row 0."""
     group = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-    return Counts(plain(table.column(0)), whole_numbers(plain(table.column(1))), group, begin + ends[:-1])
+    return GroupedCounts(plain(table.column(0)), whole_numbers(plain(table.column(1))), group, begin + ends[:-1])

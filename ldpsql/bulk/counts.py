@@ -24,7 +24,7 @@ from ldpsql.domains.distinct import taken
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.uncertainty import bounded
-from ldpsql.inference import counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.outcome import Fit, simplex_projection
 from ldpsql.inference.score_intervals import deviations, of_votes
 from ldpsql.mechanisms.base import Mechanism, certify_values
@@ -58,7 +58,7 @@ class Counts:
             reports, numbers = reports.filter(there), numbers.filter(there)
         if not len(reports):
             return cls(reports, pa.array([], pa.uint64()))
-        first, sums = counts.Counts.of(reports, numbers).merge()
+        first, sums = GroupedCounts.of(reports, numbers).merge()
         return cls(taken(reports, first), pa.array(sums.astype(np.uint64)))
 
     @classmethod
@@ -71,9 +71,9 @@ class Counts:
         total = cls.of(read["report"].combine_chunks(), read["n"].combine_chunks())
         return replace(total, fingerprints=of_schema(read.schema, "report"))
 
-    def one_group(self) -> counts.Counts:
+    def one_group(self) -> GroupedCounts:
         """Return the counts as those of one group."""
-        return counts.Counts.of(self.reports, self.numbers)
+        return GroupedCounts.of(self.reports, self.numbers)
 
     def to_arrow(self) -> pa.Table:
         """Return a table with the columns ``report`` and ``n``; its metadata hold the fingerprint."""

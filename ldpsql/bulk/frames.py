@@ -30,7 +30,7 @@ from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import column_likelihood, counted_likelihood
-from ldpsql.inference.counts import Counts as GroupedCounts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism

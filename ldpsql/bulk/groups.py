@@ -12,7 +12,7 @@ from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 
 CELL, PLACE = "ldp cell", "ldp place"  # the number of the group, and the position of the value in the domain
 COLUMNS = ("value", "estimate", "std_error", "low", "high", "n")  # of the result, after the keys
@@ -54,7 +54,7 @@ def schema_of(estimator: Estimator) -> pa.Schema:
     return pa.schema([(CELL, pa.int64()), (PLACE, pa.int32()), *numbers_of(estimator)])
 
 
-def rows_of(counts: Counts, groups: NDArray[np.int64], estimates: Estimates, schema: pa.Schema) -> pa.Table:
+def rows_of(counts: GroupedCounts, groups: NDArray[np.int64], estimates: Estimates, schema: pa.Schema) -> pa.Table:
     """Return a row for each of these groups and each value, with this `schema_of`."""
     errors, shape = estimates.intervals, estimates.fit.theta.shape
     n = np.bincount(counts.group, weights=counts.numbers)[np.searchsorted(counts.groups, groups)].astype(np.int64)

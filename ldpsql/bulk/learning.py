@@ -13,7 +13,7 @@ from ldpsql.bulk.cells import CELLS_AT_ONCE
 from ldpsql.bulk.group_runs import GroupRun
 from ldpsql.engine.groups import GROUPS_SEEN, in_order, learnt_of, learnt_of_order
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.mechanisms.base import Mechanism
 
 
@@ -39,16 +39,16 @@ class Learned:
         if run.groups <= GROUPS_SEEN and in_order(run.cells.last_key(run.cursor)):
             order = run.cells.in_order(run.cursor)
             ranked = np.argsort(order)
-            runs, estimators = learnt_of_order(drew, Counts.joined(list(seen)).in_order(order), method)
+            runs, estimators = learnt_of_order(drew, GroupedCounts.joined(list(seen)).in_order(order), method)
             return cls(estimators, order[ranked], runs[ranked])
         total = run.cells.pooled(run.cursor, CELLS_AT_ONCE)
         if total is None:
-            some = Counts.joined(list(seen))
-            total = Counts.of(some.reports, pa.array(some.numbers))
+            some = GroupedCounts.joined(list(seen))
+            total = GroupedCounts.of(some.reports, pa.array(some.numbers))
             seen = _few(run.cells.groups(run.cursor, 0, run.size, at_once))
         return cls([learnt_of(drew, total, seen, method)])
 
-    def parts(self, counts: Counts) -> Iterator[tuple[Counts, Estimator]]:
+    def parts(self, counts: GroupedCounts) -> Iterator[tuple[GroupedCounts, Estimator]]:
         """Yield the counts of the groups that have the same estimator, and it."""
         if len(self.estimators) == 1:
             yield counts, self.estimators[0]
@@ -57,7 +57,7 @@ class Learned:
         yield from ((counts.select(np.flatnonzero(runs == run)), self.estimators[run]) for run in np.unique(runs))
 
 
-def _few(groups: Iterator[tuple[int, Counts]]) -> Iterator[Counts]:
+def _few(groups: Iterator[tuple[int, GroupedCounts]]) -> Iterator[GroupedCounts]:
     """Yield the counts of the first `GROUPS_SEEN` groups, and the rest of the part that has the last of them."""
     seen = 0
     for _, counts in groups:

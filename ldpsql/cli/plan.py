@@ -44,7 +44,13 @@ def plan(
     ] = None,
     width: Annotated[int | None, typer.Option(help="For rectangles of a grid: how many of the values are in a row.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also draw the curves: .html, .svg or .png.", callback=in_a_folder)
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Also draw error against epsilon: a page (.html) or a picture (.svg, .png).",
+            callback=in_a_folder,
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -57,7 +63,6 @@ def plan(
     table: Annotated[
         list[str] | None, typer.Option("--table", help="The columns of a table you need: education,income; repeat it.")
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Also write a page: error against epsilon.", callback=in_a_folder)] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare mechanisms: expected error by epsilon.
@@ -86,7 +91,7 @@ def plan(
     from ldpsql.errors import InvalidParameter
 
     if (column or table) and like is None:
-        if question or mechanism or page or output or values is not None or width is not None:
+        if question or mechanism or output or values is not None or width is not None:
             raise InvalidParameter(
                 "a plan of several columns takes --column, --table and --epsilon only",
                 "leave out the other options, and write each column with its number of values: --column education=16",
@@ -97,12 +102,10 @@ def plan(
 
     if output:
         pages.check(output)
-    if page and page.suffix != ".html":
-        raise InvalidParameter("--page writes a page, .html", "for a picture: --output")
     texts, epsilons = mechanism or [], epsilon or ["0.5", "1", "2", "4"]
     if question:
-        if page or output:
-            raise InvalidParameter("pages and pictures show the error of shares", "leave out --question, --page or --output")
+        if output:
+            raise InvalidParameter("pages and pictures show the error of shares", "leave out --question or --output")
         example = None if like is None else read_example(like, column or [])
         rows = recommend(question, reports, values, like=example, width=width, epsilons=epsilons, mechanisms=texts)
         write_rows(rows.to_dicts(), form)
@@ -113,10 +116,9 @@ def plan(
     if like is not None:
         raise InvalidParameter("only a plan by question takes an example", "add --question distribution")
     expected = compare(reports, mechanisms_of(texts, values), epsilons, form)
-    for path in (output, page):
-        if path:
-            draw(path, expected, reports)
-            typer.echo(f"Wrote {path}", err=True)
+    if output:
+        draw(output, expected, reports)
+        typer.echo(f"Wrote {output}", err=True)
 
 
 def compare(reports: int, mechanisms: list[Mechanism], epsilons: list[str], form: Format) -> list[Expected]:

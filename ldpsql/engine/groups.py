@@ -20,7 +20,7 @@ from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
-from ldpsql.inference.counts import Counts, whole_numbers
+from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -69,7 +69,7 @@ def check_size(source: Mechanism | ReportSource, estimator: Estimator) -> None:
 
 
 def estimated(
-    source: Mechanism | ReportSource, counts: Counts, estimator: Estimator
+    source: Mechanism | ReportSource, counts: GroupedCounts, estimator: Estimator
 ) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
     """Yield the estimates of all groups in parts, each with the groups in it; the estimator's deadline is for all together.
 
@@ -109,7 +109,7 @@ def learnt_from(
     if not len(rows):
         return None
     one = np.zeros(1, dtype=np.int64)
-    total = Counts.of_maps(maps, rows) if pooled is None else Counts.of_maps(pa.array([pooled], pooled.type), one)
+    total = GroupedCounts.of_maps(maps, rows) if pooled is None else GroupedCounts.of_maps(pa.array([pooled], pooled.type), one)
     return learnt_of(source, total, _some_groups(maps, rows), estimator)
 
 
@@ -119,17 +119,19 @@ def learnt_from_order(source: Mechanism | ReportSource, maps: pa.MapArray, estim
     if len(rows) > GROUPS_SEEN or not len(rows):
         learned = learnt_from(source, maps, estimator)
         return runs, [learned] if learned else []
-    runs[rows], estimators = learnt_of_order(source, Counts.of_maps(maps, rows), estimator)
+    runs[rows], estimators = learnt_of_order(source, GroupedCounts.of_maps(maps, rows), estimator)
     return runs, estimators
 
 
-def learnt_of(source: Mechanism | ReportSource, total: Counts, groups: Iterator[Counts], estimator: Estimator) -> Estimator:
+def learnt_of(
+    source: Mechanism | ReportSource, total: GroupedCounts, groups: Iterator[GroupedCounts], estimator: Estimator
+) -> Estimator:
     """Return the estimator after it has seen ``groups``; ``total`` are all reports, whose groups do not matter."""
     with until(soonest(estimator.deadline)):
         return estimator.learnt(_together(source, total), _parts(source, groups))
 
 
-def learnt_of_order(source: Mechanism | ReportSource, counts: Counts, estimator: Estimator) -> InOrder:
+def learnt_of_order(source: Mechanism | ReportSource, counts: GroupedCounts, estimator: Estimator) -> InOrder:
     """Return which estimator each group, which are in order, has after all have been seen, and these estimators."""
     with until(soonest(estimator.deadline)):
         return estimator.learnt_in_order(_together(source, counts), list(_parts(source, iter([counts]))))
@@ -148,7 +150,7 @@ def in_order(key: pa.DataType) -> bool:
     return any(is_kind(key) for is_kind in kinds)
 
 
-def _together(source: Mechanism | ReportSource, total: Counts) -> Likelihood:
+def _together(source: Mechanism | ReportSource, total: GroupedCounts) -> Likelihood:
     refuse_pairs(source)
     everyone = replace(total, group=np.zeros_like(total.group), groups=np.zeros(1, dtype=np.int64))
     _, together = next(likelihoods(source, everyone))
@@ -156,11 +158,11 @@ def _together(source: Mechanism | ReportSource, total: Counts) -> Likelihood:
     return together
 
 
-def _parts(source: Mechanism | ReportSource, groups: Iterator[Counts]) -> Iterator[Likelihood]:
+def _parts(source: Mechanism | ReportSource, groups: Iterator[GroupedCounts]) -> Iterator[Likelihood]:
     return (each for some in groups for _, each in likelihoods(source, some))
 
 
-def _some_groups(maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Counts]:
+def _some_groups(maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[GroupedCounts]:
     """Yield the counts of `GROUPS_SEEN` groups, evenly from the smallest to the largest, or of all."""
     if len(rows) > GROUPS_SEEN:
         ends = maps.offsets.to_numpy()
@@ -168,7 +170,7 @@ def _some_groups(maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Counts]
         order = np.argsort(sizes, kind="stable")
         rows = rows[order[np.linspace(0, len(rows) - 1, GROUPS_SEEN).astype(np.int64)]]
     for start in range(0, len(rows), GROUPS_AT_ONCE):
-        yield Counts.of_maps(maps, rows[start : start + GROUPS_AT_ONCE])
+        yield GroupedCounts.of_maps(maps, rows[start : start + GROUPS_AT_ONCE])
 
 
 def _filled(maps: pa.Array) -> NDArray[np.bool_]:
@@ -183,7 +185,9 @@ def _filled(maps: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0))
 
 
-def counts_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, *, lists: bool = False) -> Iterator[tuple[int, Counts]]:
+def counts_of(
+    histograms: pa.ChunkedArray, handles: pa.ChunkedArray, *, lists: bool = False
+) -> Iterator[tuple[int, GroupedCounts]]:
     """Yield each handle with the counts of its rows; each row is a group. NULL and empty maps are left out.
 
     Args:
@@ -204,7 +208,7 @@ def counts_of(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, *, lists: b
     filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
     for handle in np.unique(by_row[filled]):
         rows = np.flatnonzero(filled & (by_row == handle))
-        counts = Counts.of_lists(maps, rows) if listed else Counts.of_maps(maps, rows)
+        counts = GroupedCounts.of_lists(maps, rows) if listed else GroupedCounts.of_maps(maps, rows)
         if len(counts.groups):
             yield int(handle), counts
 

@@ -14,7 +14,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import ImpossibleReport, InvalidParameter, NoReports
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Operator, check_number, collapsed, observed, packed
 from ldpsql.inference.operators.plane import FEW
@@ -86,7 +86,7 @@ class Described(Protocol):
 class ReportSource(Described, Protocol):
     """Where reports come from if it is not one report of one mechanism for each user."""
 
-    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    def likelihoods(self, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
         """Yield the likelihoods of counts; see `likelihoods`."""
 
     def possible(self, reports: pa.Array) -> NDArray[np.bool_]:
@@ -100,10 +100,10 @@ def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism) 
         NoReports, ImpossibleReport: if there is no report, or one that cannot occur.
 
     """
-    return counted_likelihood(Counts.of_column(column), mechanism)
+    return counted_likelihood(GroupedCounts.of_column(column), mechanism)
 
 
-def counted_likelihood(counts: Counts, mechanism: Mechanism) -> Likelihood:
+def counted_likelihood(counts: GroupedCounts, mechanism: Mechanism) -> Likelihood:
     """Return the likelihood of the counts of one group.
 
     Raises:
@@ -116,7 +116,7 @@ def counted_likelihood(counts: Counts, mechanism: Mechanism) -> Likelihood:
     return of_group[1]
 
 
-def likelihoods(source: Mechanism | ReportSource, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+def likelihoods(source: Mechanism | ReportSource, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     """Yield likelihoods, each with the groups whose counts it holds, as ``counts.groups`` numbers them.
 
     Reports that can be listed share one operator for all groups. For others every group has its own operator, with the
@@ -136,11 +136,11 @@ def likelihoods(source: Mechanism | ReportSource, counts: Counts) -> Iterator[tu
     return _observed_likelihoods(source, counts)
 
 
-def _listed_likelihood(mechanism: Mechanism, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+def _listed_likelihood(mechanism: Mechanism, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     yield counts.groups, table_likelihood(mechanism, aligned(counts, mechanism))
 
 
-def _observed_likelihoods(mechanism: Mechanism, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+def _observed_likelihoods(mechanism: Mechanism, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     certified = certify(mechanism)
     channel = certified.response
     if not isinstance(channel, SetChannel) or not isinstance(certified.reports, WordReports):
@@ -160,7 +160,7 @@ def table_likelihood(mechanism: Mechanism, counts: Floats) -> Likelihood:
     return Likelihood(operator_of(mechanism), counts, certified.layout, certified.named, variables_of(certified))
 
 
-def aligned(counts: Counts, mechanism: Mechanism) -> Floats:
+def aligned(counts: GroupedCounts, mechanism: Mechanism) -> Floats:
     """Return counts of reports that can be listed, shape (groups, reports of the alphabet).
 
     Raises:
@@ -205,7 +205,7 @@ def possible(source: Mechanism | ReportSource, reports: pa.Array) -> NDArray[np.
     return fits
 
 
-def without_impossible(source: Mechanism | ReportSource, counts: Counts) -> tuple[Counts, NDArray[np.int64]]:
+def without_impossible(source: Mechanism | ReportSource, counts: GroupedCounts) -> tuple[GroupedCounts, NDArray[np.int64]]:
     """Return the counts of the reports that can occur, and how many reports of each group cannot.
 
     Groups without any other report are left out of the counts.

@@ -19,7 +19,7 @@ MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class GroupedCounts:
     """How often reports occur in groups: ``reports[i]`` occurs ``numbers[i]`` times in the group ``groups[group[i]]``.
 
     ``groups`` holds the caller's number of each group, for example its row of a SQL column. Every group has a report.
@@ -31,7 +31,7 @@ class Counts:
     groups: NDArray[np.int64]
 
     @classmethod
-    def of(cls, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64] | None = None) -> Counts:
+    def of(cls, reports: pa.Array, numbers: pa.Array, group: NDArray[np.int64] | None = None) -> GroupedCounts:
         """Return the counts of rows (report, number, group); without groups all rows are of group 0.
 
         Raises:
@@ -45,14 +45,14 @@ class Counts:
         return cls(reports, weights, position.ravel(), groups)
 
     @classmethod
-    def of_column(cls, column: pa.Array | pa.ChunkedArray) -> Counts:
+    def of_column(cls, column: pa.Array | pa.ChunkedArray) -> GroupedCounts:
         """Return the counts of a column of reports, as one group; NULL reports are left out."""
         reports = plain(column).drop_null()
         first, number = distinct(reports)
         return cls.of(taken(reports, first), pa.array(np.bincount(number)))
 
     @classmethod
-    def of_maps(cls, maps: pa.MapArray, rows: NDArray[np.int64]) -> Counts:
+    def of_maps(cls, maps: pa.MapArray, rows: NDArray[np.int64]) -> GroupedCounts:
         """Return the counts in some rows of a column of maps from report to number, none of which is NULL or empty."""
         chosen = maps.take(pa.array(rows))
         reports = of_octets(chosen.keys) if pa.types.is_binary(chosen.keys.type) else chosen.keys
@@ -60,7 +60,7 @@ class Counts:
         return cls(reports, whole_numbers(chosen.items), group, rows)
 
     @classmethod
-    def of_lists(cls, lists: pa.ListArray, rows: NDArray[np.int64]) -> Counts:
+    def of_lists(cls, lists: pa.ListArray, rows: NDArray[np.int64]) -> GroupedCounts:
         """Return the counts in some rows of a column of lists of reports; NULL, and groups of nothing else, are left out."""
         chosen = lists.take(pa.array(rows))
         group = np.repeat(np.arange(len(rows)), np.diff(chosen.offsets.to_numpy()))
@@ -70,23 +70,23 @@ class Counts:
         return whole if present.all() else whole.select(np.flatnonzero(present))
 
     @classmethod
-    def joined(cls, parts: Sequence[Counts]) -> Counts:
+    def joined(cls, parts: Sequence[GroupedCounts]) -> GroupedCounts:
         """Return the counts of different groups in one."""
         reports, numbers = pa.concat_arrays([part.reports for part in parts]), np.concatenate([part.numbers for part in parts])
         starts = np.cumsum([0, *(len(part.groups) for part in parts)])
         group = np.concatenate([part.group + start for part, start in zip(parts, starts, strict=False)])
         return cls(reports, numbers, group, np.concatenate([part.groups for part in parts]))
 
-    def in_order(self, groups: NDArray[np.int64]) -> Counts:
+    def in_order(self, groups: NDArray[np.int64]) -> GroupedCounts:
         """Return the counts with the groups in another order."""
         order = np.argsort(groups)
         place = order[np.searchsorted(groups[order], self.groups)]
-        return Counts(self.reports, self.numbers, place[self.group], groups)
+        return GroupedCounts(self.reports, self.numbers, place[self.group], groups)
 
-    def select(self, rows: NDArray[np.int64]) -> Counts:
+    def select(self, rows: NDArray[np.int64]) -> GroupedCounts:
         """Return the counts of some rows, with the groups that still have reports."""
         groups, group = np.unique(self.group[rows], return_inverse=True)
-        return Counts(self.reports.take(pa.array(rows)), self.numbers[rows], group.ravel(), self.groups[groups])
+        return GroupedCounts(self.reports.take(pa.array(rows)), self.numbers[rows], group.ravel(), self.groups[groups])
 
     def merge(self) -> tuple[NDArray[np.int64], Floats]:
         """Return the first row of each distinct report of each group, and the sum of its numbers.

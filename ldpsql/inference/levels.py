@@ -14,7 +14,7 @@ from ldpsql.channels import SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import ImpossibleReport
 from ldpsql.inference.counting import likelihoods, operator_of, possible
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import KeepOrSpreadOperator, Operator, SupportOperator, packed
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
@@ -36,7 +36,7 @@ class Unperturbed:
         """Return which values are neighbours, as the mechanisms do by default."""
         return (len(self.values),) if self.values.rising else ()
 
-    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    def likelihoods(self, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
         """Yield the likelihood of all groups."""
         operator, positions = self.columns(counts.reports)
         table = counts.table(positions, len(self.values))
@@ -89,7 +89,7 @@ class Perturbed:
         """Return which values are neighbours."""
         return certify(self.mechanism).layout
 
-    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    def likelihoods(self, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
         """Yield the likelihoods of counts of reports."""
         return likelihoods(self.mechanism, counts)
 

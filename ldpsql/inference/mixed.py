@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Level, Perturbed, Unperturbed
 from ldpsql.inference.likelihood import Likelihood, joined
 from ldpsql.inference.operators import ExtendedOperator, Operator, ProductOperator, stacked
@@ -109,7 +109,7 @@ class Mixed:
             raise ImpossibleReport("some reports have no level, or one that no mechanism is declared for", _LEVELS)
         return places
 
-    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    def likelihoods(self, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
         """Yield for each group the stacked likelihoods of its levels; the reports are structs (level, report).
 
         If each user has several reports, they are structs of two lists, and the likelihood of a user is the product.
@@ -186,7 +186,7 @@ class Repeated:
         """The largest realised epsilon of one report: a user spends the sum over all of them."""
         return self.of.epsilon
 
-    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    def likelihoods(self, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
         """Yield for each group a likelihood with an operator of its own: one column for each distinct list of reports."""
         reports, starts, lengths = _elements(counts.reports)
         if not len(reports):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood, Variable, joined
 from ldpsql.inference.operators import (
     MOST_REPORTS,
@@ -42,7 +42,7 @@ def variables_of(certified: CertifiedMechanism) -> tuple[Variable, ...]:
     return tuple(map(Variable, values.shape)) if isinstance(values, Product) else ()
 
 
-def row_likelihoods(row: CertifiedRow, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+def row_likelihoods(row: CertifiedRow, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     """Yield the likelihoods of the joint table, each with the groups whose counts it holds.
 
     A row in which some columns are NULL says something about the others only. Rows of NULL in all columns are left out.
@@ -102,7 +102,7 @@ def _positions(part: CertifiedValues, column: pa.Array) -> NDArray[np.int64]:
     return part.reports.positions(column)
 
 
-def _listed_likelihoods(row: CertifiedRow, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+def _listed_likelihoods(row: CertifiedRow, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     """Yield likelihoods that share one operator of all reports, for some groups at a time."""
     own = row.derived(_kronecker)
     places = [_positions(part, column) for part, column in zip(row.parts, row.reports.fields(counts.reports), strict=True)]
@@ -121,7 +121,7 @@ def _kronecker(row: CertifiedMechanism) -> KroneckerOperator:
     return KroneckerOperator([part.derived(certified_operator) for part in parts])
 
 
-def _one(row: CertifiedRow, counts: Counts, rows: NDArray[np.int64], there: NDArray[np.bool_]) -> Likelihood | None:
+def _one(row: CertifiedRow, counts: GroupedCounts, rows: NDArray[np.int64], there: NDArray[np.bool_]) -> Likelihood | None:
     """Return the likelihood of one group's reports of some columns; None without reports."""
     if not len(rows):
         return None

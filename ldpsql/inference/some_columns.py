@@ -13,7 +13,7 @@ from ldpsql.channels import KeepOrSpread
 from ldpsql.domains.product import Product
 from ldpsql.errors import InternalError
 from ldpsql.inference.counting import likelihoods, possible
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.margins import margin
 from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
@@ -60,7 +60,7 @@ class SomeColumns:
         """The realised epsilon of a whole row."""
         return certify(self.mechanism).epsilon
 
-    def likelihoods(self, counts: Counts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
+    def likelihoods(self, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
         """Yield the likelihoods of these columns, each with the groups whose counts it holds; other groups report none of them.
 
         Raises:
@@ -87,15 +87,15 @@ class SomeColumns:
             return row.parts[self.places[0]].mechanism
         return kind(columns=Parts(Part(row.values.names[place], row.parts[place].mechanism) for place in self.places))
 
-    def _counts(self, row: CertifiedRow, counts: Counts) -> Counts:
+    def _counts(self, row: CertifiedRow, counts: GroupedCounts) -> GroupedCounts:
         """Return the counts of the reports of these columns, without rows that report none of them."""
         each = row.reports.fields(counts.reports)
         columns = [each[place] for place in self.places]
         reported = np.any([column.is_valid().to_numpy(zero_copy_only=False) for column in columns], axis=0)
         names = [row.reports.names[place] for place in self.places]
         reports = columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, names)
-        some = Counts(reports, counts.numbers, counts.group, counts.groups).select(np.flatnonzero(reported))
+        some = GroupedCounts(reports, counts.numbers, counts.group, counts.groups).select(np.flatnonzero(reported))
         if any(column.null_count for column in columns):
             return some  # rows that report different columns are recognised later
         first, sums = some.merge()
-        return Counts(some.reports.take(pa.array(first)), sums, some.group[first], some.groups)
+        return GroupedCounts(some.reports.take(pa.array(first)), sums, some.group[first], some.groups)

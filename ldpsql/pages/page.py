@@ -17,7 +17,7 @@ from ldpsql.errors import InvalidParameter, NoReports, UsageError
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify_values
 from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -76,7 +76,7 @@ def key_values(counted: pa.Table, mechanism: KeyValueMechanism, estimator: Estim
     return {titles[row]: part[place] for groups, part in parts for place, row in enumerate(groups)}
 
 
-def _counts(counted: pa.Table) -> tuple[list[str], Counts]:
+def _counts(counted: pa.Table) -> tuple[list[str], GroupedCounts]:
     """Return the titles of the groups of a table, and the counts of its reports.
 
     Raises:
@@ -86,7 +86,7 @@ def _counts(counted: pa.Table) -> tuple[list[str], Counts]:
     if not len(counted):
         raise NoReports()
     titles, group = _groups(counted)
-    return titles, Counts.of(counted["report"].combine_chunks(), counted["n"].combine_chunks(), group)
+    return titles, GroupedCounts.of(counted["report"].combine_chunks(), counted["n"].combine_chunks(), group)
 
 
 def truths(counted: pa.Table, mechanism: Mechanism) -> dict[str, Floats]:

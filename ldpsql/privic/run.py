@@ -20,7 +20,7 @@ from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import DataError, DestinationExists, NoReports
 from ldpsql.inference.counting import aligned
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.ledger import Release
 from ldpsql.ledger.datasets import dataset_of
 from ldpsql.mechanisms.families import PriorMechanism
@@ -158,7 +158,7 @@ def _stepped(counts: pa.MapArray, mechanisms: list[PriorMechanism], stop: str) -
     """
     if not counts[len(counts) - 1].is_valid:
         raise NoReports("there is not a single value to report", "is the source empty?")
-    cells = aligned(Counts.of_maps(counts, np.arange(len(counts))), mechanisms[-1])
+    cells = aligned(GroupedCounts.of_maps(counts, np.arange(len(counts))), mechanisms[-1])
     return step(list(zip(mechanisms, cells, strict=True)), stop).row()
 
 

@@ -18,7 +18,7 @@ from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_orde
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counts import Counts, whole_numbers
+from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU
 from ldpsql.registry.fingerprint import KEY, of_text
@@ -128,12 +128,12 @@ def _learned(reports: DataFrame, drew: Mechanism, method: Estimator) -> tuple[li
     return [learnt_of(drew, _total(reports, lists), parts, method)], {}
 
 
-def _total(reports: DataFrame, lists: pa.ListArray) -> Counts:
+def _total(reports: DataFrame, lists: pa.ListArray) -> GroupedCounts:
     """Return the counts of all groups together; if too many reports differ, those of the groups in ``lists``."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     total = reports.groupBy(_REPORT).agg(sql.count("*").alias(_N)).limit(CELLS_AT_ONCE + 1).toArrow()
-    return _counts(lists) if len(total) > CELLS_AT_ONCE else Counts.of(plain(total.column(0)), plain(total.column(1)))
+    return _counts(lists) if len(total) > CELLS_AT_ONCE else GroupedCounts.of(plain(total.column(0)), plain(total.column(1)))
 
 
 def _learned_in_order(groups: pa.Table, drew: Mechanism, method: Estimator) -> tuple[list[Estimator], dict[str, int]]:
@@ -146,11 +146,11 @@ def _keys_as_text(columns: Sequence[pa.ChunkedArray | pa.Array]) -> Iterator[str
     return map(repr, zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-def _counts(lists: pa.ListArray) -> Counts:
+def _counts(lists: pa.ListArray) -> GroupedCounts:
     """Return the counts of groups, each a list of reports with their numbers."""
     cells, sizes = lists.flatten(), np.diff(lists.offsets.to_numpy())
     reports, numbers = (plain(cells.field(place)) for place in (0, 1))
-    return Counts(reports, whole_numbers(numbers), np.repeat(np.arange(len(sizes)), sizes), np.arange(len(sizes)))
+    return GroupedCounts(reports, whole_numbers(numbers), np.repeat(np.arange(len(sizes)), sizes), np.arange(len(sizes)))
 
 
 def _estimated_frame(groups: DataFrame, drew: Mechanism, methods: list[Estimator], runs: dict[str, int]) -> DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from ldpsql.errors import InvalidParameter, OutOfTime
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.deadline import check, soonest, until
 from ldpsql.inference.score_intervals import exact_ends
 from ldpsql.mechanisms.base import CertifiedStrings, Mechanism, certify
@@ -70,7 +70,9 @@ def strings_of(mechanism: Mechanism) -> CertifiedStrings:
     return certified
 
 
-def heavy_hitters(mechanism: Mechanism, counts: Counts, options: HeavyHitters) -> Iterator[tuple[int, list[HeavyHitter]]]:
+def heavy_hitters(
+    mechanism: Mechanism, counts: GroupedCounts, options: HeavyHitters
+) -> Iterator[tuple[int, list[HeavyHitter]]]:
     """Yield each group, as ``counts.groups`` numbers it, with its most frequent strings, the most frequent first.
 
     Raises:
