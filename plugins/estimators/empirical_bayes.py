@@ -46,7 +46,7 @@ class EmpiricalBayes(Estimator):
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
     >>> EmpiricalBayes().fit(reports).theta.round(2).tolist()
-    [[0.86, 0.03, 0.07, 0.04]]
+    [[0.87, 0.03, 0.07, 0.04]]
     """
 
     name = "empirical_bayes"
