@@ -77,7 +77,7 @@ def test_two_columns_of_one_name_are_both_written(tmp_path: Path) -> None:
     (tmp_path / "reports.csv").write_text("n,city\n" + "7,Lima\n8,Oslo\n8,Oslo\n", encoding="utf-8")
     options = ("-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])", "--by", "n", "--format", "json")
     rows = json.loads(run("estimate", "reports.csv", *options, cwd=tmp_path).stdout)
-    assert {(row["n"], row["n_1"]) for row in rows} == {(7, 1), (8, 2)}
+    assert {(row["n_1"], row["n"]) for row in rows} == {(7, 1), (8, 2)}
 
 
 def test_numbers_that_json_does_not_have_are_null() -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from ldpsql import certify
-from ldpsql.channels import STRUCTURES, KeyValue, Levels, Prefixes, Weights
+from ldpsql.channels import STRUCTURES, BinBits, Channel, KeepOrWindow, Levels, Prefixes, SignedBits, Weights
 from ldpsql.channels.randomness import random_words
 from ldpsql.cli.export_client import export_client
 from ldpsql.clients import module as modules
 from ldpsql.clients.module import module
 from ldpsql.clients.vectors import _in_step, _one_by_one, vectors
 from ldpsql.errors import LdpError, NotApplicable
+from ldpsql.mechanisms.base import certify_values
 from ldpsql.registry.registry import registry
 from tests import clients
 from tests.commands import run
@@ -28,8 +30,8 @@ MOST = 10_000  # bytes of a module with a short domain
 
 def test_the_examples_have_every_structure_that_single_values_and_rows_have() -> None:
     made = {type(certify(clients.mechanism(name)).channel) for name in clients.TEXTS}
-    inner = {type_.__name__ for type_ in STRUCTURES} - {"SignedBits", "BinBits", "KeepOrWindow"}  # of sets of pairs
-    assert {structure.__name__ for structure in made} == inner - {KeyValue.__name__, Prefixes.__name__}
+    inner = {SignedBits, BinBits, KeepOrWindow}  # of sets of pairs, with which `test_every_part_is_used` deals
+    assert made == {*STRUCTURES} - inner - {Prefixes}
 
 
 @needs_node
@@ -44,12 +46,13 @@ def test_a_planted_fault_is_found(tmp_path: Path) -> None:
     assert clients.compared(cases, tmp_path).keys() == {"krr"}
 
 
-IN_STEP = [name for name in clients.TEXTS if certify(clients.mechanism(name)).channel.in_step]
+CHANNELS = {name: certify(clients.mechanism(name)).channel for name in clients.TEXTS}
+IN_STEP = [name for name, channel in CHANNELS.items() if isinstance(channel, Channel) and channel.in_step]
 
 
 @pytest.mark.parametrize("name", IN_STEP)
 def test_vectors_of_values_drawn_together_are_those_of_each_drawn_by_itself(name: str) -> None:
-    channel = modules.exported(clients.mechanism(name)).channel
+    channel = certify_values(clients.mechanism(name)).channel
     positions = np.arange(channel.inputs, dtype=np.int32)
     together, used = _in_step(channel, positions, random_words)
     words = iter([word for row in used for word in row])
@@ -68,7 +71,8 @@ def test_a_module_of_many_bins_has_at_most_ten_kilobytes(name: str) -> None:
     assert len(module(clients.mechanism(name)).encode()) <= MOST
 
 
-LARGE = ["hybrid of 1,024 bins", "laplace of 1,024 bins", *(name for name in clients.LARGE if name.startswith("planar"))]
+_OTHERS = ("planar", "pckv")
+LARGE = ["hybrid of 1,024 bins", "laplace of 1,024 bins", *(name for name in clients.LARGE if name.startswith(_OTHERS))]
 
 
 @needs_node
@@ -180,11 +184,55 @@ def test_a_module_larger_than_allowed_is_not_written(tmp_path: Path) -> None:
     assert made.stat().st_size <= 10_000
 
 
-@pytest.mark.parametrize("text", ["pem(1)", "pckv(1, ['a', 'b'])"])
-def test_values_that_are_not_single_are_refused(text: str) -> None:
+def test_strings_that_are_not_listed_are_refused() -> None:
     for write in (module, lambda one: list(vectors(one, 1))):
-        with pytest.raises(NotApplicable, match="modules are for single values"):
-            write(registry().mechanism(text))
+        with pytest.raises(NotApplicable, match="modules are for single values, rows of them and sets of pairs"):
+            write(registry().mechanism("pem(1)"))
+
+
+SETS: list[Any] = [
+    *(
+        [],
+        [["a", 0.3]],
+        [["b", 5], ["a", 0]],
+        [["a", 1], ["a", 2]],
+        [["c", 1]],
+        [["a", 6]],
+        [["a", float("nan")]],
+        [["a", -0.1]],
+    ),
+    *(None, [["a", None]], [[None, 1]], [["c", 9], ["b", 1]]),
+]
+RULES = ["", ", clip := true", ", nulls := 'drop'", ", outside := 'drop'", ", clip := true, nulls := 'drop', outside := 'drop'"]
+
+
+@needs_node
+def test_a_module_reads_the_sets_that_python_reads(tmp_path: Path) -> None:
+    texts = {rules: f"pckv(1, ['a', 'b'], low := 0, high := 5{rules})" for rules in RULES}
+    written = [None if one is None else [{"key": key, "value": value} for key, value in one] for one in SETS]
+    cases = {rules: module(registry().mechanism(text)) for rules, text in texts.items()}
+    given = json.dumps({"texts": cases, "columns": dict.fromkeys(texts, written)}).replace("NaN", "null")
+    (tmp_path / "columns.json").write_text(given, encoding="utf-8")
+    places = json.loads(clients.node(PLACES, tmp_path))
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.float64())]))
+    for rules, text in texts.items():
+        values = registry().mechanism(text).values()
+        for one, seen in zip(json.loads(given)["columns"][rules], places[rules], strict=True):
+            try:
+                sets = values.sets(pa.array([one], kind))  # type: ignore[union-attr]
+            except LdpError:
+                assert isinstance(seen, str), (rules, one)
+                assert not re.search(r"[0-9]|'", seen)
+            else:
+                assert seen == [[int(key), float(place)] for key, place in zip(sets.keys, sets.places, strict=True)]
+
+
+@needs_node
+def test_a_module_takes_a_map_and_an_object_for_a_set(tmp_path: Path) -> None:
+    (tmp_path / "m.mjs").write_text(module(registry().mechanism("pckv(1, ['a', 'b'])")), encoding="utf-8")
+    sets = "[{ key: 'b', value: 0.5 }], new Map([['b', 0.5]]), { b: 0.5 }"
+    program = f"import {{ reportOf }} from './m.mjs'; console.log([{sets}].map((set) => reportOf(set, [0n, 0n, 0n])[0]).join())"
+    assert len(set(clients.node(program, tmp_path).strip().split(","))) == 1
 
 
 def test_the_commands_write_a_document_its_vectors_and_its_module(tmp_path: Path) -> None:

@@ -764,3 +764,14 @@ def test_a_statement_over_thousands_of_keys_grows_with_their_number_only(con: Du
     assert [row[0] for row in rows] == keys
     density = con.execute("SELECT unnest(ldp.key_value_density(b, wide()), recursive := true) FROM kv").fetchall()
     assert [row[0] for row in density] == [key for key in keys[:500] for _ in range(16)]
+
+
+def test_signs_that_duckdb_reads_from_json_are_estimated(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    """DuckDB reads a column of 1 and -1 in JSON as HUGEINT."""
+    mechanism = "ldp.pckv_grr(2, ['book', 'film'])"
+    con.execute(f"CREATE TABLE own AS SELECT ldp.perturb(MAP {{'book': 1}}, {mechanism}) AS report FROM range(500)")
+    con.execute(f"COPY own TO '{tmp_path / 'own.ndjson'}' (FORMAT json)")
+    expected = con.execute(f"SELECT ldp.key_value(report, {mechanism}) FROM own").fetchall()
+    assert con.execute(f"SELECT ldp.key_value(report, {mechanism}) FROM '{tmp_path / 'own.ndjson'}'").fetchall() == expected
+    with pytest.raises(Error, match=ImpossibleReport.code):
+        con.execute(f"SELECT ldp.key_value({{key: 'book', sign: (1::HUGEINT << 70) + 1}}, {mechanism})").fetchall()

@@ -201,6 +201,32 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert rows(con, "FROM found ORDER BY ALL") == rows(con, whole)
 
 
+@pytest.mark.parametrize(("report", "key"), [("s.city", "kind"), ("city", "s.kind"), ("none", "kind")])
+def test_a_column_that_does_not_exist_is_refused_by_name(reports: DuckDBPyConnection, report: str, key: str) -> None:
+    reports.execute("CREATE TABLE nested AS SELECT {'city': city, 'kind': kind} AS s, city, kind FROM reports")
+    hint = "CREATE VIEW" if "." in report + key else "spelling"
+    with pytest.raises(UnknownName, match=f"'({report}|{key})'.*{hint}"):
+        ldpsql.estimate_groups(reports, "nested", "found", report=report, keys=[key], mechanism=CITY)
+    call = "ldp.estimate_by(nested, s.city, s.kind, city())"  # SQL reads fields
+    expected = "FROM ldp.estimate_by(reports, city, kind, city())"
+    assert rows(reports, f"FROM {call} ORDER BY ALL") == rows(reports, f"{expected} ORDER BY ALL")
+
+
+def test_groups_that_take_long_are_written_a_few_at_a_time(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    drew = "square_wave(epsilon=1.0, low=0, high=16, bins=16)"
+    made = "ldp.perturb((i % 16)::DOUBLE, ldp.square_wave(1.0, 0, 16, bins := 16))"
+    con.execute(f"CREATE TABLE reports AS SELECT i % 40 AS g, {made} AS report FROM range(4000) t(i)")
+    monkeypatch.setattr("ldpsql.bulk.many_groups._SLOW", 1)
+    expected = {1e9: [(40, 40)], -1.0: [(16, 40), (32, 40), (40, 40)]}
+    for seconds, progress in expected.items():
+        monkeypatch.setattr("ldpsql.bulk.many_groups.SECONDS", seconds)
+        seen: list[tuple[int, int | None]] = []
+        options: dict[str, Any] = {"report": "report", "keys": ["g"], "mechanism": drew, "estimator": "shared"}
+        ldpsql.estimate_groups(con, "reports", f"found{len(progress)}", progress=lambda *both: seen.append(both), **options)  # noqa: B023
+        assert seen == progress
+    assert rows(con, "FROM found1 ORDER BY ALL") == rows(con, "FROM found3 ORDER BY ALL")
+
+
 def test_an_unfinished_run_can_be_replaced_and_a_stopped_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ldpsql.bulk.many_groups.ROWS_AT_ONCE", 40)
 

@@ -141,6 +141,13 @@ def test_what_cannot_be_perturbed_is_refused_without_a_value(con: DuckDBPyConnec
     assert "region 3" not in str(refused.value)
 
 
+@pytest.mark.parametrize("keep", ["['nobody']", "['region', 'Region']", "['city']", "[NULL]", "NULL"])
+def test_columns_that_cannot_be_kept_are_refused_before_a_row_is_read(con: DuckDBPyConnection, keep: str) -> None:
+    con.execute("CREATE VIEW failing AS SELECT city, error('a row was read') AS region FROM people")
+    with pytest.raises(duckdb.Error, match="LDP103"):
+        con.execute(f"EXPLAIN FROM ldp.perturb_rows(failing, {{city: town()}}, keep := {keep})")
+
+
 def test_more_columns_than_places_are_refused(con: DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE wide AS SELECT 1 AS a, 1 AS b, 1 AS c, 1 AS d, 1 AS e, 1 AS f, 1 AS g")
     columns = ", ".join(f"{name}: ldp.krr(1, range(3))" for name in "abcdefg")

@@ -26,6 +26,7 @@ from ldpsql.mechanisms import InvalidParameter, certify
 
 _PART = 1 << 18  # values that a thread draws at a time
 _COLUMNS = 6  # that can be perturbed: the macro has a place for each
+_OWN = "_ldpsql_"  # how the names begin that the macro uses
 _PLACES = {
     "PADDING_EACH": "'_ldpsql_{n}': [{{'nothing': 1}}]",
     "EMPTY_EACH": 'NULL::INTEGER[] AS "_ldpsql_{n}"',
@@ -76,37 +77,41 @@ def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
 
 
 @guarded
-def there(tables: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
-    """Return a pattern that matches anything, if the columns to be perturbed are in the table, both as types in SQL."""
-    for table, perturbed in zip(plain(tables).to_pylist(), plain(columns).to_pylist(), strict=True):
-        names, declared = [name.lower() for name in fields_of(table)], [name.lower() for name in fields_of(perturbed)]
-        if "mechanism" in declared and "mechanism" not in names:
-            raise InvalidParameter(
-                "this is a mechanism, not a struct from columns to mechanisms",
-                "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})",
-            )
-        check_columns(declared, names)
+def there(tables: pa.ChunkedArray, columns: pa.ChunkedArray, kept: pa.ChunkedArray) -> pa.Array:
+    """Return a pattern that matches anything, if a table has the columns to be perturbed and to be kept.
+
+    Args:
+        tables: the type of the table's rows in SQL.
+        columns: the type of the struct from columns to mechanisms.
+        kept: the names of the columns to be kept.
+
+    """
+    for table, perturbed, names in zip(*(plain(column).to_pylist() for column in (tables, columns, kept)), strict=True):
+        _check([name.lower() for name in fields_of(table)], [name.lower() for name in fields_of(perturbed)], names)
     return pa.array([".*"] * len(tables), pa.string())
 
 
-@guarded
-def order_of(counts: pa.ChunkedArray, kept: pa.ChunkedArray, wanted: pa.ChunkedArray, perturbed: pa.ChunkedArray) -> pa.Array:
-    """Return the numbers from 1 to each count in a uniformly random order; check first that no column is left out.
-
-    Args:
-        counts: how many rows there are.
-        kept: how many columns of the table are kept.
-        wanted: how many columns are to be kept.
-        perturbed: how many columns are to be perturbed.
-
-    """
-    if max(plain(perturbed).to_pylist(), default=0) > _COLUMNS:
+def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | None) -> None:
+    """Refuse columns that a table does not have or that are named twice, by their names in lowercase."""
+    if "mechanism" in perturbed and "mechanism" not in fields:
+        raise InvalidParameter(
+            "this is a mechanism, not a struct from columns to mechanisms",
+            "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})",
+        )
+    check_columns(perturbed, fields)
+    if len(perturbed) > _COLUMNS:
         raise InvalidParameter(
             f"ldp.perturb_rows perturbs at most {_COLUMNS} columns", "ldpsql.perturb_table perturbs any number"
         )
-    if not plain(kept).equals(plain(wanted)):
+    free = {name for name in fields if name not in perturbed and not name.startswith(_OWN)}
+    if kept is None or len(free & {name.lower() for name in kept if name is not None}) < len(kept):
         hint = "keep := ['region'] names columns of the table, each once, and none that is perturbed"
         raise InvalidParameter("a column to be kept does not exist, or is perturbed too", hint)
+
+
+@guarded
+def order_of(counts: pa.ChunkedArray) -> pa.Array:
+    """Return for each count the numbers from 1 to it in a uniformly random order."""
     return _as_lists([pa.array(random_order(count) + np.int32(1)) for count in plain(counts).to_pylist()], pa.int32())
 
 

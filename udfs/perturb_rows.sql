@@ -6,10 +6,11 @@ CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {PADDING_
 CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(
     list_filter(names::VARCHAR[], lambda name: NOT starts_with(lower(name), '_ldpsql_')), lambda name: lower(name)
 );
--- The table, once it has all these columns: for a missing one, COLUMNS only says that it finds nothing. typeof() and the pattern of
+-- The table, if it has all these columns: for a missing one, COLUMNS only says that it finds nothing. typeof() and the pattern of
 -- regexp_extract are computed when a statement is bound, so no row is read, and the condition is a constant.
-CREATE OR REPLACE MACRO ldp._with_columns(t, columns) AS TABLE
-    FROM query_table(t) AS "_ldpsql_row" WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns))) = '';
+CREATE OR REPLACE MACRO ldp._with_columns(t, columns, keep) AS TABLE
+    FROM query_table(t) AS "_ldpsql_row"
+    WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns), keep::VARCHAR[])) = '';
 CREATE OR REPLACE MACRO ldp._drawn_rows
     (x, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
     (x, m) AS ldp._report_rows(x, ldp._draws(m), ldp._reports(m), ldp._reports(m));
@@ -22,13 +23,9 @@ CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
         SELECT list(COLUMNS(lambda c: lower(c) IN ldp._lowered(list_concat(struct_keys(columns), keep::VARCHAR[])))),
             count(*) AS "_ldpsql_count",
             NULL::INTEGER[] AS "_ldpsql_0", EMPTY_EACH
-        FROM ldp._with_columns(t, columns)
+        FROM ldp._with_columns(t, columns, keep)
     ), ordered AS (
-        SELECT *, __ldp_order(
-            "_ldpsql_count", len(struct_keys(struct_pack(*COLUMNS(
-                lambda c: lower(c) IN ldp._lowered(keep) AND lower(c) NOT IN ldp._lowered(struct_keys(columns)) OR c = '_ldpsql_0'
-            )))) - 1, len(keep), len(struct_keys(columns))
-        ) AS "_ldpsql_places" FROM lists
+        SELECT *, __ldp_order("_ldpsql_count") AS "_ldpsql_places" FROM lists
     ), drawn AS (
         SELECT
             DRAWN_EACH,

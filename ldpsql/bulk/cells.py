@@ -14,6 +14,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
+from ldpsql.bulk.columns import check_columns
 from ldpsql.bulk.groups import CELL
 from ldpsql.domains.columns import plain
 from ldpsql.inference.counts import GroupedCounts, whole_numbers
@@ -46,7 +47,15 @@ class Cells:
     keys: tuple[str, ...]
 
     def write(self, cursor: DuckDBPyConnection, reports: str, report: str) -> None:
-        """Count the reports into the table."""
+        """Count the reports into the table.
+
+        Raises:
+            UnknownName: if the reports have no such columns.
+
+        """
+        existing = cursor.sql(f"FROM query_table({text_literal(reports)}) LIMIT 0").columns
+        lowercase = [name.lower() for name in existing]
+        check_columns([name for name in (report, *self.keys) if name.lower() not in lowercase], existing, hint_names=False)
         names = _names(self.keys)
         counted = reading(reports, report, self.keys, f"{names}, {REPORT}, count(*) AS {N}") + " GROUP BY ALL"
         new = f"row({names}) IS DISTINCT FROM lag(row({names})) OVER ()"

@@ -15,6 +15,7 @@ from ldpsql.names import ROW
 from ldpsql.registry.registry import registry
 
 _SPELLING = "check the spelling; the columns are not listed, since their names may be values"
+_FIELD = "make a view in which the field of the struct is a column: CREATE VIEW flat AS SELECT s.x AS x, report FROM reports"
 Columns: TypeAlias = Mapping[str, Mechanism | str] | Mechanism | str  # by column, or of a row
 
 
@@ -90,6 +91,6 @@ def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names:
     for name in wanted:
         if name not in existing:
             alike = get_close_matches(name, existing, n=1) if hint_names else ()
-            raise UnknownName("column", name, alike, hint)
+            raise UnknownName("column", name, alike, _FIELD if name.partition(".")[0] in existing else hint)
         if existing.count(name) > 1:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")

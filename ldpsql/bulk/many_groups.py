@@ -8,6 +8,7 @@ one step are held, and the limit is the disk.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from time import monotonic
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_s
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimators.base import Estimator
+from ldpsql.inference.counting import operator_of
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU, KIND
@@ -33,6 +35,8 @@ from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 
 ROWS_AT_ONCE = 5 << 18  # of estimates: mostly those of all groups that are read at once
+SECONDS = 5.0  # after which the estimates so far are written
+_SLOW, _FEW = 1 << 25, 16  # chances of reports times groups, and groups, that are read at once if each takes long
 
 
 @withheld
@@ -91,7 +95,7 @@ def estimate_groups(
         run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)
         run.begin(replace=replace, resume=resume)
         with run.unless_stopped(), one_thread, until(soonest(method.deadline)):
-            learned = Learned.of(run, drew, method, groups_at_once(drew)) if run.size else Learned([method])
+            learned = Learned.of(run, drew, method, groups_at_once(drew, method)) if run.size else Learned([method])
             for done in _written(con, run, drew, learned):
                 if progress:
                     progress(done, run.groups)
@@ -102,26 +106,32 @@ def estimate_groups(
 def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, learned: Learned) -> Iterator[int]:
     """Estimate the groups that are not done, write many rows at a time, and yield how many groups are done."""
     select, groups, schema = _joined(run, drew, learned.estimators[0]), run.groups_done, schema_of(learned.estimators[0])
-    waiting = [schema.empty_table()]
-    for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, groups_at_once(drew))):
+    waiting, written = [schema.empty_table()], monotonic()
+    at_once = groups_at_once(drew, learned.estimators[0])
+    for end, counts in until_stopped(con, run.cells.groups(run.cursor, run.done, run.size, at_once)):
         for some, method in learned.parts(counts):
             waiting += [rows_of(some, *part, schema) for part in estimated(drew, some, method)]
         groups += len(counts.groups)
-        if end == run.size or sum(map(len, waiting)) >= ROWS_AT_ONCE:
+        if end == run.size or sum(map(len, waiting)) >= ROWS_AT_ONCE or monotonic() - written > SECONDS:
             run.append(pa.concat_tables(waiting), select, end)
-            waiting = [schema.empty_table()]
+            waiting, written = [schema.empty_table()], monotonic()
             yield groups
     if not run.size:
         run.append(schema.empty_table(), select, 0)
 
 
-def groups_at_once(drew: Mechanism) -> int:
-    """Return how many groups are estimated together: more if there are few values, and each can be reported."""
+def groups_at_once(drew: Mechanism, method: Estimator) -> int:
+    """Return how many groups are estimated together: more if there are few values, and each can be reported.
+
+    Groups that borrow from others take long if their reports are not votes, so few of them are estimated between two writes.
+    """
     certified = certify_values(drew)
     values, reports = len(certified.values), certified.reports
-    if isinstance(reports, Domain):
-        return max(1, ROWS_AT_ONCE // max(values, len(reports)))
-    return max(1, min(GROUPS_AT_ONCE, ROWS_AT_ONCE // values))
+    if not isinstance(reports, Domain):
+        return max(1, min(GROUPS_AT_ONCE, ROWS_AT_ONCE // values))
+    most = max(1, ROWS_AT_ONCE // max(values, len(reports)))
+    slow = method.borrows and operator_of(drew).votes is None
+    return min(most, max(_FEW, _SLOW // (values * len(reports)))) if slow else most
 
 
 def _joined(run: GroupRun, drew: Mechanism, method: Estimator) -> Select:

@@ -43,6 +43,11 @@ class Sets:
     def __len__(self) -> int:
         return len(self.ends) - 1
 
+    def at(self, place: int) -> Sets:
+        """Return one of the sets."""
+        start, end = self.ends[place : place + 2]
+        return Sets(np.array([0, end - start]), self.keys[start:end], self.places[start:end])
+
     def repeated(self, count: int) -> Sets:
         """Return a single set ``count`` times."""
         return Sets(np.arange(count + 1) * len(self.keys), np.tile(self.keys, count), np.tile(self.places, count))

@@ -12,12 +12,12 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
-from ldpsql.channels import AnyChannel, Convolution, DenseChannel, TableChannel
+from ldpsql.channels import AnyChannel, Convolution, DenseChannel, KeepOrWindow, KeyValue, TableChannel
 from ldpsql.clients.short import moving, noise, on_map
 from ldpsql.errors import NotApplicable
-from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedPairs, CertifiedRow, CertifiedValues, Mechanism, certify
 from ldpsql.mechanisms.families import PlanarMechanism
 from ldpsql.registry.documents import document
 
@@ -33,6 +33,11 @@ _NEEDS = {
     "repeated_hash": ("splitmix", "keep_or_spread", "repeated_hash"),
     "rows": ("row",),
     "one_of_rows": ("row",),
+    "independent_bits": ("coins",),
+    "signed_bits": ("coins",),
+    "pairs": ("number",),
+    "sign": ("form_pair",),
+    "bin": ("form_pair",),
     "whole": ("number",),
     "bins": ("number",),
     "steps": ("number",),
@@ -40,27 +45,31 @@ _NEEDS = {
 }
 _ORDER = (
     *("core", "number", "domain_listed", "domain_whole", "domain_bins", "domain_steps", "domain_moments", "domain_rows"),
-    *("form_value", "form_set", "form_hash", "form_listed_hash", "form_node", "splitmix", "alias", "keep_or_spread"),
-    *("independent_bits", "subsets", "hadamard", "private_hash", "repeated_hash", "orthogonal_hash"),
-    *("dense_channel", "moving_weights", "convolution", "planar_decay", "planar_noise", "planar_table", "levels", "row", "end"),
+    *("domain_pairs", "form_value", "form_set", "form_symbol", "form_hash", "form_listed_hash", "form_node"),
+    *("form_pair", "form_sign", "form_bin", "splitmix", "alias", "coins", "keep_or_spread", "independent_bits", "subsets"),
+    *("hadamard", "private_hash", "repeated_hash", "orthogonal_hash", "dense_channel", "moving_weights", "convolution"),
+    *("planar_decay", "planar_noise", "planar_table", "levels", "signed_bits", "bin_bits", "keep_or_window", "key_value"),
+    *("row", "end"),
 )
 # A string, or operators with the spaces around them.
 _SPACED = re.compile(r'("(?:\\.|[^"\\])*")|^ +| *([=<>!&|?:+*%^~,;{}()\[\]-]+) *')
 _SHORT = 1000  # characters of a mechanism that are not compressed
 
+Exported: TypeAlias = CertifiedValues | CertifiedPairs | CertifiedRow
 
-def exported(mechanism: Mechanism) -> CertifiedValues | CertifiedRow:
+
+def exported(mechanism: Mechanism) -> Exported:
     """Return a certified mechanism that other programs can draw from.
 
     Raises:
-        NotApplicable: if its values are sets of pairs, or strings that are not listed.
+        NotApplicable: if its values are strings that are not listed.
 
     """
     certified = certify(mechanism)
-    if isinstance(certified, CertifiedValues | CertifiedRow):
+    if isinstance(certified, CertifiedValues | CertifiedPairs | CertifiedRow):
         return certified
     raise NotApplicable(
-        f"{mechanism.name} perturbs {certified.over}, and modules are for single values and rows of them",
+        f"{mechanism.name} perturbs {certified.over}, and modules are for single values, rows of them and sets of pairs",
         "use krr, oue, olh or another mechanism over declared values",
     )
 
@@ -69,7 +78,7 @@ def module(mechanism: Mechanism) -> str:
     """Return the source of a module that draws reports of a mechanism.
 
     Raises:
-        NotApplicable: if its values are sets of pairs, or strings that are not listed.
+        NotApplicable: if its values are strings that are not listed.
 
     """
     certified = exported(mechanism)
@@ -80,12 +89,14 @@ def module(mechanism: Mechanism) -> str:
     return "".join([header, core, f"const mechanism = {_literal(described)};\n", *others])
 
 
-def _described(certified: CertifiedValues | CertifiedRow) -> dict[str, Any]:
+def _described(certified: Exported) -> dict[str, Any]:
     """Return what a module holds of the document."""
     whole = document(certified.mechanism)
     kept = {name: whole[name] for name in ("values", "channel", "reports", "fingerprint", "claim")}
     if kept["reports"].get("values") == {name: kept["values"].get(name) for name in kept["reports"].get("values", ())}:
         del kept["reports"]["values"]  # they are those that are perturbed
+    if kept["values"].get("drop_missing"):
+        kept["values"]["null"] = []  # the empty set
     parts = certified.parts if isinstance(certified, CertifiedRow) else (certified,)
     channels = kept["channel"]["parts"] if isinstance(certified, CertifiedRow) else [kept["channel"]]
     for part, channel in zip(parts, channels, strict=True):
@@ -96,6 +107,8 @@ def _described(certified: CertifiedValues | CertifiedRow) -> dict[str, Any]:
 def _shorten(described: dict[str, Any], mechanism: Mechanism, channel: AnyChannel) -> None:
     """Replace the tables of a channel by shorter ones, where its structure allows it."""
     short: dict[str, Any] | None = None
+    if isinstance(channel, KeyValue) and isinstance(channel.response, KeepOrWindow):
+        described, channel = described["response"]["window"], channel.response.window
     if isinstance(channel, Convolution):
         described["noise"] = noise(channel) or described["noise"]
     elif isinstance(mechanism, PlanarMechanism) and isinstance(channel, TableChannel):

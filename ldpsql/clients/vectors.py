@@ -5,23 +5,27 @@ A program that draws one value at a time, and takes words in the order in which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Channel, Codes, Drawn, Weights
+from ldpsql.channels import Channel, ChannelOf, Codes, Drawn, Weights
 from ldpsql.channels.randomness import Words, random_words
-from ldpsql.clients.module import exported
+from ldpsql.clients.module import Exported, exported
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.exported import listed
+from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.product import Product
-from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism
+from ldpsql.mechanisms.base import CertifiedPairs, Mechanism
 from ldpsql.reports import Alphabet, HashReports, RowReports, SetReports, SymbolReports
+from ldpsql.reports.pairs import PairReports
 
 _AT_A_TIME = 1 << 12  # draws
+V = TypeVar("V")
 
 
 def vectors(mechanism: Mechanism, count: int, words: Words = random_words) -> Iterator[dict[str, Any]]:
@@ -33,7 +37,7 @@ def vectors(mechanism: Mechanism, count: int, words: Words = random_words) -> It
         words: the source of the random words.
 
     Raises:
-        NotApplicable: if its values are sets of pairs, or strings that are not listed.
+        NotApplicable: if its values are strings that are not listed.
 
     """
     certified = exported(mechanism)
@@ -42,25 +46,43 @@ def vectors(mechanism: Mechanism, count: int, words: Words = random_words) -> It
         yield from _drawn(certified, rows, words)
 
 
-def _chosen(certified: CertifiedValues | CertifiedRow, count: int) -> pa.Array:
+def _chosen(certified: Exported, count: int) -> pa.Array:
     """Return values of the domain chosen at random."""
     values = certified.values.listed
+    if isinstance(certified.values, PairSets):
+        return _sets(certified.values, count)
     if isinstance(values, Product):
         columns = [part.values.take(pa.array(_places(len(part), count))) for part in values.parts]
         return pa.StructArray.from_arrays(columns, list(values.names))
     return values.values.take(pa.array(_places(len(values), count)))
 
 
+def _sets(values: PairSets, count: int) -> pa.Array:
+    """Return sets of at most four pairs chosen at random."""
+    most = min(len(values.keys), 4)
+    sizes = (random_words(count) % np.uint64(most + 1)).astype(np.int32)
+    keys = random_words(count * len(values.keys)).reshape(count, -1).argsort(axis=1)[:, :most]
+    held = np.arange(most) < sizes[:, None]
+    places = (random_words(int(held.sum())) >> np.uint64(11)).astype(np.float64) / 2**53
+    numbers = np.clip(values.low + (values.high - values.low) * places, values.low, values.high)
+    pairs = pa.StructArray.from_arrays([values.keys.values.take(pa.array(keys[held])), pa.array(numbers)], ["key", "value"])
+    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)), pairs)
+
+
 def _places(size: int, count: int) -> Weights:
     return random_words(count) % np.uint64(size)
 
 
-def _drawn(certified: CertifiedValues | CertifiedRow, column: pa.Array, words: Words) -> Iterator[dict[str, Any]]:
+def _drawn(certified: Exported, column: pa.Array, words: Words) -> Iterator[dict[str, Any]]:
     """Yield the draws of some values."""
-    each = _in_step if certified.channel.in_step else _one_by_one
-    drawn, used = each(certified.channel, certified.codes(column), words)
+    if isinstance(certified, CertifiedPairs):
+        sets = certified.values.sets(column)
+        drawn, used = _each(certified.channel, [sets.at(place) for place in range(len(sets))], words)
+    else:
+        each = _in_step if certified.channel.in_step else _one_by_one
+        drawn, used = each(certified.channel, certified.codes(column), words)
     reports = report_json(certified.reports, certified.shown(drawn))
-    for value, taken, report in zip(value_json(certified.values.listed, column), used, reports, strict=True):
+    for value, taken, report in zip(value_json(certified.values, column), used, reports, strict=True):
         yield {"value": value, "words": [f"{word:016x}" for word in taken], "report": report}
 
 
@@ -78,6 +100,11 @@ def _in_step(channel: Channel, positions: Codes, words: Words) -> tuple[Drawn, l
 
 def _one_by_one(channel: Channel, positions: Codes, words: Words) -> tuple[Drawn, list[list[int]]]:
     """Return the draws of all values, and the words of each; each value is drawn by itself."""
+    return _each(channel, [positions[place : place + 1] for place in range(len(positions))], words)
+
+
+def _each(channel: ChannelOf[V], values: Sequence[V], words: Words) -> tuple[Drawn, list[list[int]]]:
+    """Return the draws of values, and the words that each took."""
     used: list[list[int]] = []
 
     def recorded(count: int) -> Weights:
@@ -85,15 +112,20 @@ def _one_by_one(channel: Channel, positions: Codes, words: Words) -> tuple[Drawn
         used[-1] += taken.tolist()
         return taken
 
-    def drawn(place: int) -> Drawn:
+    def drawn(value: V) -> Drawn:
         used.append([])
-        return channel.draw(positions[place : place + 1], recorded)
+        return channel.draw(value, recorded)
 
-    return np.concatenate([drawn(place) for place in range(len(positions))]), used
+    return np.concatenate([drawn(value) for value in values]), used
 
 
-def value_json(values: Domain, column: pa.Array) -> list[Any]:
-    """Return values of a domain as a client takes them."""
+def value_json(values: Domain | PairSets, column: pa.Array) -> list[Any]:
+    """Return values of a domain, or sets, as a client takes them."""
+    if isinstance(values, PairSets):
+        parts = zip(value_json(values.keys, column.values.field("key")), column.values.field("value").to_pylist(), strict=True)
+        pairs = [{"key": key, "value": value} for key, value in parts]
+        return [pairs[start:end] for start, end in pairwise(column.offsets.to_pylist())]
+    values = values.listed
     if isinstance(values, Product):
         return _rows(values.names, [value_json(*pair) for pair in zip(values.parts, column.flatten(), strict=True)])
     return listed(Domain(column))
@@ -108,6 +140,11 @@ def report_json(reports: Alphabet, column: pa.Array) -> list[Any]:
         return value_json(reports, column)
     if isinstance(reports, SetReports | SymbolReports):
         return [[str(word) for word in words] for words in column.to_pylist()]
+    if isinstance(reports, PairReports):
+        keys, numbers = column.field("key"), column.field(reports.field).to_pylist()
+        named = iter(value_json(reports.keys, keys.drop_null()))
+        each = [next(named) if held else None for held in keys.is_valid().to_pylist()]
+        return _rows(("key", reports.field), [each, numbers])
     if isinstance(reports, HashReports):
         return [{"seed": str(row["seed"]), "y": row["y"]} for row in column.to_pylist()]
     return list(column.to_pylist())

@@ -23,8 +23,8 @@ def exported(values: Domain | PairSets | Strings) -> dict[str, Any]:
     ({'kind': 'listed', 'type': 'string', 'values': ['Lima', 'Oslo']}, {'kind': 'whole', 'first': 3, 'count': 6, 'clip': False})
     """
     if isinstance(values, PairSets):
-        ends = {"low": values.low, "high": values.high, "clip": values.clip}
-        return {"kind": "pairs", "keys": exported(values.keys), **ends}
+        rules = {"clip": values.clip, "drop_missing": values.drop_missing, "drop_unknown": values.drop_unknown}
+        return {"kind": "pairs", "keys": exported(values.keys), "low": values.low, "high": values.high, **rules}
     if isinstance(values, Strings):
         return {"kind": "strings", "length": values.length, "letters": list(values.alphabet)}
     if isinstance(values, Product):

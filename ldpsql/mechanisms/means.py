@@ -9,15 +9,15 @@ from ldpsql.channels import TOTAL, Weights
 from ldpsql.channels.moving import Window, two_reports
 
 
-def pieces(epsilon: float, bins: int, share: int = TOTAL) -> Weights:
+def pieces(epsilon: float, bins: int, share: int = TOTAL, *, outside: bool = True) -> Weights:
     """Return the weights of the piecewise mechanism: a row for the centre of each bin, a column for each bin of [-C, C].
 
     With z = e^(epsilon/2): C = (z+1)/(z-1), and the high density covers [(C+1)x/2 - (C-1)/2, (C+1)x/2 + (C-1)/2]. Each row sums
-    to ``share``.
+    to ``share``. Without ``outside``, there is no low density: bins that are not covered have the weight 1.
     """
     reach = 1 / np.tanh(epsilon / 4)
     width, first = (reach - 1) / (2 * reach) * bins, (reach + 1) / (4 * reach)
-    return Window.of(bins, float(np.expm1(epsilon)), float(width), float(first), share).weights()
+    return Window.of(bins, float(np.expm1(epsilon)) if outside else 2.0**64, float(width), float(first), share).weights()
 
 
 def piece_readings(epsilon: float, bins: int) -> NDArray[np.float64]:

@@ -118,6 +118,8 @@ class PairReports(NumberedReports):
             raise impossible()
         fields = dict(zip([part.name for part in column.type], column.flatten(), strict=True))
         key, number = plain(fields["key"]), fields[self.field]
+        if pa.types.is_decimal(number.type) and number.type.scale == 0:  # HUGEINT: so DuckDB reads 1 and -1 from JSON
+            number = _words(number)
         if not pa.types.is_integer(number.type) and not pa.types.is_null(number.type):
             raise impossible()
         at = _numbers(self.keys.locate(key))
@@ -185,6 +187,14 @@ class BinReports(PairReports):
     def cells_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of bins."""
         return np.where((numbers >= 0) & (numbers < self.bins), numbers, -1)
+
+
+def _words(column: pa.Array) -> pa.Array:
+    """Return whole numbers of 128 bits as numbers of 64 bits."""
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise impossible() from None
 
 
 def _numbers(column: pa.Array) -> NDArray[np.int64]:

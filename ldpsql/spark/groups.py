@@ -168,7 +168,7 @@ def _estimated_frame(groups: DataFrame, drew: Mechanism, methods: list[Estimator
 def _estimates(
     batches: Iterator[pa.RecordBatch], drew: Mechanism, methods: list[Estimator], runs: dict[str, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    for groups in _together(batches, groups_at_once(drew)):
+    for groups in _together(batches, groups_at_once(drew, methods[0])):
         yield from _of_some(groups, drew, methods, runs, schema)
 
 

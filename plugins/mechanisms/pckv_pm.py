@@ -4,7 +4,7 @@ Ye, Wang, Zhang, Feng, "Revisiting EM-based estimation for locally differentiall
 appendix D, put it in place of the sign of PCKV (Gu et al., USENIX Security 2020); the split of the budget is derived here.
 """
 
-from fractions import Fraction
+from math import log
 from typing import Annotated
 
 import numpy as np
@@ -12,13 +12,13 @@ from pydantic import Field
 
 from ldpsql.mechanisms import (
     BinReports,
+    DenseChannel,
     KeepOrWindow,
     KeyValueMechanism,
     Mechanism,
     WholeField,
-    from_doubles,
     hookimpl,
-    window,
+    pieces,
 )
 
 
@@ -48,11 +48,7 @@ class PckvPm(KeyValueMechanism):
         """Return the response that keeps the key and reports a bin near the value."""
         keys, ratio = self.symbol_keys(self.bins), self.ratio(self.bins)
         root = float(ratio) ** 0.5
-        reach = (root + 1) / (root - 1)  # C: numbers are reported on [-C, C]
-        at = (2 * np.arange(self.bins) + 1) / self.bins - 1
-        left = (reach + 1) / 2 * at - (reach - 1) / 2
-        near = window((left + reach) / (2 * reach), (reach - 1) / (2 * reach), self.bins)
-        return KeepOrWindow.within(keys, from_doubles(near, Fraction(1)), ratio)
+        return KeepOrWindow.within(keys, DenseChannel(pieces(2 * log(root), self.bins, outside=False)), ratio)
 
     def scores(self) -> np.ndarray:
         """Return the score of every bin of a kept key: its expectation is the value, on [-1, 1]."""

@@ -1,0 +1,1 @@
+forms.bin = (reports) => pair(reports, "bin", (cell) => cell);

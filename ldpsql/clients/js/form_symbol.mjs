@@ -1,0 +1,1 @@
+forms.symbol = () => (at) => [String(at)];
