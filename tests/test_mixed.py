@@ -20,7 +20,7 @@ from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.estimates.functionals import Mean
 from ldpsql.estimates.planning import mean_error
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.counts import Counts
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.likelihood import Likelihood
@@ -468,7 +468,9 @@ def test_the_errors_of_means_of_lists_of_reports_are_those_that_occur(text: str)
     ends, z = pa.array(np.arange(0, 2 * people + 1, 2), pa.int32()), np.empty(draws)
     for draw in range(draws):
         lists = pa.ListArray.from_arrays(ends, certify(mechanism).perturb(pa.array(values)))
-        _, estimates = next(estimated(Repeated(Perturbed(mechanism)), Counts.of_column(lists), registry().estimator("ibu")))
+        _, estimates = next(
+            estimated(Repeated(Perturbed(mechanism)), GroupedCounts.of_column(lists), registry().estimator("ibu"))
+        )
         measure = Mean(unbiased=True).measure(estimates)
         z[draw] = (measure.estimate[0] - 20.0) / measure.std_error[0]
         single = mean_error(mechanism, 2 * people)
