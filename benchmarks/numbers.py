@@ -60,8 +60,8 @@ def figures(quick: bool) -> list[Figure]:
             )
         for shape, truth in theta.items():
             held = coverage(operator, truth, rng, 1_000 if quick else 10_000)
-            rows.append(at_least(f"{name}, {shape}: coverage of the mean", min(held), LEAST, ""))
-            rows.append(at_most(f"{name}, {shape}: coverage of the mean", max(held), MOST, ""))
+            rows.append(at_least(f"{name}, {shape}: smallest coverage of the mean", min(held), LEAST, ""))
+            rows.append(at_most(f"{name}, {shape}: largest coverage of the mean", max(held), MOST, ""))
     return rows
 
 

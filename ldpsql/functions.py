@@ -66,7 +66,7 @@ from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.narrowing import narrowed
 from ldpsql.estimates.rectangles import RectangleShares
-from ldpsql.estimates.scale import bound_of, check_ordered, scale_of
+from ldpsql.estimates.scale import bound_of, check_line, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.tables import Margin, MeanOf, OfColumn, QuantileOf, QuantilesOf, Share, VarianceOf
@@ -76,6 +76,7 @@ from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_m
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
 from ldpsql.ledger.people import id_bytes
@@ -190,6 +191,7 @@ __all__ = [
     "Shuffled",
     "SimulatedError",
     "Simulation",
+    "SomeColumns",
     "Spec",
     "Step",
     "Summary",
@@ -210,6 +212,7 @@ __all__ = [
     "check_columns",
     "check_drawn",
     "check_files",
+    "check_line",
     "check_listed",
     "check_ordered",
     "check_reports",

@@ -235,12 +235,17 @@ DAILY = """{{ config(materialized='table', meta={'ldp': {
 SELECT person_id, ldp.perturb_once(city, ldp.m.city(), person_id, 'city') AS city FROM {{ ref('people') }}"""
 
 
-def test_a_model_of_permanent_reports_draws_the_same_reports_and_charges_them_once(project: Path) -> None:
-    key, settings = project / "people.key", project / "ldpsql.toml"
-    Key.create(key)
+def permanent(project: Path) -> None:
+    """Give the project a key of permanent reports."""
+    settings = project / "ldpsql.toml"
+    Key.create(project / "people.key")
     settings.write_text(
         settings.read_text(encoding="utf-8").replace("[ledger]", "[ledger]\nkey = 'people.key'"), encoding="utf-8"
     )
+
+
+def test_a_model_of_permanent_reports_draws_the_same_reports_and_charges_them_once(project: Path) -> None:
+    permanent(project)
     (project / "models" / "daily.sql").write_text(DAILY)
     days = []
     for command in (("seed",), ("run", "--select", "daily"), ("run", "--select", "daily")):
@@ -253,3 +258,23 @@ def test_a_model_of_permanent_reports_draws_the_same_reports_and_charges_them_on
     ledger = Ledger.open(project / "people.ledger")
     assert [(entry["reports"], entry["state"]) for entry in ledger.history()] == [(2000, "published"), (0, "published")]
     assert [balance.spent for balance in ledger.balances()] == ["2"]
+
+
+def test_a_model_that_draws_new_reports_of_a_table_of_permanent_ones_is_refused(project: Path) -> None:
+    permanent(project)
+    settings, model = project / "ldpsql.toml", project / "models" / "reports.sql"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace("[tables.people]", "[tables.people]\npermanent = true"), encoding="utf-8")
+    original = model.read_text(encoding="utf-8")
+    for columns in ("'columns': {'city': 'people_city'}", "'table': 'people'"):
+        model.write_text(original.replace("'columns': {'city': 'city'}", columns), encoding="utf-8")
+        built = dbt(project, "build")
+        assert built.returncode != 0
+        assert "[tables.people] declares permanent reports, and this run would draw new ones" in built.stdout
+        assert Ledger.open(project / "people.ledger").history() == []
+    model.write_text(original, encoding="utf-8")
+    daily = DAILY.replace("'city': 'city'", "'city': 'people_city'").replace("ldp.m.city()", "ldp.m.people_city()")
+    (project / "models" / "daily.sql").write_text(daily, encoding="utf-8")
+    built = dbt(project, "run", "--select", "daily")
+    assert built.returncode == 0, built.stdout
+    assert rows(project, "SELECT count(*) FROM daily") == [(2000,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from ldpsql.functions import (
     Macros,
     Mean,
     MeanOf,
+    Mixed,
     OfColumn,
     Quantile,
     QuantileOf,
@@ -24,12 +26,15 @@ from ldpsql.functions import (
     RangeShare,
     RangeShares,
     RectangleShares,
+    Repeated,
     Scalar,
+    SomeColumns,
     Variance,
     VarianceOf,
     aggregates,
     all_measured,
     bound_of,
+    check_line,
     check_ordered,
     column_of_table,
     condition,
@@ -45,8 +50,9 @@ from ldpsql.functions import (
     values_of,
     without_inversion,
 )
-from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, Product, certify_values
+from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, Product
 
+Source: TypeAlias = Mechanism | Mixed | Repeated | SomeColumns
 _ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
 
 
@@ -58,20 +64,27 @@ def functional_handle(
     out, columns, of_columns, conditions = [], [plain(argument) for argument in arguments], plain(ofs), plain(givens)
     for row, (name, handle) in enumerate(zip(plain(names).to_pylist(), plain(plans).to_pylist(), strict=True)):
         plan = PLANS.thing(handle)
-        mechanism = plan[0]
-        if not isinstance(mechanism, Mechanism):
-            raise InvalidParameter("these numbers can be estimated for one mechanism only", "use ldp.mean on its reports")
-        own = [column[row] for column in columns]
-        of_table = _of_table(name, mechanism, of_columns[row], conditions[row], own)
+        source, own = plan[0], [column[row] for column in columns]
+        of_table = _of_table(name, source, of_columns[row], conditions[row], own) if isinstance(source, Mechanism) else None
         if of_table is not None:
             out.append(MEASURES.number(narrowed(plan, of_table)))
             continue
-        if not _on_map(name, own):
-            check_ordered(mechanism)
-        unbiased = without_inversion(mechanism, plan[1]) if name in ("mean", "variance") else None
-        functional = _functional(name, mechanism, own, unbiased=unbiased is not None)
-        out.append(MEASURES.number(((mechanism, unbiased or plan[1]), functional)))
+        if isinstance(source, Mixed | Repeated):
+            _check_levels(name, source)
+        elif isinstance(source, Mechanism) and not _on_map(name, own):
+            check_ordered(source)
+        unbiased = without_inversion(source, plan[1]) if name in ("mean", "variance") else None
+        functional = _functional(name, source, own, unbiased=unbiased is not None)
+        out.append(MEASURES.number(((source, unbiased or plan[1]), functional)))
     return pa.array(out, pa.int64())
+
+
+def _check_levels(name: str, source: Mixed | Repeated) -> None:
+    """Refuse values without order, and quantiles if the levels have different domains: they are positions in one of them."""
+    check_line(source.values, source.layout)
+    levels = source.of if isinstance(source, Repeated) else source
+    if name == "quantiles" and isinstance(levels, Mixed) and any(level.values != levels.values for level in levels.each):
+        raise InvalidParameter("the mechanisms of the levels have different domains", "quantiles need the same one")
 
 
 def _of_table(name: str, mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar, arguments: list[pa.Scalar]) -> OfColumn | None:
@@ -95,7 +108,7 @@ def _of_table(name: str, mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar, 
     )
 
 
-def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, unbiased: bool) -> Functional:
+def _functional(name: str, source: Source, arguments: list[pa.Scalar], *, unbiased: bool) -> Functional:
     match name:
         case "mean":
             return Mean(unbiased)
@@ -109,9 +122,9 @@ def _functional(name: str, mechanism: Mechanism, arguments: list[pa.Scalar], *, 
             lows, highs = (_items(ends, "ends of ranges", "[0, 10], [9, 19] are two ranges") for ends in arguments[:2])
             if len(lows) != len(highs):
                 raise InvalidParameter("there must be as many low ends as high ends", "[0, 10], [9, 19] are two ranges")
-            return _shares(mechanism, lows, highs, arguments[2])
+            return _shares(source, lows, highs, arguments[2])
         case _:
-            return _shares(mechanism, [arguments[0]], [arguments[1]], arguments[2]).only
+            return _shares(source, [arguments[0]], [arguments[1]], arguments[2]).only
 
 
 def _on_map(name: str, arguments: Sequence[pa.Scalar]) -> bool:
@@ -120,11 +133,11 @@ def _on_map(name: str, arguments: Sequence[pa.Scalar]) -> bool:
 
 
 def _shares(
-    mechanism: Mechanism, lows: Sequence[pa.Scalar], highs: Sequence[pa.Scalar], grid: pa.Scalar
+    source: Source, lows: Sequence[pa.Scalar], highs: Sequence[pa.Scalar], grid: pa.Scalar
 ) -> RangeShares | RectangleShares:
-    if grid.is_valid:
-        return RectangleShares.between(mechanism, lows, highs, grid)
-    values = certify_values(mechanism).values
+    if grid.is_valid and isinstance(source, Mechanism):
+        return RectangleShares.between(source, lows, highs, grid)
+    values = values_of(source) if isinstance(source, Mechanism) else source.values
     return RangeShares(tuple(RangeShare(*(bound_of(end, values) for end in ends)) for ends in zip(lows, highs, strict=True)))
 
 

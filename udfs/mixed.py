@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -120,7 +121,38 @@ _MIXED_PLAN = "__ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))"
 _MIXED_DOMAIN = "ldp._kind(ldp._any(mechanisms, mechanisms))"
 _REPEATED: dict[str, Any] = {"columns": ("reports",), "counted": "ldp.repeated_counts(reports, keep := keep)"}
 _REPEATED_PLAN = "__ldp_repeated_plan(estimator, __ldp_mechanism(m))"
+
+
+def _numbers(kind: str, mechanisms: str, plan: str, mechanism: str, counted: dict[str, Any]) -> Iterator[Aggregate]:
+    """Yield the aggregates of numbers about a distribution of values on a line.
+
+    Args:
+        kind: the end of their names.
+        mechanisms: the parameter that holds what drew the reports.
+        plan: the handle of that and the estimator, in SQL.
+        mechanism: a mechanism over the values, in SQL.
+        counted: the columns and their counts.
+
+    """
+    asked = f"__ldp_functional('{{}}', {plan}, NULL, NULL{{}})"
+    results = {
+        "mean": f"ldp._in_unit(ldp._kind({mechanism}), __ldp_measure({{counts}}, {asked.format('mean', '')}))",
+        "variance": f"__ldp_measure({{counts}}, {asked.format('variance', '')})",
+        "quantiles": f"ldp._each_at(ldp._domain({mechanism}), "
+        f"__ldp_measure_all_positions({{counts}}, {asked.format('quantiles', ', qs')}))",
+        "range_shares": f"__ldp_measure_all({{counts}}, {asked.format('range_shares', ', lows, highs, NULL')})",
+    }
+    further = {"quantiles": ("qs",), "range_shares": ("lows", "highs")}
+    for name, result in results.items():
+        parameters = dict.fromkeys((mechanisms, *further.get(name, ())))
+        yield Aggregate(
+            f"{name}_{kind}", result, {**parameters, "estimator": "'ibu'"}, f"as ldp.{name}, from such reports", **counted
+        )
+
+
 _AGGREGATES = (
+    *_numbers("mixed", "mechanisms", _MIXED_PLAN, "ldp._any(mechanisms, mechanisms)", _MIXED),
+    *_numbers("repeated", "m", _REPEATED_PLAN, "m", _REPEATED),
     Aggregate(
         "ibu_mixed",
         f"ldp._rows({_MIXED_DOMAIN}, __ldp_estimate({{counts}}, {_MIXED_PLAN}))",

@@ -24,7 +24,7 @@ from ldpsql.ledger.guard import Guard
 from ldpsql.ledger.policy import ROW
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.registry import registry
-from ldpsql.registry.tables import table_policy
+from ldpsql.registry.tables import check_new_reports, table_policy
 
 _LOG = logging.getLogger("ldpsql")
 
@@ -86,7 +86,10 @@ class Releases:
     def _columns(self, release: Mapping[str, Any], con: DuckDBPyConnection) -> dict[str, Mechanism]:
         """Return the mechanism of each column that a model draws, as its config or the policy of a table says."""
         if "table" not in release:
-            return {column: registry().mechanism(self._mechanisms.get(m, m)) for column, m in release["columns"].items()}
+            named = {column: self._mechanisms.get(m, m) for column, m in release["columns"].items()}
+            if release.get("permanent") is not True:
+                check_new_reports(named.values())
+            return {column: registry().mechanism(mechanism) for column, mechanism in named.items()}
         policy, unit = table_policy(release["table"], con), self._ledger.policy.privacy_unit
         if policy.unit != unit:
             raise InvalidParameter(

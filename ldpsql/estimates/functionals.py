@@ -20,6 +20,8 @@ from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.spans import Quantile, Quantiles, RangeShare, RangeShares
 from ldpsql.inference.operators import Floats
 
+_ROUNDING = 1e-9
+
 __all__ = [
     "Functional",
     "Mean",
@@ -72,7 +74,9 @@ class Variance(Functional):
         mean = np.clip(linear(estimates, x[:, None]).centre, x.min(), x.max())
         spread = linear(estimates, ((x - mean) ** 2)[..., None])
         estimate = None if self.unbiased else theta @ x**2 - (theta @ x) ** 2
-        measure = around(estimates, estimate, spread, 0.0, 0.25).scaled(unit**2)  # Popoviciu's inequality: at most a quarter
+        part = around(estimates, estimate, spread, 0.0, 0.25)  # Popoviciu's inequality: at most a quarter
+        says_nothing = part.high - part.low > 0.25 - _ROUNDING
+        measure = replace(part, std_error=np.where(says_nothing, np.inf, part.std_error)).scaled(unit**2)
         off = estimates.values.rounding  # standard deviations are at most as far apart as the numbers
         low, high = np.sqrt(np.maximum(measure.low, 0.0)), np.sqrt(measure.high)
         return replace(measure, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else measure

@@ -14,7 +14,7 @@ from ldpsql.inference.counting import operator_of
 from ldpsql.inference.deadline import until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Ranges
-from ldpsql.inference.operators.weights import Majorants, Weights
+from ldpsql.inference.operators.weights import Bounding, Majorants
 from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 
@@ -40,7 +40,7 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False, off: float = 
 
     If the channel distinguishes the values, that is the debiased estimate plus and minus its errors (`Operator.functionals`).
     If it hardly distinguishes neighbours, as wide noise on many bins does, it is a lower and an upper bound that hold whatever
-    the distribution is (`Weights`).
+    the distribution is (`ldpsql.inference.operators.weights`).
 
     Args:
         estimates: the estimates of several groups.
@@ -158,13 +158,14 @@ def _around(centre: Floats, variance: Floats, z: float, off: float = 0.0) -> Lin
 
 
 def _bounded(
-    likelihood: Likelihood, weights: Weights, theta: Floats, c: Floats, z: float, *, sets: bool, off: float = 0.0
+    likelihood: Likelihood, weights: Bounding, theta: Floats, c: Floats, z: float, *, sets: bool, off: float = 0.0
 ) -> Linear:
     """Bound c'theta from above, and (1 - c)'theta of sets or -c'theta of others, which bounds it from below.
 
-    Both bounds may be too low or too high at a time by at most ``off``, so `half_width` holds for the pair of them.
+    Both bounds may be too low or too high at a time by at most ``off``, so `half_width` holds for the pair of them. Errors are
+    those of the estimated law of the reports, or if that is not known, as of lists of reports, of the observed one.
     """
-    law = likelihood.operator.forward(theta)
+    law = likelihood.operator.forward(theta) if likelihood.operator.complete else likelihood.shares
     parts = []
     for shares, chances, n, own in zip(
         likelihood.shares, law, likelihood.n, np.broadcast_to(c, (len(law), *c.shape[-2:])), strict=True

@@ -92,18 +92,23 @@ def within(scale: Floats, low: float | None, high: float | None) -> NDArray[np.b
 
 
 def check_ordered(mechanism: Mechanism) -> None:
+    """Refuse a mechanism whose values have no order; see `check_line`."""
+    certified = certify_values(mechanism)
+    check_line(certified.values, certified.layout)
+
+
+def check_line(values: Domain, layout: tuple[int, ...]) -> None:
     """Refuse the cells of a grid, which are numbered but not ordered.
 
     Raises:
         InvalidDomain: if the values are such cells, or have no order.
 
     """
-    certified = certify_values(mechanism)
-    if len(certified.layout) == 2 and min(certified.layout) > 1:
+    if len(layout) == 2 and min(layout) > 1:
         raise InvalidDomain(
             "the cells of a grid have no order", "this needs values on a line; for a rectangle pass grid := to ldp.range_share"
         )
-    scale_of(certified.values)
+    scale_of(values)
 
 
 def bound_of(bound: pa.Scalar, values: Domain) -> float | None:

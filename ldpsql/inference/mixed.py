@@ -22,6 +22,7 @@ from ldpsql.reports import impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
 _LISTS = "give each user two lists of the same length: ldp.ibu_mixed(reports, levels, mechanisms)"
+_ALIKE = 0.1  # different lists for each person, from which on their numbers say little about probabilities
 _MOST_GROWN = 4096  # values: the curvature of such a mixture is a table of all pairs
 
 
@@ -182,6 +183,11 @@ class Repeated:
         return self.of.values
 
     @property
+    def layout(self) -> tuple[int, ...]:
+        """Which values are neighbours."""
+        return self.of.layout
+
+    @property
     def epsilon(self) -> float:
         """The largest realised epsilon of one report: a user spends the sum over all of them."""
         return self.of.epsilon
@@ -198,8 +204,10 @@ class Repeated:
             if len(at):
                 before = lengths[at].cumsum() - lengths[at]
                 elements = np.repeat(starts[at] - before, lengths[at]) + np.arange(lengths[at].sum())
-                product = ProductOperator(single, positions[elements], lengths[at])
-                yield np.array([group]), Likelihood(product, counts.numbers[None, at], self.of.layout)
+                numbers = counts.numbers[at]
+                differ = isinstance(self.of, Perturbed) and len(at) > _ALIKE * float(numbers.sum())
+                product = ProductOperator(single, positions[elements], lengths[at], differ=differ)
+                yield np.array([group]), Likelihood(product, numbers[None], self.layout)
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
         """Return which lists hold only reports that the mechanism can give."""

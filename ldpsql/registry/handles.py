@@ -25,7 +25,7 @@ from ldpsql.estimates.functionals import Functional
 from ldpsql.estimates.independence import Columns
 from ldpsql.estimates.tables import Margin, MeanOf, Share
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import operator_of
+from ldpsql.inference.counting import ReportSource, operator_of
 from ldpsql.inference.levels import Unperturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
@@ -233,12 +233,16 @@ def _plain_value(value: pa.Scalar) -> Any:
     return f"0{plain}" if isinstance(plain, str) and _UNDER_ONE.fullmatch(plain) else plain
 
 
-def without_inversion(mechanism: Mechanism, estimator: Estimator) -> Estimator | None:
+def without_inversion(source: Mechanism | ReportSource, estimator: Estimator) -> Estimator | None:
     """Return the estimator that takes the place of an inversion for means of a channel that has no useful inverse; else None.
 
     The unbiased mean and variance need no inversion of the whole channel, only a law of the reports for their errors.
     """
-    listed = isinstance(certify(mechanism).reports, Domain)
-    if estimator.name != INV or not listed or operator_of(mechanism).bounding_weights is None:
+    if estimator.name != INV or (isinstance(source, Mechanism) and not _hazy(source)):
         return None
     return read_estimator({"estimator": IBU} | {name: getattr(estimator, name) for name in Estimator.model_fields})
+
+
+def _hazy(mechanism: Mechanism) -> bool:
+    """Return whether reports can be listed and hardly distinguish neighbouring values."""
+    return isinstance(certify(mechanism).reports, Domain) and operator_of(mechanism).bounding_weights is not None

@@ -39,6 +39,7 @@ from ldpsql.spark.charging import charged
 from ldpsql.spark.destination import Destination
 from ldpsql.spark.groups import estimate_groups as estimate_groups
 from ldpsql.spark.permanent import KeyFile, key_file
+from ldpsql.spark.schemas import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,11 +120,11 @@ def _unlike(names: Iterable[str]) -> str:
 
 def _drawn(selected: DataFrame, projection: Projection, key: str | None = None, file: KeyFile | None = None) -> DataFrame:
     """Return the lazy frame that draws, if a key is named with a column of random bits."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  # an extra
 
     types = {name: _type(certified) for name, certified in projection.mechanisms.items()}
     written = set(projection.columns)
-    fields = [pa.field(f.name, types.get(f.name, f.type)) for f in to_arrow_schema(selected.schema) if f.name in written]
+    fields = [pa.field(f.name, types.get(f.name, f.type)) for f in arrow_schema(selected) if f.name in written]
     schema = pa.schema([*fields, pa.field(key, pa.binary())] if key else fields)
     mechanisms = {name: certified.mechanism for name, certified in projection.mechanisms.items()}
     drawn = selected.mapInArrow(lambda batches: _perturbed(batches, mechanisms, schema, key, file), from_arrow_schema(schema))
@@ -195,11 +196,11 @@ def _drawing(mechanism: Mechanism, kind: pa.DataType) -> object:
 
 def counts(frame: DataFrame, column: str) -> Counts:
     """Count the reports of one column: each task counts its own, and the driver adds up what the tasks send."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  # an extra
 
     selected = frame.select(column)
     written = of_text(selected.schema[0].metadata.get(_KEY))
-    (field,) = to_arrow_schema(selected.schema)
+    (field,) = arrow_schema(selected)
     schema = pa.schema([("report", field.type), ("n", pa.int64())])
     parts = selected.mapInArrow(lambda batches: _counted(batches, column, schema), from_arrow_schema(schema)).toArrow()
     nothing = Counts.of(pa.array([], field.type), pa.array([], pa.uint64()))

@@ -23,11 +23,12 @@ from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU
 from ldpsql.registry.fingerprint import KEY, of_text
 from ldpsql.registry.registry import registry
+from ldpsql.spark.schemas import arrow_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-_CELLS, _REPORT, _N = "ldp cells", "ldp report", "ldp n"  # keys may have any other name
+_OWN_KEY, _CELLS, _REPORT, _N = "ldp key", "ldp cells", "ldp report", "ldp n"
 _ROWS_AT_ONCE = 1 << 15  # that Spark gets from a worker
 
 
@@ -66,7 +67,7 @@ def estimate_groups(
     refuse_pairs(drew)
     reports = _selected(frame, column, keys)
     learned = _learned(reports, drew, method) if method.needs_groups else ([method], {})
-    return _estimated_frame(_groups(reports, _tasks(reports)), drew, *learned)
+    return _estimated_frame(_groups(reports, _tasks(reports)), keys, drew, *learned)
 
 
 def _quoted(name: str) -> str:
@@ -74,17 +75,11 @@ def _quoted(name: str) -> str:
 
 
 def _selected(frame: DataFrame, column: str, keys: Sequence[str]) -> DataFrame:
-    """Return the lazy frame of the keys and the reports."""
+    """Return the lazy frame of the keys, by names of our own, as ``mapInArrow`` refuses names with dots, and the reports."""
     from pyspark.sql import functions as sql  # noqa: PLC0415  # an extra
 
-    named = [sql.col(_quoted(key)).alias(key) for key in keys]
+    named = [sql.col(_quoted(key)).alias(f"{_OWN_KEY} {place}") for place, key in enumerate(keys)]
     return frame.select(*named, sql.col(_quoted(column)).alias(_REPORT)).where(sql.col(_REPORT).isNotNull())
-
-
-def _keys(reports: DataFrame) -> list[Column]:
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
-    return [sql.col(_quoted(key)) for key in reports.columns[:-1]]
 
 
 def _groups(reports: DataFrame, tasks: int | None = None) -> DataFrame:
@@ -94,7 +89,7 @@ def _groups(reports: DataFrame, tasks: int | None = None) -> DataFrame:
     """
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    keys = _keys(reports)
+    keys = reports.columns[:-1]
     cells = reports.groupBy(*keys, _REPORT).agg(sql.count("*").alias(_N))
     spread = cells.repartition(tasks, *keys) if tasks else cells
     return spread.groupBy(*keys).agg(sql.collect_list(sql.struct(_REPORT, _N)).alias(_CELLS))
@@ -112,14 +107,13 @@ def _learned(reports: DataFrame, drew: Mechanism, method: Estimator) -> tuple[li
     Each step reads the reports again, which costs less than to count the cells of all groups.
     """
     from pyspark.sql import functions as sql  # noqa: PLC0415
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
 
-    keys = _keys(reports)
+    keys = reports.columns[:-1]
     count = reports.select(*keys).distinct().count()
     if not count:
         return [method], {}
-    if count <= GROUPS_SEEN and in_order(to_arrow_schema(reports.schema).field(len(keys) - 1).type):
-        ordered = _groups(reports).orderBy(*(key.asc_nulls_last() for key in keys))
+    if count <= GROUPS_SEEN and in_order(arrow_schema(reports).field(keys[-1]).type):
+        ordered = _groups(reports).orderBy(*(sql.col(key).asc_nulls_last() for key in keys))
         return _learned_in_order(ordered.toArrow(), drew, method)
     every = 1 + count // GROUPS_SEEN
     few = reports.where(sql.pmod(sql.xxhash64(*keys), sql.lit(every)) == 0) if every > 1 else reports
@@ -153,13 +147,14 @@ def _counts(lists: pa.ListArray) -> GroupedCounts:
     return GroupedCounts(reports, whole_numbers(numbers), np.repeat(np.arange(len(sizes)), sizes), np.arange(len(sizes)))
 
 
-def _estimated_frame(groups: DataFrame, drew: Mechanism, methods: list[Estimator], runs: dict[str, int]) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415  # an extra
+def _estimated_frame(
+    groups: DataFrame, keys: Sequence[str], drew: Mechanism, methods: list[Estimator], runs: dict[str, int]
+) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  # an extra
 
     kind = certify_values(drew).values.values.type
     value = pa.field("value", pa.int64() if pa.types.is_unsigned_integer(kind) else kind)
-    *keys, _ = to_arrow_schema(groups.schema)
-    named = zip(keys, keys_named([key.name for key in keys], columns_of(methods[0])), strict=True)
+    named = zip(list(arrow_schema(groups))[:-1], keys_named(keys, columns_of(methods[0])), strict=True)
     schema = pa.schema([*(key.with_name(name) for key, name in named), value, *numbers_of(methods[0])])
     return groups.mapInArrow(lambda batches: _estimates(batches, drew, methods, runs, schema), from_arrow_schema(schema))
 
@@ -190,8 +185,9 @@ def _of_some(
     groups: pa.Table, drew: Mechanism, methods: list[Estimator], runs: dict[str, int], schema: pa.Schema
 ) -> list[pa.RecordBatch]:
     """Return a row for each value of each of these groups."""
-    keys, lists = [column.combine_chunks() for column in groups.columns[:-1]], plain(groups.column(_CELLS))
-    counts, values = _counts(lists), certify_values(drew).values.values
+    # Workers get times in another time zone than the driver, so that their texts would differ.
+    keys = [column.combine_chunks().cast(field.type) for column, field in zip(groups.columns[:-1], schema, strict=False)]
+    counts, values = _counts(plain(groups.column(_CELLS))), certify_values(drew).values.values
     which = [runs[each] for each in _keys_as_text(keys)] if runs else []
     learned, out = Learned(methods, counts.groups, np.array(which, dtype=np.int64)), []
     parts = ((some, part) for some, method in learned.parts(counts) for part in estimated(drew, some, method))

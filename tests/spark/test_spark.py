@@ -23,7 +23,7 @@ from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.groups import COLUMNS, columns_of
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry.registry import registry
+from ldpsql.registry.registry import Registry, registry
 from ldpsql.spark import groups
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
@@ -164,7 +164,7 @@ def test_neither_files_nor_rows_show_where_in_the_source_a_report_was(
     spark.conf.set("spark.sql.adaptive.enabled", adaptive)
     try:
         frame = spark.read.parquet(sorted_by_value).repartitionByRange(4, "value").sortWithinPartitions("at")
-        made = ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out"), keep=["at"])
+        made = ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out"), keep=["hour"])
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
     reports = _in_order(tmp_path / "out")
@@ -338,6 +338,28 @@ def test_of_very_many_groups_some_are_seen_and_of_very_many_different_reports_th
     np.testing.assert_allclose(some["estimate"].to_numpy(), expected["estimate"].to_numpy(), atol=0.1)
 
 
+def test_times_can_be_kept_and_be_keys_in_any_time_zone(spark: SparkSession, con: DuckDBPyConnection, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "America/Lima")
+    try:
+        rows = spark.range(3000).selectExpr(
+            "timestamp_seconds(1767225600 + 3600 * (id % 30)) AS hour", "if(id % 7 < 3, 'Lima', 'Oslo') AS city"
+        )
+        out = str(tmp_path / "reports")
+        made = ldp_spark.perturb(rows, {"city": MECHANISMS["krr"]}, out, keep=["hour"])
+        assert made.groupBy("hour").count().exceptAll(rows.groupBy("hour").count()).count() == 0
+        renamed = made.withColumnRenamed("hour", "a.`t")
+        for estimator in ("ibu", "shared"):
+            frame = ldp_spark.estimate_groups(renamed, "city", ["a.`t"], estimator=estimator)
+            con.register("in_spark", frame.toArrow())
+            options: dict[str, Any] = {"report": "city", "keys": ["hour"], "estimator": estimator, "replace": True}
+            ldpsql.estimate_groups(con, f"{out}/*.parquet", "made", **options)
+            assert frame.columns[0] == "a.`t"
+            in_spark = con.execute('SELECT epoch("a.`t"), * EXCLUDE ("a.`t") FROM in_spark ORDER BY ALL').fetchall()
+            assert in_spark == con.execute("SELECT epoch(hour), * EXCLUDE (hour) FROM made ORDER BY ALL").fetchall()
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+
+
 @pytest.mark.parametrize("key", ["value", "N", "borrowed"])
 def test_a_key_that_is_named_like_a_column_of_the_result_leaves_it_the_name(spark: SparkSession, key: str) -> None:
     frame = spark.createDataFrame([(1, "Lima"), (2, "Oslo")], f"`{key}` int, city string")
@@ -391,3 +413,24 @@ def test_permanent_reports_are_those_of_python_and_charged_once(spark: SparkSess
     assert [(entry["reports"], entry["state"]) for entry in ledger.history()] == [(500, "published"), (0, "published")]
     with pytest.raises(InvalidParameter, match="from its file"):
         ldp_spark.perturb(frame, city, str(tmp_path / "c"), permanent=True, user="id")
+
+
+def test_new_reports_of_a_table_of_permanent_ones_are_refused(
+    spark: SparkSession, people: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = f"""[tables.people]\nepsilon = 1\nunit = "id"\npermanent = true\ncolumns = {{ city = "{MECHANISMS["krr"]}" }}\n"""
+    (tmp_path / "ldpsql.toml").write_text(policy, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    loaded = Registry.load()
+    for name in ("named", "policies"):
+        monkeypatch.setattr(registry(), name, getattr(loaded, name))
+    monkeypatch.setattr(registry(), "_settled", {})
+    frame, out = spark.read.parquet(people), str(tmp_path / "out")
+    for run in (
+        lambda: ldp_spark.perturb(frame, policy="people", into=out),
+        lambda: ldp_spark.perturb(frame, {"city": "people_city"}, out),
+        lambda: ldp_spark.register(spark, {"city": "people_city"}),
+    ):
+        with pytest.raises(InvalidParameter, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
+            run()
+    assert not (tmp_path / "out").exists()

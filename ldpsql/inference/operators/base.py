@@ -21,7 +21,7 @@ from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.ranges import Ranges
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
-from ldpsql.inference.operators.weights import Weights
+from ldpsql.inference.operators.weights import Bounding
 from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -65,7 +65,7 @@ class Operator(ABC):
         return token_bytes(16)
 
     @property
-    def bounding_weights(self) -> Weights | None:
+    def bounding_weights(self) -> Bounding | None:
         """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
         return None
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from ldpsql.channels import TableChannel
 from ldpsql.inference.operators.base import Floats, Operator, operator
-from ldpsql.inference.operators.weights import Weights, hazy_weights
+from ldpsql.inference.operators.weights import Bounding, hazy_weights
 
 
 class DenseOperator(Operator):
@@ -29,7 +29,7 @@ class DenseOperator(Operator):
         return self._table
 
     @cached_property
-    def bounding_weights(self) -> Weights | None:
+    def bounding_weights(self) -> Bounding | None:
         """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
         return hazy_weights(self)
 

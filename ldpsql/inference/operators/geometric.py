@@ -17,7 +17,7 @@ from ldpsql.errors import InternalError
 from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.tridiagonal import tridiagonal_maximum
-from ldpsql.inference.operators.weights import Weights, hazy_weights
+from ldpsql.inference.operators.weights import Bounding, hazy_weights
 from ldpsql.inference.score_intervals import score_ends
 
 _EXACT = 1e-12  # how far rounded weights may be from the formula, in total variation: an error of g, far below any tolerance
@@ -101,7 +101,7 @@ class SquareGeometricOperator(GeometricOperator):
         return float(np.sqrt(np.linalg.norm(smooth) * np.linalg.norm(rough)))
 
     @cached_property
-    def bounding_weights(self) -> Weights | None:
+    def bounding_weights(self) -> Bounding | None:
         """The weights that bound functionals, if the noise is much wider than a value."""
         return hazy_weights(self) if self.condition > _HAZY else None
 

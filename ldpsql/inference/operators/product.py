@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +13,8 @@ from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.inverted import InvertedOperator
+from ldpsql.inference.operators.stack import StackOperator
+from ldpsql.inference.operators.weights import Bounding, Majorants, Weights, weighable
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 MOST_CELLS = 1 << 28  # lists times values: 2 GiB
@@ -25,17 +28,26 @@ class ProductOperator(InvertedOperator, DenseOperator):
     """
 
     complete = False
-    bounding_weights = None
 
-    def __init__(self, single: Operator, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-        """Multiply the columns ``positions`` of ``single``, a list of ``lengths[u]`` >= 1 of them for each u."""
+    def __init__(
+        self, single: Operator, positions: NDArray[np.int64], lengths: NDArray[np.int64], *, differ: bool = False
+    ) -> None:
+        """Multiply the columns ``positions`` of ``single``, a list of ``lengths[u]`` >= 1 of them for each u.
+
+        Args:
+            single: the operator of one report.
+            positions: the reports of all lists, one after another.
+            lengths: the number of reports of each list.
+            differ: whether few people have the same list, so that their number says little about its probability.
+
+        """
         self._seen, self._place = np.unique(positions, return_inverse=True)
         if max(len(lengths), len(self._seen)) * single.inputs > MOST_CELLS:
             raise NotApplicable(
                 f"the table of {len(lengths):,} lists of reports and {single.inputs:,} values is too large",
                 "use fewer values, or ldp.ibu on one report of each user",
             )
-        self._single, self._positions, self._lengths = single, positions, lengths
+        self._single, self._positions, self._lengths, self._differ = single, positions, lengths, differ
         self.isotropic = single.isotropic
         with np.errstate(divide="ignore"):
             logs = np.log(single.of_reports(self._seen)).T
@@ -52,6 +64,14 @@ class ProductOperator(InvertedOperator, DenseOperator):
     def key(self) -> bytes:
         """A digest of the single reports of each list."""
         return digest(b"product", self._single.key, self._positions, self._lengths)
+
+    @cached_property
+    def bounding_weights(self) -> Bounding | None:
+        """The weights of lists, if few are the same or a mechanism of a report hardly distinguishes neighbouring values."""
+        parts = self._single.parts if type(self._single) is StackOperator else (self._single,)
+        if not (self._differ or any(part.bounding_weights for part in parts)) or not all(map(weighable, parts)):
+            return None
+        return _ListWeights([part.bounding_weights or Weights(part) for part in parts], self._positions, self._lengths)
 
     @cached_property
     def condition(self) -> float:
@@ -118,6 +138,21 @@ class ProductOperator(InvertedOperator, DenseOperator):
                 (here[:, None] == np.arange(self._single.outputs)).astype(np.float64)
             )
         return out
+
+
+class _ListWeights:
+    """Weights of lists of reports: the mean of those of its reports, which has the same expectation whatever the value is."""
+
+    def __init__(self, parts: Sequence[Bounding], positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+        """Take the weights of the reports of each mechanism, and the reports of all lists one after another."""
+        self._parts, self._positions, self._lengths = parts, positions, lengths
+
+    def majorants(self, c: Floats, n: float, z: float, *, sets: bool) -> Majorants:
+        """Return the majorants of functionals; see `Weights.majorants`."""
+        parts = [part.majorants(c, n, z, sets=sets) for part in self._parts]
+        of_reports, starts = np.concatenate([part.weights for part in parts], axis=1), np.cumsum(self._lengths) - self._lengths
+        lists = [np.add.reduceat(row[self._positions], starts) / self._lengths for row in of_reports]
+        return Majorants(np.array(lists), np.max([part.bias for part in parts], axis=0))
 
 
 def _blocks(ends: NDArray[np.int64], inputs: int) -> list[tuple[int, int]]:

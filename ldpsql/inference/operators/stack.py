@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
-from ldpsql.inference.operators.weights import Weights, hazy_weights
+from ldpsql.inference.operators.weights import Bounding, hazy_weights
 
 
 class StackOperator(Operator):
@@ -40,7 +40,7 @@ class StackOperator(Operator):
         return digest(type(self).__name__.encode(), self.weights, *(part.key for part in self.parts))
 
     @cached_property
-    def bounding_weights(self) -> Weights | None:
+    def bounding_weights(self) -> Bounding | None:
         """The weights that bound functionals, if no part distinguishes neighbouring values well."""
         hazy = self.complete and all(part.bounding_weights is not None for part in self.parts)
         return hazy_weights(self) if hazy else None

@@ -11,7 +11,7 @@ Source of the bias-aware interval: Donoho, "Statistical estimation and optimal r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ _RAMPS = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # as parts of 
 _BLOCKS = 1024  # most blocks of values: the cost grows with their cube
 _SHARP = 1e-4  # of the squared correlations of reports with values
 _MOST_VALUES = 4096
+_MOST_CELLS = 1 << 25
 _KEPT = 1 << 25  # bytes
 
 
@@ -40,6 +41,13 @@ class Majorants(NamedTuple):
 
     weights: Floats
     bias: Floats
+
+
+class Bounding(Protocol):
+    """What bounds functionals under a channel that hardly distinguishes neighbouring values."""
+
+    def majorants(self, c: Floats, n: float, z: float, *, sets: bool) -> Majorants:
+        """Return the majorants of functionals; see `Weights.majorants`."""
 
 
 class Weights:
@@ -113,6 +121,11 @@ class Weights:
         apart = inside - outside
         factor = np.where(np.isfinite(apart) & (apart > 0), 1.0 / np.where(apart > 0, apart, 1.0), 1.0)
         return np.concatenate([weights, factor * weights]), np.concatenate([expectations, factor * expectations])
+
+
+def weighable(operator: Operator) -> bool:
+    """Return whether a channel has few enough values and reports for weights."""
+    return operator.complete and operator.inputs <= _MOST_VALUES and operator.inputs * operator.outputs <= _MOST_CELLS
 
 
 def hazy_weights(operator: Operator) -> Weights | None:
