@@ -191,17 +191,17 @@ def test_strings_that_are_not_listed_are_refused() -> None:
 
 
 SETS: list[Any] = [
-    *(
-        [],
-        [["a", 0.3]],
-        [["b", 5], ["a", 0]],
-        [["a", 1], ["a", 2]],
-        [["c", 1]],
-        [["a", 6]],
-        [["a", float("nan")]],
-        [["a", -0.1]],
-    ),
-    *(None, [["a", None]], [[None, 1]], [["c", 9], ["b", 1]]),
+    [],
+    [["a", 0.3]],
+    [["b", 5], ["a", 0]],
+    [["a", 1], ["a", 2]],
+    [["c", 1]],
+    [["a", 6]],
+    [["a", -0.1]],
+    None,
+    [["a", None]],
+    [[None, 1]],
+    [["c", 9], ["b", 1]],
 ]
 RULES = ["", ", clip := true", ", nulls := 'drop'", ", outside := 'drop'", ", clip := true, nulls := 'drop', outside := 'drop'"]
 
@@ -211,13 +211,13 @@ def test_a_module_reads_the_sets_that_python_reads(tmp_path: Path) -> None:
     texts = {rules: f"pckv(1, ['a', 'b'], low := 0, high := 5{rules})" for rules in RULES}
     written = [None if one is None else [{"key": key, "value": value} for key, value in one] for one in SETS]
     cases = {rules: module(registry().mechanism(text)) for rules, text in texts.items()}
-    given = json.dumps({"texts": cases, "columns": dict.fromkeys(texts, written)}).replace("NaN", "null")
+    given = json.dumps({"texts": cases, "columns": dict.fromkeys(texts, written)})
     (tmp_path / "columns.json").write_text(given, encoding="utf-8")
     places = json.loads(clients.node(PLACES, tmp_path))
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.float64())]))
     for rules, text in texts.items():
         values = registry().mechanism(text).values()
-        for one, seen in zip(json.loads(given)["columns"][rules], places[rules], strict=True):
+        for one, seen in zip(written, places[rules], strict=True):
             try:
                 sets = values.sets(pa.array([one], kind))  # type: ignore[union-attr]
             except LdpError:

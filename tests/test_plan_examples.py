@@ -153,8 +153,9 @@ def test_the_command_line_reads_an_example_from_a_file(tmp_path: Path) -> None:
     for options, message in (
         (("--like", str(file)), "one column of a file"),
         (("--like", str(file), "-c", "age", "-c", "age"), "one column of a file"),
-        (("--like", str(file), "-c", "agee"), "age"),
-        (("--like", str(tmp_path / "none.parquet"), "-c", "age"), "LDP"),
+        (("--like", str(file), "-c", "agee"), "[LDP201]"),
+        (("--like", str(tmp_path / "none.parquet"), "-c", "age"), "[LDP520]"),
+        (("--like", str(file), "-c", "age", "--table", "age"), "a plan of several columns takes"),
     ):
         refused = run(*call, *options)
         assert refused.returncode

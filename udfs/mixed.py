@@ -123,36 +123,41 @@ _REPEATED: dict[str, Any] = {"columns": ("reports",), "counted": "ldp.repeated_c
 _REPEATED_PLAN = "__ldp_repeated_plan(estimator, __ldp_mechanism(m))"
 
 
-def _numbers(kind: str, mechanisms: str, plan: str, mechanism: str, counted: dict[str, Any]) -> Iterator[Aggregate]:
-    """Yield the aggregates of numbers about a distribution of values on a line.
+def _of_numbers(reports: str, mechanisms: str, plan: str, mechanism: str, counted: dict[str, Any]) -> Iterator[Aggregate]:
+    """Yield the aggregates of values on a line.
 
     Args:
-        kind: the end of their names.
+        reports: what they are estimated from, 'mixed' or 'repeated' reports.
         mechanisms: the parameter that holds what drew the reports.
         plan: the handle of that and the estimator, in SQL.
         mechanism: a mechanism over the values, in SQL.
         counted: the columns and their counts.
 
     """
-    asked = f"__ldp_functional('{{}}', {plan}, NULL, NULL{{}})"
-    results = {
-        "mean": f"ldp._in_unit(ldp._kind({mechanism}), __ldp_measure({{counts}}, {asked.format('mean', '')}))",
-        "variance": f"__ldp_measure({{counts}}, {asked.format('variance', '')})",
-        "quantiles": f"ldp._each_at(ldp._domain({mechanism}), "
-        f"__ldp_measure_all_positions({{counts}}, {asked.format('quantiles', ', qs')}))",
-        "range_shares": f"__ldp_measure_all({{counts}}, {asked.format('range_shares', ', lows, highs, NULL')})",
-    }
-    further = {"quantiles": ("qs",), "range_shares": ("lows", "highs")}
-    for name, result in results.items():
-        parameters = dict.fromkeys((mechanisms, *further.get(name, ())))
-        yield Aggregate(
-            f"{name}_{kind}", result, {**parameters, "estimator": "'ibu'"}, f"as ldp.{name}, from such reports", **counted
-        )
+
+    def asked(name: str, further: str = "") -> str:
+        return f"{{counts}}, __ldp_functional('{name}', {plan}, NULL, NULL{further})"
+
+    source = {"mixed": "reports of several levels", "repeated": "a list of reports of each user"}[reports]
+    positions = f"__ldp_measure_all_positions({asked('quantiles', ', qs')})"
+    for name, comment, further, result in (
+        ("mean", "the mean of the values", (), f"ldp._in_unit(ldp._kind({mechanism}), __ldp_measure({asked('mean')}))"),
+        ("variance", "the variance of the values", (), f"__ldp_measure({asked('variance')})"),
+        ("quantiles", "several quantiles", ("qs",), f"ldp._each_at(ldp._domain({mechanism}), {positions})"),
+        (
+            "range_shares",
+            "the shares of several ranges",
+            ("lows", "highs"),
+            f"__ldp_measure_all({asked('range_shares', ', lows, highs, NULL')})",
+        ),
+    ):
+        parameters = {**dict.fromkeys((mechanisms, *further)), "estimator": "'ibu'"}
+        yield Aggregate(f"{name}_{reports}", result, parameters, f"{comment}, from {source}", **counted)
 
 
 _AGGREGATES = (
-    *_numbers("mixed", "mechanisms", _MIXED_PLAN, "ldp._any(mechanisms, mechanisms)", _MIXED),
-    *_numbers("repeated", "m", _REPEATED_PLAN, "m", _REPEATED),
+    *_of_numbers("mixed", "mechanisms", _MIXED_PLAN, "ldp._any(mechanisms, mechanisms)", _MIXED),
+    *_of_numbers("repeated", "m", _REPEATED_PLAN, "m", _REPEATED),
     Aggregate(
         "ibu_mixed",
         f"ldp._rows({_MIXED_DOMAIN}, __ldp_estimate({{counts}}, {_MIXED_PLAN}))",
@@ -188,7 +193,7 @@ _AGGREGATES = (
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.perturb_mixed``, ``ldp.ibu_mixed`` and ``ldp.ibu_repeated``, and the estimates over counts."""
+    """Offer ``ldp.perturb_mixed``, the aggregates of its reports and of lists of reports, and the same over counts."""
     return [
         Scalar("__ldp_mixture", mixture_handle, "BIGINT"),
         Scalar("__ldp_drawn_mixture", drawn_mixture, "BIGINT"),

@@ -85,7 +85,7 @@ def recommend(
 
     Raises:
         InvalidParameter: if the question cannot be answered, or no mechanism answers it at any epsilon.
-        InvalidEpsilon: if one of the epsilons is none.
+        InvalidEpsilon: if one of the epsilons is not valid.
 
     """
     example = None if like is None else example_of(column_of(like), values)

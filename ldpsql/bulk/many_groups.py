@@ -36,7 +36,7 @@ from ldpsql.sql.named import sql_call
 
 ROWS_AT_ONCE = 5 << 18  # of estimates: mostly those of all groups that are read at once
 SECONDS = 5.0  # after which the estimates so far are written
-_SLOW, _FEW = 1 << 25, 16  # chances of reports times groups, and groups, that are read at once if each takes long
+_SLOW, _FEW = 1 << 25, 16  # if groups take long: most values x reports x groups at once, and fewest groups
 
 
 @withheld

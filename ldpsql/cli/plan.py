@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -87,11 +88,10 @@ def plan(
     Example: ldpsql plan --reports 100000 --values 384 --width 24 --question rectangles
     Example: ldpsql plan --reports 100000 --question ranges --like census.parquet --column age
     """
-    from ldpsql import recommend
     from ldpsql.errors import InvalidParameter
 
-    if (column or table) and like is None:
-        if question or mechanism or output or values is not None or width is not None:
+    if table or (column and like is None):
+        if question or mechanism or output or values is not None or width is not None or like is not None:
             raise InvalidParameter(
                 "a plan of several columns takes --column, --table and --epsilon only",
                 "leave out the other options, and write each column with its number of values: --column education=16",
@@ -106,10 +106,8 @@ def plan(
     if question:
         if output:
             raise InvalidParameter("pages and pictures show the error of shares", "leave out --question or --output")
-        example = None if like is None else read_example(like, column or [])
-        rows = recommend(question, reports, values, like=example, width=width, epsilons=epsilons, mechanisms=texts)
-        write_rows(rows.to_dicts(), form)
-        typer.echo(ERRORS[question] if like is None else ERRORS[question].replace(_STEPS, _UNIT), err=True)
+        options = {"values": values, "width": width, "epsilons": epsilons, "mechanisms": texts}
+        plan_by_question(question, reports, options, None if like is None else read_example(like, column or []), form)
         return
     if width is not None:
         raise InvalidParameter("only a plan for rectangles takes a width", "add --question rectangles")
@@ -177,6 +175,16 @@ def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: l
     numbers = {name: int(size) for name, size in sizes.items()}
     rows = plan_tables(registry().mechanisms, numbers, reports, epsilon[0], asked)
     write_rows([asdict(row) for row in rows], form)
+
+
+def plan_by_question(
+    question: str, reports: int, options: Mapping[str, Any], example: pa.ChunkedArray | None, form: Format
+) -> None:
+    """Write the error of each mechanism for a question, in the unit of an example if there is one."""
+    from ldpsql import recommend
+
+    write_rows(recommend(question, reports, like=example, **options).to_dicts(), form)
+    typer.echo(ERRORS[question] if example is None else ERRORS[question].replace(_STEPS, _UNIT), err=True)
 
 
 def read_example(source: str, columns: list[str]) -> pa.ChunkedArray:

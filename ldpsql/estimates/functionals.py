@@ -75,8 +75,8 @@ class Variance(Functional):
         spread = linear(estimates, ((x - mean) ** 2)[..., None])
         estimate = None if self.unbiased else theta @ x**2 - (theta @ x) ** 2
         part = around(estimates, estimate, spread, 0.0, 0.25)  # Popoviciu's inequality: at most a quarter
-        says_nothing = part.high - part.low > 0.25 - _ROUNDING
-        measure = replace(part, std_error=np.where(says_nothing, np.inf, part.std_error)).scaled(unit**2)
+        undetermined = part.high - part.low > 0.25 - _ROUNDING
+        measure = replace(part, std_error=np.where(undetermined, np.inf, part.std_error)).scaled(unit**2)
         off = estimates.values.rounding  # standard deviations are at most as far apart as the numbers
         low, high = np.sqrt(np.maximum(measure.low, 0.0)), np.sqrt(measure.high)
         return replace(measure, low=np.maximum(low - off, 0.0) ** 2, high=(high + off) ** 2) if off else measure

@@ -77,7 +77,7 @@ def answers_to(
 
     Raises:
         InvalidParameter: if the question cannot be answered, or no mechanism answers it at any epsilon.
-        InvalidEpsilon: if one of the epsilons is none.
+        InvalidEpsilon: if one of the epsilons is not valid.
 
     """
     asked.checked()

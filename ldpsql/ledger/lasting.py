@@ -75,7 +75,7 @@ class _Unpaid:
     pseudonyms: NDArray[np.bytes_]
 
     def without(self, charged: NDArray[np.bytes_]) -> _Unpaid:
-        """Return those that were not charged meanwhile either."""
+        """Return those that were still not charged."""
         new = ~among(charged, self.fingerprints)
         return _Unpaid(self.channel, self.fingerprints[new], self.pseudonyms[new])
 
@@ -144,12 +144,12 @@ def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: s
 
 
 def _kept(policy: Policy) -> AccountKey:
-    """Return what the account of fingerprints is found by."""
+    """Return the key of the account that holds the fingerprints."""
     return AccountKey(policy.privacy_unit, "", "", PERMANENT)
 
 
 def _charged(db: sqlite3.Connection, policy: Policy, fingerprints: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
-    """Return fingerprints that were charged, among them those of these that were; none are before the first charge."""
+    """Return charged fingerprints, including all of these that were charged; an empty array before the first charge."""
     kept = accounts_of(db, [""], _kept(policy), made=False)
     return load(db, kept[0], fingerprints, DIGEST) if kept else np.empty(0, dtype=DIGEST)
 

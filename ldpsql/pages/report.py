@@ -105,7 +105,7 @@ def _common(groups: Sequence[Group]) -> list[Fact]:
 
 
 def fit_of(misfits: Sequence[str]) -> Fact:
-    """Return the fact whether reports and estimates agree, from the titles of the groups in which they do not."""
+    """Return whether reports and estimates agree, as a fact; ``misfits`` are the titles of groups in which they do not."""
     note = ", ".join(misfits[:3]) + ("…" if len(misfits) > 3 else "")
     verdict = f"look closer at {counted(len(misfits), 'group')}" if misfits else "fit in every group"
     return Fact("Reports and estimates", verdict, note or "no sign of another mechanism or epsilon")

@@ -132,7 +132,7 @@ def read_level(spec: pa.Scalar) -> Mechanism | Unperturbed:
 
 
 def check_drawn(spec: pa.Scalar) -> pa.Scalar:
-    """Return the STRUCT, the text or the name of a mechanism that is to draw new reports, or a map or STRUCT of several.
+    """Return a mechanism, or a map or STRUCT of several, after a check that it may draw new reports.
 
     Raises:
         InvalidParameter: if the policy of a table declares permanent reports for one of them.

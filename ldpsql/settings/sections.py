@@ -176,7 +176,8 @@ def _place(section: str, keys: list[str]) -> str:
     if len(keys) == 1 or _File.model_fields[section].annotation != dict[str, _Table]:
         return f"{keys[0]} in the section [{section}]"
     name, key, *parts = keys
-    return f"{'.'.join([key, *parts[: key == 'columns']])} in the section [{section}.{name}]"
+    named = f"{key}.{parts[0]}" if key == "columns" and parts else key
+    return f"{named} in the section [{section}.{name}]"
 
 
 def _unknown(section: str, keys: list[str], path: Path) -> BadSettings:

@@ -164,7 +164,7 @@ def test_neither_files_nor_rows_show_where_in_the_source_a_report_was(
     spark.conf.set("spark.sql.adaptive.enabled", adaptive)
     try:
         frame = spark.read.parquet(sorted_by_value).repartitionByRange(4, "value").sortWithinPartitions("at")
-        made = ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out"), keep=["hour"])
+        made = ldp_spark.perturb(frame, {"value": EXACT}, str(tmp_path / "out"), keep=["at"])
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
     reports = _in_order(tmp_path / "out")
