@@ -93,7 +93,7 @@ both = "row(city := people_city, other := krr(1, [1, 2]))"
             lambda: ldpsql.perturb_batches(frame, {"city": " people_city "}),
             lambda: ldpsql.perturb(frame["city"], "people_city"),
             lambda: frame.select(pl.col("city").ldp.perturb("people_city")),  # type: ignore[attr-defined]
-            lambda: ldpsql.perturb(pairs, row),
+            lambda: ldpsql.perturb(pairs, row),  # type: ignore[call-overload]
             lambda: ldpsql.perturb(pairs, "both"),
             lambda: export_client("people_city", folder / "city.mjs"),
             lambda: export_client("one_of(city := people_city, other := krr(1, [1, 2]))", folder / "city.mjs"),
