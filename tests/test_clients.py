@@ -235,6 +235,20 @@ def test_a_module_takes_a_map_and_an_object_for_a_set(tmp_path: Path) -> None:
     assert len(set(clients.node(program, tmp_path).strip().split(","))) == 1
 
 
+@needs_node
+def test_a_module_refuses_what_is_not_a_set_even_if_missing_and_unknown_pairs_are_dropped(tmp_path: Path) -> None:
+    mechanism = registry().mechanism("pckv(1, ['a', 'b'], nulls := 'drop', outside := 'drop')")
+    (tmp_path / "m.mjs").write_text(module(mechanism), encoding="utf-8")
+    program = """
+    import { report } from "./m.mjs";
+    const refused = (set) => { try { report(set); return ""; } catch (error) { return `${error.name}: ${error.message}`; } };
+    const sets = [5, "a", true, new Set(["a"]), new Date(), [["a", 1]], ["a"], [5], null, [null], [], {}];
+    console.log(JSON.stringify(sets.map(refused)));
+    """
+    message = "RangeError: a set must be a Map, a list of { key, value } or an object"
+    assert json.loads(clients.node(program, tmp_path)) == [message] * 8 + [""] * 4
+
+
 def test_the_commands_write_a_document_its_vectors_and_its_module(tmp_path: Path) -> None:
     made = run("describe", "-m", "krr(1, ['a', 'b'])", "-o", "city.json", cwd=tmp_path)
     assert made.returncode == 0, made.stderr

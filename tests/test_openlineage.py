@@ -279,6 +279,8 @@ def test_an_older_ledger_shows_no_secrets_of_addresses(ledger: Ledger, monkeypat
         ("/data/token=7/people.parquet", "/data/token=7/people.parquet"),
         ("host=db PASSWORD = 's3\\'c ret' user=me", "host=db PASSWORD = user=me"),
         ("password=s3\\ cret host=db", "password= host=db"),
+        ("s3_access_key_id=me s3_secret_access_key='s3 cret'", "s3_access_key_id=me s3_secret_access_key="),
+        ("Endpoint=sb://bus/;SharedAccessKey=s3cret=", "Endpoint=sb://bus/;SharedAccessKey="),
         ('Server=db;Pwd="s3;c""ret";Database=shop', "Server=db;Pwd=;Database=shop"),
         (
             "postgres_scan('host=db password=''s3 cret'' user=me', 'a', 'b')",

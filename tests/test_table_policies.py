@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -76,7 +77,11 @@ def test_a_policy_of_permanent_reports_refuses_to_draw_new_ones(folder: Path, mo
 epsilon = 1
 columns = { city = "krr(1, ['Lima', 'Oslo'])" }
 permanent = true
+[mechanisms]
+both = "row(city := people_city, other := krr(1, [1, 2]))"
 """
+    row = {"mechanism": "row", "columns": {"city": "people_city", "other": "krr(1, [1, 2])"}}
+    pairs = pa.array([{"city": "Lima", "other": 1}])
     settled(folder, monkeypatch, policy)
     key, frame = Key.create(folder / "key"), FRAME.with_row_index("id")
     with duckdb.connect() as con:
@@ -88,7 +93,10 @@ permanent = true
             lambda: ldpsql.perturb_batches(frame, {"city": " people_city "}),
             lambda: ldpsql.perturb(frame["city"], "people_city"),
             lambda: frame.select(pl.col("city").ldp.perturb("people_city")),  # type: ignore[attr-defined]
+            lambda: ldpsql.perturb(pairs, row),  # type: ignore[call-overload]
+            lambda: ldpsql.perturb(pairs, "both"),
             lambda: export_client("people_city", folder / "city.mjs"),
+            lambda: export_client("one_of(city := people_city, other := krr(1, [1, 2]))", folder / "city.mjs"),
         ):
             with pytest.raises(InvalidParameter, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
                 run()
@@ -98,6 +106,10 @@ permanent = true
             "SELECT ldp.perturb(city, ldp.m.people_city()) FROM people",
             "SELECT ldp.perturb(city, 'people_city') FROM people",
             "SELECT ldp.perturb({a: city, b: 1}, ldp.row({a: ldp.m.people_city(), b: ldp.krr(1, [1, 2])})) FROM people",
+            "SELECT ldp.perturb({city: city, other: 1}, 'row(city := people_city, other := krr(1, [1, 2]))') FROM people",
+            "SELECT ldp.perturb({city: city, other: 1}, 'row({city: people_city, other: krr(1, [1, 2])})') FROM people",
+            "SELECT ldp.perturb({city: city, other: 1}, ldp.m.both()) FROM people",
+            "SELECT ldp.declare('lasting', ldp.m.people_city())",
             "FROM ldp.perturb_rows(people, {city: ldp.m.people_city()})",
             "SELECT ldp.perturb_mixed(city, 'a', {a: ldp.m.people_city()}) FROM people",
             "SELECT ldp.perturb_mixed(city, 'a', MAP {'a': ldp.m.people_city()}) FROM people",

@@ -11,6 +11,7 @@ from ldpsql.functions import (
     Macros,
     Scalar,
     as_struct,
+    check_drawn,
     fingerprint,
     guarded,
     hookimpl,
@@ -31,7 +32,7 @@ def declare(
     out = []
     others = zip(*(plain(column).to_pylist() for column in (names, replace, catalogs)), strict=True)
     for (name, instead, catalog), spec in zip(others, plain(mechanisms), strict=True):
-        mechanism = read_mechanism(spec)
+        mechanism = read_mechanism(check_drawn(spec))  # a declaration does not store that reports are permanent
         DECLARATIONS.declare(catalog, name, mechanism, replace=instead is True)
         out.append(fingerprint(mechanism).split()[0])
     return pa.array(out, pa.string())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
-from ldpsql.errors import BadSettings, InvalidParameter, LdpError, UnknownName
+from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, LdpError, UnknownName
 from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.calls import read_call
 from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import check_total, planned
 
@@ -55,7 +57,7 @@ class TablePolicy:
         return self.unit == ROW
 
 
-def check_new_reports(specs: Iterable[Mechanism | str]) -> None:
+def check_new_reports(specs: Iterable[Mechanism | str | Mapping[str, Any]]) -> None:
     """Check that no new reports are drawn by the name of a column whose policy declares permanent ones, such as people_city.
 
     Raises:
@@ -63,14 +65,32 @@ def check_new_reports(specs: Iterable[Mechanism | str]) -> None:
 
     """
     for spec in specs:
-        if isinstance(spec, str) and (table := permanent_table(spec.strip())):
+        if table := permanent_table(spec):
             raise new_reports(table)
 
 
-def permanent_table(name: str) -> str:
-    """Return the table whose policy declares permanent reports for the column of this name, or ''."""
-    policy = registry().policies.get(name)
-    return policy.table if policy is not None and policy.written.get("permanent") else ""
+def permanent_table(spec: object, named: frozenset[str] = frozenset()) -> str:
+    """Return the table whose policy declares permanent reports for the column that a spec names, also within a row, or ''.
+
+    Args:
+        spec: the mechanism.
+        named: names in the settings whose mechanism it is within.
+
+    """
+    if not any(policy.written.get("permanent") for policy in registry().policies.values()):
+        return ""
+    if isinstance(spec, Mapping):
+        return next(filter(None, (permanent_table(part, named) for part in spec.values())), "")
+    name = spec.strip() if isinstance(spec, str) else ""
+    if name in registry().policies:
+        table, written, _ = registry().policies[name]
+        return table if written.get("permanent") else ""
+    if name in registry().named:
+        return "" if name in named else permanent_table(registry().named[name], named | {name})
+    with suppress(InvalidSpec):  # raised when it is read
+        _, arguments, keywords = read_call(name)
+        return permanent_table(dict(enumerate([*arguments, *keywords.values()])), named)
+    return ""
 
 
 def new_reports(table: str) -> InvalidParameter:

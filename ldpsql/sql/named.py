@@ -57,15 +57,16 @@ def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:
     """Return the SQL of a named mechanism."""
     if not NAME.fullmatch(name):
         raise BadSettings("a mechanism in the settings needs a name of letters, digits and _", "for example city")
+    written = name if registry().named.get(name) is spec else spec
     try:
-        call = sql_call(registry().mechanism(name if registry().named.get(name) is spec else spec, con), con)
+        call = sql_call(registry().mechanism(written, con), con)
     except SourceRefused as error:  # the table may be made later, as dbt does
         return _refusal(error, "attach ldpsql again as soon as it can be read")
     except RowBudgetExceeded as error:  # of the policy of one table
         return _refusal(error, error.hint)
     except LdpError as error:
         raise BadSettings(f"the mechanism '{name}' in the settings: {error.message}", error.hint) from None
-    table = permanent_table(name)
+    table = permanent_table(written)
     return f"struct_insert({call}, {PERMANENT_TABLE} := {text_literal(table)})" if table else call
 
 

@@ -1,8 +1,13 @@
 // A set as a Map, as a list of { key, value }, or as an object whose names are the keys: the position and the place of each pair.
 domains.pairs = ({ keys, low, high, clip, drop_missing, drop_unknown }) => {
   const place = domains[keys.kind](keys), outside = "a key or a value of a set is outside what was declared";
+  const object = (given) => {
+    if (Object.prototype.toString.call(given) === "[object Object]") return given;
+    throw new RangeError("a set must be a Map, a list of { key, value } or an object");
+  };
   const pairs = (set) =>
-    Array.isArray(set) ? set.map((pair) => [pair?.key, pair?.value]) : set instanceof Map ? [...set] : Object.entries(set);
+    Array.isArray(set) ? set.map((pair) => [object(pair ?? {}).key, pair?.value])
+    : set instanceof Map ? [...set] : Object.entries(object(set));
   return (set) => {
     const out = new Map();
     for (const [key, value] of pairs(set)) {
