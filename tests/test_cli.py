@@ -118,6 +118,13 @@ def test_an_option_that_belongs_to_the_estimator_is_pointed_out() -> None:
     assert "options of the estimator" not in run("sql", "-c", "SELECT ldp.top(1)").stderr
 
 
+def test_the_missing_mechanism_of_a_table_function_with_an_estimator_is_pointed_out() -> None:
+    statement = "CREATE TABLE t(city VARCHAR, day INT); FROM ldp.estimate_by(t, city, day{});"
+    done = run("sql", "-c", statement.format(", estimator := 'shared'"))
+    assert "hint: with an estimator, pass the mechanism too" in done.stderr
+    assert "pass the mechanism too" not in run("sql", "-c", statement.format("")).stderr
+
+
 def test_sql_in_place_of_a_file_is_refused_and_makes_no_file(tmp_path: Path) -> None:
     done = run("sql", "SELECT 1", cwd=tmp_path)
     assert done.returncode == 2
@@ -258,6 +265,11 @@ def test_a_failure_has_one_code_whatever_the_command(
         (["estimate", "t", "-d", "no.duckdb", "-c", "city", "-m", "city"], 5, "--database takes a DuckDB file"),
         (["estimate", "reports.parquet", "-c", "city", "-m", "krr(1, ['Lima', 'Oslo'])"], 5, "error[LDP401]"),
         (["report", "reports.parquet", "-c", "city", "-m", "city", "-o", "page.pdf"], 2, ".html, .svg or .png"),
+        (
+            ["estimate", "reports.parquet", "-c", "city", "-m", "krr(1, [DATE '2026-01-01'])"],
+            2,
+            "write a date or a timestamp as a string",
+        ),
         (["plan", "-n", "100"], 2, "--values"),
         (["plan", "-n", "100", "-k", "9", "-m", "krr(1, [1, 2])"], 2, "leave out --values"),
         (["plan", "-n", "100", "-k", "9", "--epsilon", "1", "--table", "a,b"], 2, "--column education=16"),

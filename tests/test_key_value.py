@@ -561,6 +561,7 @@ BAD = [
     ("['book']", WrongType, "structs of a key and a value"),
     ("[{'key': 'book', 'rating': 1}]", WrongType, "structs of a key and a value"),
     ("[{'key': 'book', 'value': 'four'}]", WrongType, "perturbs numbers"),
+    ("[{'key': 'book', 'value': DATE '2026-01-01'}]", WrongType, "count days or minutes from a public date"),
     ("[{'key': 7, 'value': 1}]", WrongType, "declare the domain"),
 ]
 

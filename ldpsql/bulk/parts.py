@@ -15,7 +15,7 @@ from ldpsql.errors import SourceRefused
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
 Kind: TypeAlias = FileFormat | Literal["table"]
-_LINES = "the first line of a CSV file must name the columns, and every line have as many fields"
+_LINES = "check the spelling; the first line of a CSV file must name the columns, and every line must have as many fields"
 _DELIMITER = re.compile(r"[,;|\t]")
 
 

@@ -16,7 +16,9 @@ from ldpsql.errors.wording import of_ldpsql, of_macro, withheld_message, without
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
+_RECORDED = re.compile(r"Macro (?:estimate|estimate_by|crosstab)\(\) does not support the supplied arguments")
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
+_ESTIMATOR = re.compile(r"\bestimator\s*:?=", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
         "DuckDB cannot run this statement",
@@ -79,7 +81,8 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     message = without_values(error, typed)
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
-    hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or "DuckDB's own words about the statement"
+    hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(message, typed)
+    hint = hint or "DuckDB's own words about the statement"
     return Failure("LDP903", message, hint, 1)
 
 
@@ -88,7 +91,14 @@ def _about_an_option(message: str, typed: str) -> str:
     option = _OPTION.search(typed)
     if not option or not _NO_OVERLOAD.search(message):
         return ""
-    return f"options of the estimator belong into its text, such as estimator := 'ibu({option[1].lower()}=...)'"
+    return f"options of the estimator belong in its text, such as estimator := 'ibu({option[1].lower()}=...)'"
+
+
+def _about_the_mechanism(message: str, typed: str) -> str:
+    """Return which argument is missing if a table function was called with an estimator and no mechanism, else nothing."""
+    if not _RECORDED.search(message) or not _ESTIMATOR.search(typed):
+        return ""
+    return "with an estimator, pass the mechanism too; ldp.mechanism('reports', 'city') returns the one that is recorded"
 
 
 def _about_a_plugin(message: str) -> str:

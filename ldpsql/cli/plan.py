@@ -84,8 +84,11 @@ def plan(
     estimates. The file is read without privacy, so it must not be the data that you will collect.
 
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
+
     Example: ldpsql plan --reports 100000 --values 101 --question ranges
+
     Example: ldpsql plan --reports 100000 --values 384 --width 24 --question rectangles
+
     Example: ldpsql plan --reports 100000 --question ranges --like census.parquet --column age
     """
     from ldpsql.errors import InvalidParameter

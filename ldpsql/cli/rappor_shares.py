@@ -10,8 +10,11 @@ from ldpsql.cli.output import Format, FormatOption, write_rows
 
 
 def rappor_shares(
-    params: Annotated[str, typer.Argument(help="A file with one row: k, h, m, p, q and f.")],
-    counts: Annotated[str, typer.Argument(help="A file with a row for each cohort: its reports, then a count for each bit.")],
+    params: Annotated[str, typer.Argument(metavar="PARAMS", help="A file with one row: k, h, m, p, q and f.")],
+    counts: Annotated[
+        str,
+        typer.Argument(metavar="COUNTS", help="A file with a row for each cohort: its reports, then a count for each bit."),
+    ],
     candidates: Annotated[
         str,
         typer.Argument(metavar="MAP", help="A file with a row for each candidate: its name, then its bits."),

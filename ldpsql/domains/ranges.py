@@ -282,5 +282,10 @@ def doubles(column: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_null(column.type):
         return np.zeros(len(column))
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
-        raise WrongType(f"the column has type {shown_type(column.type)}, the mechanism perturbs numbers", "cast the column")
+        hint = (
+            "count days or minutes from a public date, or take hierarchy"
+            if pa.types.is_temporal(column.type)
+            else "cast the column"
+        )
+        raise WrongType(f"the column has type {shown_type(column.type)}, the mechanism perturbs numbers", hint)
     return column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)

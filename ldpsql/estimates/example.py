@@ -17,7 +17,7 @@ from ldpsql.estimates.scale import positions_of
 from ldpsql.inference.operators import Floats
 
 MOST_STEPS = 1024  # errors hardly depend on more
-_HINT = "numbers, dates or timestamps, at least two different ones"
+_HINT = "pass numbers, dates or timestamps with at least two different values"
 _QUARTERS = np.array([0.25, 0.5, 0.75]) - 1e-9  # sums of shares are rounded
 
 

@@ -40,6 +40,8 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
         arguments = [_value(a) for a in node.args]
         keywords = {keyword.arg or "": _value(keyword.value) for keyword in node.keywords}
     except (SyntaxError, TokenError, ValueError, TypeError, MemoryError, RecursionError):
+        if _SQL_DATE.search(text):
+            example = "write a date or a timestamp as a string, without DATE or TIMESTAMP before it"
         raise InvalidSpec("this text cannot be read as a spec", example) from None
     return node.func.id, arguments, keywords
 
@@ -57,6 +59,7 @@ def _value(node: ast.expr) -> Any:
 _PARSER = Lock()  # Python 3.11 counts the depth of all trees together: two threads at once can end in a SystemError
 _MISSPELT = re.compile(r"[A-Za-z]\w*(-\w+)+", re.ASCII)
 _SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
+_SQL_DATE = re.compile(r"\b(?:date|timestamp)\s*'", re.IGNORECASE)
 _PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
 
 

@@ -13,7 +13,7 @@ from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 
 UNRECORDED = "nothing says which mechanism drew these reports"
-_REMEDY = "pass the mechanism that drew them"
+_REMEDY = "pass the mechanism that drew them, on the command line with -m"
 
 
 def recorded(fingerprints: Fingerprints | None) -> Mechanism:

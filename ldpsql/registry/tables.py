@@ -97,8 +97,8 @@ def new_reports(table: str) -> InvalidParameter:
     """Return the error for new reports of a table whose policy declares permanent ones."""
     return InvalidParameter(
         f"[tables.{table}] declares permanent reports, and this run would draw new ones",
-        "in SQL ldp.perturb_once; --permanent; in Python perturb_table(..., permanent=True) or perturb_once; "
-        "in dbt 'permanent': true",
+        "draw permanent ones: on the command line with --permanent, in SQL ldp.perturb_once, in Python permanent=True or "
+        "perturb_once, in dbt 'permanent': true",
     )
 
 
