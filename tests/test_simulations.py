@@ -83,7 +83,7 @@ def test_if_only_the_observed_reports_are_known_the_truth_is_their_maximum() -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"estimators": []}, "no estimators"),
+        ({"estimators": []}, "estimators is empty"),
         ({"runs": 1}, "number of simulations"),
         ({"runs": 10**6}, "number of simulations"),
         ({"metric": "bogus"}, "no such error"),
