@@ -20,7 +20,7 @@ import ldpsql
 from ldpsql import Key
 from ldpsql import spark as ldp_spark
 from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.groups import COLUMNS, columns_of
+from ldpsql.bulk.groups import columns_of
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.registry.registry import Registry, registry
@@ -263,8 +263,7 @@ def test_estimates_of_groups_are_exactly_those_of_duckdb(
         expected = con.execute(f"SELECT unnest(keys), * EXCLUDE (keys) FROM ({keyed}) ORDER BY ALL").fetchall()
         assert in_spark.columns == [*keys, *columns_of(registry().estimator(estimator))]
         assert len(expected) == 1200
-        names = ['"the day"', "kind", *COLUMNS]
-        assert con.execute(f"SELECT {', '.join(names)} FROM in_spark ORDER BY ALL").fetchall() == expected
+        assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
         options: dict[str, Any] = {"report": "city", "keys": keys, "estimator": estimator, "replace": True}
         ldpsql.estimate_groups(con, f"{tmp_path}/reports/*.parquet", "made", **options)
         assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == con.execute("FROM made ORDER BY ALL").fetchall()
@@ -378,7 +377,7 @@ def test_groups_in_order_have_the_neighbours_of_duckdb(spark: SparkSession, con:
         con.register("in_spark", ldp_spark.estimate_groups(frame, "city", ["day"], mechanism, estimator).toArrow())
         expected = con.execute(f"""FROM ldp.estimate_by('{tmp_path}/r.parquet', city, day, ldp.krr(2, ['Lima', 'Rome']),
                                                         estimator := '{estimator}') ORDER BY ALL""").fetchall()
-        assert con.execute("SELECT * EXCLUDE (borrowed) FROM in_spark ORDER BY ALL").fetchall() == expected
+        assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
 
 
 def test_groups_without_reports_are_left_out_and_wrong_arguments_refused(spark: SparkSession) -> None:
