@@ -126,6 +126,15 @@ def cases(names: Iterable[str], count: int) -> dict[str, Any]:
     }
 
 
+def with_a_fault() -> dict[str, Any]:
+    """Return the module of k-RR that moves a value by one too much, and its right vectors."""
+    planted = cases(["krr"], 60)
+    source = planted["modules"]["krr"]
+    planted["modules"]["krr"] = source.replace("size-1)+1", "size-1)+2")
+    assert planted["modules"]["krr"] != source
+    return planted
+
+
 def node(program: str, folder: Path) -> str:
     """Run a program in Node and return what it writes."""
     (folder / "program.mjs").write_text(program, encoding="utf-8")

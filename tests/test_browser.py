@@ -149,9 +149,7 @@ def test_a_browser_draws_the_reports_of_python_from_the_same_words(tmp_path: Pat
 
 
 def test_a_fault_planted_in_a_module_is_found_in_the_browser(tmp_path: Path) -> None:
-    cases = clients.cases(["krr"], 60)
-    cases["modules"]["krr"] = cases["modules"]["krr"].replace("size - 1) + 1", "size - 1) + 2")
-    assert clients.in_browser(str(CHROMIUM), cases, tmp_path).keys() == {"krr"}
+    assert clients.in_browser(str(CHROMIUM), clients.with_a_fault(), tmp_path).keys() == {"krr"}
 
 
 SENDS = """<script type="module">
