@@ -59,7 +59,8 @@ def test_an_answer_about_one_column_is_that_of_its_mechanism() -> None:
     reports = ldpsql.perturb(people(), whole)
     alone = ldpsql.estimate(reports.field("age"), AGES["listed"])
     margin = ldpsql.estimate(reports, whole).margin("age")
-    assert margin["estimate"].to_pylist() == alone.estimate.tolist()
+    # Shares are summed in another order, so that their last bits may differ.
+    assert margin["estimate"].to_pylist() == pytest.approx(alone.estimate.tolist(), rel=1e-12)
     assert margin["std_error"].to_pylist() == pytest.approx(alone.std_error.tolist(), rel=1e-6)
 
 
