@@ -50,6 +50,13 @@ def test_a_table_in_memory_is_refused_and_nothing_is_charged(project: Path) -> N
     assert not (project / "budget.ledger").exists()
 
 
+def test_a_run_without_the_name_of_the_data_begins_no_ledger(project: Path) -> None:
+    (project / "people.csv").write_text("city\nLima\nOslo\n", encoding="utf-8")
+    done = run("perturb", "people.csv", "r.parquet", "-c", "city", "-m", "krr(epsilon=1, domain=['Lima', 'Oslo'])", cwd=project)
+    assert (done.returncode, "--dataset people" in done.stderr) == (2, True)
+    assert {path.name for path in project.iterdir()} == {"ldpsql.toml", "people.csv"}
+
+
 def test_without_a_ledger_it_says_how_to_name_one(tmp_path: Path) -> None:
     done = run("budget", "show", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")

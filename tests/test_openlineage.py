@@ -290,6 +290,8 @@ def test_an_older_ledger_shows_no_secrets_of_addresses(ledger: Ledger, monkeypat
         ("md:shop?motherduck_token=s3cret", "md:shop?motherduck_token="),
         ("AccountName=me;AccountKey=s3cret+/==;EndpointSuffix=core", "AccountName=me;AccountKey=;EndpointSuffix=core"),
         ("SharedAccessSignature=sv=1&sig=s3cret", "SharedAccessSignature="),
+        ("host=db pass=s3cret passphrase=s3cret sas=s3cret", "host=db pass= passphrase= sas="),
+        ("host=db auth=s3cret credential=s3cret author=me", "host=db auth= credential= author=me"),
     ],
 )
 def test_names_keep_nothing_that_opens_an_address(name: str, kept: str) -> None:

@@ -131,16 +131,14 @@ def charge_of(
     """
     from ldpsql.bulk.charging import Charge
     from ldpsql.errors import InvalidParameter
-    from ldpsql.ledger.configured import configured_ledger
+    from ldpsql.ledger.configured import configured_ledger, configured_path
 
+    if dataset is None and configured_path(ledger) is not None:  # before a new ledger is begun
+        raise InvalidParameter("a ledger needs the name of the data", "--dataset people")
     opened = configured_ledger(ledger)
     if opened is None and (dataset or part or (user and not permanent)):
         raise InvalidParameter("--dataset, --part and --user are for a ledger", "name it: --ledger")
-    if opened is None:
-        return None
-    if dataset is None:
-        raise InvalidParameter("a ledger needs the name of the data", "--dataset people")
-    return Charge(opened, dataset, part, user)
+    return None if opened is None or dataset is None else Charge(opened, dataset, part, user)
 
 
 def charged_text(charge: Charge | None) -> str:

@@ -9,7 +9,7 @@ _SIGNATURE = re.compile(r"[?#][^/?#]*=.*", re.DOTALL)  # without =, ? may be a p
 _QUERY = re.compile(r"(https?://[^?#]*)[?#].*", re.DOTALL | re.IGNORECASE)  # on the web it never is: it may be a bare token
 # password=..., Pwd=..., motherduck_token=... of a connection string; its value may be quoted, also within a string of SQL.
 _CREDENTIAL = re.compile(
-    r"""(?<![\w/])(\w*(?:passw(?:or)?d|pwd|token|secret|signature|(?:account|access|api|private)_?key)\s*=)
+    r"""(?<![\w/])(\w*(?:pass(?:w(?:or)?d|phrase)?|pwd|auth|credentials?|sas|token|secret|signature|(?:account|access|api|private)_?key)\s*=)
     \s*(?:''.*?''|'(?:\\.|[^'\\])*'|"(?:""|[^"])*"|(?:\\.|[^\s;'"\\])*)""",
     re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
