@@ -18,8 +18,9 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
 from ldpsql.domains.arrays import column_of
-from ldpsql.domains.columns import copied, exactly, family, named_type, plain, shown_type, widened
+from ldpsql.domains.columns import copied, exactly, family, named_type, plain, widened
 from ldpsql.domains.index import Listed
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.names import FIRST_LIST
@@ -178,7 +179,7 @@ class Domain:
             return Listed(self.values), None
         if family(column_type) is None or family(column_type) != family(self.values.type):
             raise WrongType(
-                f"the column has type {shown_type(column_type)}, the domain has type {self.values.type}",
+                f"the column has type {shown_type(column_type)}, the domain has type {shown_type(self.values.type)}",
                 "declare the domain in the column's type, or cast the column",
             )
         if (cast := widened(self.values, column_type)) is not None:
