@@ -13,7 +13,7 @@ import pytest
 
 import ldpsql
 from ldpsql import settings
-from ldpsql.errors import BadSettings, UnknownName
+from ldpsql.errors import BadSettings, InvalidSpec, UnknownName
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.sql.named import mechanism_of, sql_call
 
@@ -120,6 +120,16 @@ def test_settings_that_are_wrong_are_named(text: str, complaint: str, tmp_path: 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadSettings, match=complaint):
         attached(monkeypatch)
+
+
+@pytest.mark.parametrize("spec", ["city(2)", {"mechanism": "city"}, {"mechanism": "city", "epsilon": 2}])
+def test_a_name_in_the_settings_is_no_kind_of_mechanism(
+    spec: str | dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "ldpsql.toml", "[mechanisms]\ncity = 'krr(1, [1, 2])'")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidSpec, match="use city itself"):
+        Registry.load().mechanism(spec)
 
 
 def attached(monkeypatch: pytest.MonkeyPatch) -> None:
