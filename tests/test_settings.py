@@ -14,6 +14,8 @@ import pytest
 import ldpsql
 from ldpsql import settings
 from ldpsql.errors import BadSettings, InvalidSpec, UnknownName
+from ldpsql.quoting import text_literal
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.sql.named import mechanism_of, sql_call
 
@@ -104,6 +106,26 @@ def test_the_constructor_call_in_sql_makes_the_same_mechanism(text: str) -> None
     assert row[0] == str(ldpsql.certify(mechanism).certificate.ratio)
     assert row[1] == mechanism.values().listed.values.to_pylist()
     assert "2026" not in text or row[1][0] == datetime.date(2026, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hierarchy(1, 0, 100, step=0.1)", "DOUBLE"),
+        ("hierarchy(1, 0, 20000, step=1)", "DOUBLE"),  # too many for a list in SQL
+        ("hierarchy(1, '2026-01-01', '2026-12-31')", "DATE"),
+        ("hierarchy(1, '2026-01-01 00:00:00', '2026-01-02 00:00:00', step='hour')", "TIMESTAMP"),
+        ("hierarchy(1, '2026-01-01 00:00:00+00', '2026-01-02 00:00:00+00', step='hour')", "TIMESTAMP WITH TIME ZONE"),
+    ],
+)
+def test_a_median_has_the_type_of_the_values_however_its_mechanism_is_written(text: str, kind: str) -> None:
+    mechanism = registry().mechanism(text)
+    with ldpsql.connect(mechanisms={"named": text}) as con:
+        for made in (sql_call(mechanism, con), text_literal(text), "ldp.m.named()"):
+            (row,) = con.execute(
+                f"SELECT typeof(ldp.median(NULL, {made}).estimate), ldp.describe({made}).fingerprint"
+            ).fetchall()
+            assert row == (kind, fingerprint(mechanism))
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,12 @@ def widened(values: pa.Array, target: pa.DataType) -> pa.Array | None:
         return None
 
 
+def in_utc(values: pa.Array) -> pa.Array:
+    """Return times with a time zone in UTC, which are the same times; other values as they are."""
+    zoned = pa.types.is_timestamp(values.type) and values.type.tz is not None
+    return values.cast(pa.timestamp(values.type.unit, "UTC")) if zoned else values
+
+
 def exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:
     """Return a value in another type of its family if that type can hold the same value, else None.
 

@@ -94,7 +94,7 @@ def _of_values(mechanism: Mechanism) -> dict[str, tuple[Any, Any]]:
         mechanism.kind: (mechanism.name, "VARCHAR"),
         **{name: _parameter(getattr(mechanism, name), value) for name, value in plain},
         **{name: _empty(domain) for name, domain in long.items()},
-        "domain": _listed(mechanism.values().listed, pinned=bool(long)),
+        "domain": _listed(mechanism.values().listed, pinned=bool(long) or "domain" not in type(mechanism).model_fields),
         "reports": _reports(mechanism.alphabet(), pinned=bool(long)),
     }
     if long:
