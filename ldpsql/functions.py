@@ -6,10 +6,10 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
+from ldpsql.bulk.binding import columns_at, mechanism_at
 from ldpsql.bulk.columns.mechanisms import check_columns
 from ldpsql.bulk.comparing import recommend
 from ldpsql.bulk.fingerprints import check_files, compare_comments
-from ldpsql.bulk.recording import mechanism_at
 from ldpsql.bulk.writing.shuffling import random_order
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain, with_nulls
@@ -221,6 +221,7 @@ __all__ = [
     "checked_count",
     "collection_shares",
     "column_of_table",
+    "columns_at",
     "columns_named",
     "columns_of",
     "compare_comments",

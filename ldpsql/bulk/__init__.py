@@ -15,7 +15,8 @@ What they are made of, one after the other:
     columns/        which columns are perturbed, by which mechanism, and kept
     charging        the charge of a run; `in_memory`, and for permanent reports `permanent` and `reported`
     writing/        files and tables of reports in random order, published by renaming
-    fingerprints    the mechanism that drew a column, next to the reports; `recording` for statements of SQL
+    fingerprints    the mechanism that drew a column, next to the reports; `recording` by a statement of SQL
+    binding         what a statement of SQL names: the recorded mechanism of a column, and columns
     groups/         counts and estimates of very many groups
     meter           the progress
 """

@@ -1,4 +1,4 @@
-"""Record the mechanisms of reports that a statement draws into a table, and read the recorded mechanism of a column in SQL."""
+"""Record the mechanisms of reports that a statement of the user's draws into a table, if the statement names them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from contextlib import contextmanager
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.fingerprints import Marking, of_source
-from ldpsql.engine.connections import CONNECTIONS
+from ldpsql.bulk.fingerprints import Marking
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import LdpError
-from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.recorded import recorded
 from ldpsql.sql.drawing import Drawing
 from ldpsql.sql.drawn import drawn_columns, mechanisms_of, stored_columns
 
@@ -46,26 +43,3 @@ def _marking(con: DuckDBPyConnection, table: str, columns: dict[str, str]) -> Ma
         return Marking(con, table, mechanisms)
     except (duckdb.Error, LdpError):  # the statement itself says what is wrong, or the call is not a constant
         return None
-
-
-def mechanism_at(catalog: int, search_path: str, reports: str, column: str) -> Mechanism:
-    """Return the mechanism that drew a column of reports, as it is recorded next to them.
-
-    A statement is being bound when SQL asks for it, so another connection to the same database looks it up. It sees neither
-    temporary tables nor what the statement's own transaction has not committed.
-
-    Args:
-        catalog: the number of the catalog of ldpsql.
-        search_path: the setting of the statement's connection.
-        reports: a table, a view, a file or a pattern, as `query_table` takes it.
-        column: the column of the reports.
-
-    Raises:
-        MechanismUnrecorded: if none is recorded there.
-        OtherMechanism: if several mechanisms drew the reports.
-
-    """
-    with CONNECTIONS.cursor(catalog) as cursor:
-        if search_path:
-            cursor.execute("SET search_path = ?", [search_path])
-        return recorded(of_source(cursor, reports, column))
