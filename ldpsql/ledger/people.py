@@ -52,7 +52,7 @@ class People:
 
 def pseudonyms_of(people: pa.Array, salt: bytes) -> NDArray[np.bytes_]:
     """Return the pseudonym of each person, who is bytes."""
-    return np.frombuffer(keyed_digests(people.to_pylist(), salt), dtype=DIGEST)
+    return keyed_digests(people, salt)
 
 
 def id_bytes(users: Any) -> pa.Array:
