@@ -2,7 +2,7 @@
 
     purpose = BLAKE2b(column, digits of the mechanism and of its channel, exact ratio of the channel; key)
     row     = BLAKE2b(purpose, person, value): 64 bytes, of which the first 48 give random words and the others a fingerprint
-    stream  = SHAKE-256(purpose, person, value): as many random words as a set of values needs
+    stream  = SHAKE-128(purpose, person, value): as many random words as a set of values needs
 
 Values are numbered in the order of the fingerprint, so that mechanisms that draw alike give the same reports.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import blake2b, shake_256
+from hashlib import blake2b, shake_128
 from typing import TypeAlias
 
 import numpy as np
@@ -124,9 +124,9 @@ def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> RowWords:
 
 
 def _messages(purpose: bytes, numbers: Codes, people: pa.Array) -> list[bytes]:
-    """Return the purpose, the person and the number of each row; all but the person have one length, so no two rows share one.
+    """Return the purpose, the person and the number of each row; only persons differ in length, so no two rows share a message.
 
-    The purpose is secret, and is hashed as the beginning of the message: as the key of BLAKE2b it would take a block of its own.
+    The purpose is secret. As the key of BLAKE2b, instead of the beginning of the message, it would take a block of its own.
     """
     kind, octets = pa.large_binary(), pa.py_buffer(numbers.astype("<u8"))
     values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(numbers), [None, octets]).cast(kind)
@@ -145,11 +145,11 @@ def _abreast(channel: Channel, codes: Codes, people: pa.Array, purpose: bytes) -
 
     def drawn(at: int) -> Drawn:
         rows, messages = codes[at : at + step], _messages(purpose, codes[at : at + step], people[at : at + step])
-        words = _matrix(b"".join([shake_256(row).digest(8 * needed) for row in messages]), len(messages))
+        words = _matrix(b"".join([shake_128(row).digest(8 * needed) for row in messages]), len(messages))
         try:
             return channel.draw(rows, _Streams(words))
         except _Uneven:  # keys of a subset are equal, which happens once in 2**40 reports
-            sources = [_Streams(_matrix(shake_256(row).digest(64 * needed), 1)) for row in messages]
+            sources = [_Streams(_matrix(shake_128(row).digest(64 * needed), 1)) for row in messages]
             return np.concatenate([channel.draw(rows[one : one + 1], source) for one, source in enumerate(sources)])
 
     return np.concatenate([drawn(at) for at in range(0, len(codes), step)])

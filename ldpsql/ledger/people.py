@@ -47,7 +47,9 @@ class People:
 
     def digest(self) -> str:
         """Return a fingerprint of the people and their numbers of reports."""
-        return blake2b(self.pseudonyms.tobytes() + self.reports.astype("<u8").tobytes(), digest_size=SIZE).hexdigest()
+        digest = blake2b(self.pseudonyms.data, digest_size=SIZE)
+        digest.update(self.reports.astype("<u8").data)
+        return digest.hexdigest()
 
 
 def pseudonyms_of(people: pa.Array, salt: bytes) -> NDArray[np.bytes_]:
