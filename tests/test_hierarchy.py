@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 from itertools import pairwise
@@ -33,6 +34,7 @@ from ldpsql.mechanisms.trees import best_tree, counts_of_levels, node_reports, r
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
+from ldpsql.reports import NodeReports
 from ldpsql.testing import check_mechanism
 from tests import seeds
 
@@ -133,6 +135,27 @@ def test_a_report_becomes_level_seed_and_symbol_whether_or_not_all_levels_are_li
     again = node_reports(small())
     assert again.to_arrow(every).equals(listed)
     assert again.positions(listed).tolist() == every.tolist()
+
+
+@pytest.mark.parametrize("channel", [small(), grid(), bits()], ids=["line", "grid", "bits"])
+def test_reports_that_are_not_numbered_are_those_of_the_same_words(channel: Levels) -> None:
+    values = RNG.integers(0, channel.inputs, 70_000).astype(np.int32)  # in several blocks
+    word = random_words(3 * len(values))
+
+    def words() -> Words:
+        places = iter(range(3 * len(values)))
+        return lambda count: word[[next(places) for _ in range(count)]]
+
+    reports = node_reports(channel)
+    assert reports.column(*channel.draw_nodes(values, words())).equals(reports.to_arrow(channel.draw(values, words())))
+
+
+def test_reports_of_other_levels_than_those_of_the_channel_are_read_from_its_numbers() -> None:
+    made = certify(mechanism("hierarchy(1, 0, 8, step=1)"))
+    assert made.reports == NodeReports((1, 1), (9, 5))
+    other = replace(made, reports=NodeReports((1, 1), (5, 9)))
+    reports = other.perturb(pa.array(list(range(9)) * 100)).to_pylist()
+    assert all(report["y"] < 5 for report in reports if report["level"] == 0)
 
 
 def test_the_level_is_the_same_whatever_the_value() -> None:
