@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.bulk.columns import check_columns
+from ldpsql.bulk.columns.mechanisms import check_columns
 from ldpsql.errors import SourceRefused
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.parquet import plain_batches, rows_of
-from ldpsql.bulk.parts import FileFormat, Part, Source
-from ldpsql.bulk.relations import selected
-from ldpsql.bulk.unchanged import unchanged
+from ldpsql.bulk.reading.parquet import plain_batches, rows_of
+from ldpsql.bulk.reading.parts import FileFormat, Part, Source
+from ldpsql.bulk.reading.relations import selected
+from ldpsql.bulk.reading.unchanged import unchanged
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import SourceRefused
 
