@@ -583,6 +583,23 @@ def test_numbers_are_estimated_from_lists_of_reports(ages: duckdb.DuckDBPyConnec
 
 
 @pytest.mark.parametrize(
+    ("name", "more"), [("mean", ""), ("variance", ""), ("quantiles", ", [0.5]"), ("range_shares", ", [20], [39]"), ("ibu", "")]
+)
+@pytest.mark.parametrize("reports", ["mixed(age, level, levels()", "repeated(days, day()"])
+def test_intervals_hold_with_the_probability_that_was_asked_for(
+    name: str, more: str, reports: str, ages: duckdb.DuckDBPyConnection
+) -> None:
+    table = "chosen" if "level" in reports else "twice"
+    if table == "twice" and name == "range_shares":
+        more = ", [DATE '2024-02-01'], [DATE '2024-02-10']"
+    found = [one(ages, f"SELECT ldp.{name}_{reports}{more}, confidence := {p}) FROM {table}") for p in (0.51, 0.999999)]
+    rows = [result if isinstance(result, list) else [result] for result in found]
+    for narrow, wide in zip(*rows, strict=True):
+        assert wide["low"] <= narrow["low"] <= narrow["high"] <= wide["high"]
+    assert any(wide["high"] - wide["low"] > narrow["high"] - narrow["low"] for narrow, wide in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize(
     ("call", "code"),
     [
         ("mean_mixed('a', 'l', MAP {'l': ldp.krr(1, ['a', 'b'])})", "LDP102"),
