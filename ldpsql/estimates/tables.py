@@ -235,8 +235,8 @@ def of_theta(estimates: Estimates, top: Floats, bottom: Floats) -> Floats:
 def _ratios(estimates: Estimates, top: Floats, bottom: Floats, most: float = 1.0, off: float = 0.0) -> Measure:
     """Return ratios from 0 to ``most`` of functionals, with intervals, each field of shape (groups, ratios); see `fieller`.
 
-    A denominator that is one for all cells is no ratio: then the interval is that of a functional. An estimate is NaN, and its
-    error infinite, if the reports say nothing about the ratio.
+    If the denominator is one for all cells, the interval is that of a functional. An estimate is NaN, and its error infinite,
+    if the reports say nothing about the ratio.
     """
     estimate, z = of_theta(estimates, top, bottom), deviations(estimates.estimator.confidence)
     if (bottom == 1.0).all():

@@ -186,7 +186,7 @@ class Operator(ABC):
 
     @property
     def excess(self) -> Floats:
-        """What the rows of the inverse sum to beyond one; 0 if `invert` does not scale."""
+        """By how much the rows of the inverse sum to more than one; 0 if `invert` does not scale."""
         if self.inverse is None:
             raise InternalError("this operator inverts in its own way", "it overrides scatter and inverted_interval")
         return (self.inverse.sum(axis=1) - 1.0) * self.scaled

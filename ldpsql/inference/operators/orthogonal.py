@@ -35,7 +35,7 @@ class ListedOperator(SetOperator):
 
 
 class CharacterOperator(ListedOperator):
-    """The same, with sums over many sets computed by characters; groups of counts are transformed together.
+    """All reports of an orthogonal array, with sums over many sets computed by characters, for all groups at once.
 
     With more than `MOST_PAIRS` values, nothing is computed for each pair of them, nor for each value and report. Errors are
     then those of the inversion; as all pairs of values are alike under the array, others would hardly differ.
