@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Channel
+from ldpsql.channels import Channel, Floats
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.ranges import Ranges
@@ -24,7 +24,6 @@ from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.inference.operators.weights import Bounding
 from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 
-Floats: TypeAlias = NDArray[np.float64]
 Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
 
 MAX_CONDITION = 1e8

@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Convolution
+from ldpsql.channels import TOTAL, Convolution, Floats
 from ldpsql.errors import InternalError
-from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.inference.operators.base import Ends, Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.tridiagonal import tridiagonal_maximum
 from ldpsql.inference.operators.weights import Bounding, hazy_weights

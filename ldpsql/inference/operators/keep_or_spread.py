@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, KeepOrSpread
-from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.channels import TOTAL, Floats, KeepOrSpread
+from ldpsql.inference.operators.base import Ends, Operator, operator
 from ldpsql.inference.operators.pairs import NamedOperator
 
 

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, OrthogonalHash
+from ldpsql.channels import TOTAL, Floats, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
 from ldpsql.channels.splitmix import splitmix
-from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.characters import Spectrum, Sums
 from ldpsql.inference.operators.octets import Octets, packed
 from ldpsql.inference.operators.supports import CELLS, SetOperator

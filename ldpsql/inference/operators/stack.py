@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
+from ldpsql.channels import Floats
+from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.weights import Bounding, hazy_weights
 
 

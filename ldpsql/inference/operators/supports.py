@@ -12,12 +12,12 @@ from functools import cached_property, singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import SetChannel
+from ldpsql.channels import Floats, SetChannel
 from ldpsql.channels.splitmix import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
-from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
+from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.octets import Octets, unpacked
 
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
