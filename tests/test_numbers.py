@@ -15,7 +15,7 @@ from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare,
 from ldpsql.estimates.linear import Linear, _bounded
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
-from ldpsql.inference.operators.weights import Weights, ramps
+from ldpsql.inference.operators.weights import ReportWeights, ramps
 from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.registry.registry import registry
 from tests import seeds
@@ -72,7 +72,7 @@ def test_the_expectation_of_majorants_is_never_below_the_functional(spec: str) -
 def test_weights_that_are_not_lifted_are_not_majorants() -> None:
     operator = operator_of(mechanism("square_wave(1, 0, 100, bins=64)"))
     c = (np.arange(64) < 20).astype(np.float64)[:, None]
-    (first, *_) = Weights(operator)._candidates(c, sets=True)
+    (first, *_) = ReportWeights(operator)._candidates(c, sets=True)
     assert (operator.matrix() @ first[-1].T - c).min() < -1e-3
 
 
@@ -188,7 +188,7 @@ def test_hybrid_has_the_smallest_largest_variance(epsilon: str) -> None:
 
 def test_many_bins_take_blocks_of_values() -> None:
     table = operator_of(mechanism("square_wave(1, 0, 1, bins=1200)")).matrix()
-    weights = Weights(DenseOperator(table))
+    weights = ReportWeights(DenseOperator(table))
     x = np.linspace(0, 1, 1200)
     found = weights.majorants(x[:, None], 1e5, 1.96, sets=False)
     assert (table @ found.weights.T - x[:, None]).min() > -1e-9

@@ -14,7 +14,7 @@ import ldpsql
 from ldpsql import Estimate, Likelihood, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimates.answers import Answer
-from ldpsql.estimates.conditions import Cells, python_condition
+from ldpsql.estimates.conditions import TableCells, python_condition
 from ldpsql.estimates.contrasts import difference, p_values, two_ratios
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.independence import Columns, independence
@@ -41,7 +41,7 @@ TRUTH = law()
 VALUES = registry().mechanism(PERSON.format(e=1)).values().listed
 
 
-def cells(**given: object) -> Cells:
+def cells(**given: object) -> TableCells:
     """Return a condition."""
     condition = python_condition(VALUES, given)
     assert condition is not None

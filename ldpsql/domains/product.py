@@ -176,7 +176,7 @@ def of_columns(columns: object) -> Product:
     """Return the table of domains by the names of their columns.
 
     Raises:
-        InvalidParameter: if it is no mapping, there are fewer than two columns, two names differ only in case, or the table
+        InvalidParameter: if it is not a mapping, there are fewer than two columns, two names differ only in case, or the table
             has too many cells.
         InvalidDomain: if a column has no domain.
 

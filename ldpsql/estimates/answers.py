@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import Cells, column_of_table, columns_named, named_place, python_condition
+from ldpsql.estimates.conditions import TableCells, column_of_table, columns_named, named_place, python_condition
 from ldpsql.estimates.scale import scale_of
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Answers:
 
         return MeanOf(*self._place(of, given))
 
-    def _place(self, of: str | None, given: Any) -> tuple[int | None, Cells | None]:
+    def _place(self, of: str | None, given: Any) -> tuple[int | None, TableCells | None]:
         """Return the place of a column, and the condition."""
         return named_place(self.of.values, of), python_condition(self.of.values, given)
 

@@ -150,7 +150,7 @@ def _perturbed(
 
 
 def _random_bits(rows: int) -> pa.Array:
-    """Return 128 bits a row: of a million million rows, two are alike with a probability of 1e-15."""
+    """Return 128 bits a row: among 10^12 rows, two are alike with a probability of 1e-15."""
     return pa.Array.from_buffers(pa.binary(16), rows, [None, pa.py_buffer(random_words(2 * rows))])
 
 

@@ -67,15 +67,16 @@ def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood], alone: Alo
 
 def _scored(groups: Iterable[Likelihood], mean: Floats, alone: Alone) -> Iterator[Floats]:
     """Yield the `scores` of groups; those that come one by one, as those of OUE do, are scored together if they have votes."""
-    waiting = list[Votes]()
+    waiting, cells = list[Votes](), 0
     for some in groups:
         if some.operator.votes is None:
             yield scores(some, mean, alone)
             continue
         waiting.append(Votes.of(some))
-        if len(mean) * sum(len(votes.n) for votes in waiting) >= _CELLS:
+        cells += waiting[-1].numbers.size
+        if cells >= _CELLS:
             yield evidence(Votes.joined(waiting), mean)
-            waiting.clear()
+            waiting, cells = [], 0
     if waiting:
         yield evidence(Votes.joined(waiting), mean)
 
