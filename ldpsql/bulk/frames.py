@@ -19,7 +19,7 @@ from ldpsql.bulk.columns import drawn_apart, row_of, row_part
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
 from ldpsql.bulk.in_memory import Charging
-from ldpsql.bulk.projection import drawn
+from ldpsql.bulk.projection import check_type, drawn
 from ldpsql.bulk.sources import source_of
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.domains.columns import plain
@@ -81,6 +81,7 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
     certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
     charging = Charging(_by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism})
     values = column_of(column)
+    check_type(certified, values.type, name)
     charging.whole(rows=len(values))
     reports = drawn(certified, values, name, CertifiedMechanism.perturb)
     charging.end()
