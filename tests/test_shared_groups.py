@@ -50,7 +50,7 @@ def error(theta: Floats, held: Floats) -> float:
 @pytest.mark.parametrize("spread", [0.5, 5.0, 100.0, 1e6])
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_no_worse_than_alone_or_pooled(spread: float, epsilon: float) -> None:
-    # If groups are alike, how much they borrow varies with their number: among 100 the ratio was 1.07 once in fifty draws.
+    # If groups are alike, what they borrow varies: for 100 groups the ratio was above 1.06 in 3 of 187 draws, for 400 in none.
     held = people(spread, 400 if spread > 1000 else 100, 400)
     likelihood = reports(held, epsilon)
     pooled = likelihood.with_counts(likelihood.counts.sum(axis=0, keepdims=True))
