@@ -11,7 +11,8 @@ from duckdb import DuckDBPyConnection, Error
 
 from ldpsql.errors import NotApplicable, OutOfTime
 from ldpsql.estimates.estimate import estimate_counts
-from ldpsql.estimates.functionals import Mean
+from ldpsql.estimates.functionals import Mean, Quantile, Quantiles, RangeShare
+from ldpsql.inference.counting import operator_of
 from ldpsql.inference.deadline import check, soonest, until
 from ldpsql.inference.operators import DenseOperator, ProductOperator
 from ldpsql.inference.outcome import Status
@@ -43,6 +44,21 @@ def test_errors_for_which_there_is_no_time_are_infinite() -> None:
     assert (late.intervals.high == 1).all()
     assert np.isinf(Mean().measure(late).std_error).all()
     assert np.allclose(Mean().measure(late).estimate, Mean().measure(estimates).estimate)
+
+
+@pytest.mark.parametrize("size", [64, 5_000])
+def test_quantiles_and_ranges_for_which_there_is_no_time_have_the_widest_intervals(size: int) -> None:
+    made = registry().mechanism(f"hierarchy(1, 0, {size - 1}, step=1)")
+    counts = np.full((2, operator_of(made).outputs), 5.0)
+    estimates = estimate_counts(made, counts, registry().estimator("inv(deadline=60, misfit='allow')"))
+    late = replace(estimates, end=monotonic() - 1)
+    assert np.isinf(RangeShare(3, 9).measure(late).std_error).all()
+    quantiles = Quantiles((Quantile(0.1), Quantile(0.5)))
+    measured = quantiles.measure(late)
+    assert np.isinf(measured.std_error).all()
+    assert (measured.low == 0).all()
+    assert (measured.high == size - 1).all()
+    assert np.array_equal(measured.estimate, quantiles.measure(estimates).estimate)
 
 
 def test_the_earlier_of_two_deadlines_holds_and_is_forgotten_afterwards() -> None:

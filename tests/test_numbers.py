@@ -9,7 +9,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 from scipy.special import ndtr
 
-from ldpsql import Likelihood, Mechanism
+from ldpsql import Likelihood, Mechanism, estimate
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.linear import Linear, _bounded
@@ -276,3 +276,16 @@ def test_the_diagnosis_gives_the_reason_of_a_null_and_what_to_use_instead(con: D
     remedy = one(con, "SELECT ldp.diagnose(x, m()).remedy FROM r")
     for part in ("16 of 16 values", "is NULL", "fewer bins", "olh", "ldp.mean"):
         assert part in remedy
+
+
+def test_the_ends_of_a_quantile_of_decimals_in_bins_are_written_like_decimals(con: DuckDBPyConnection) -> None:
+    """Ten numbers to a bin: the ends of the bins are 0.0, 0.9, 1.0, 1.9 ... with one decimal."""
+    con.execute("CREATE MACRO pay() AS ldp.hierarchy(1, 0, 100, step := 0.1, bins := 101)")
+    con.execute("CREATE TABLE reports AS SELECT ldp.perturb(i % 1000 / 10, pay()) AS pay FROM range(20000) t(i)")
+    levels = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    ((row,),) = con.execute(f"SELECT ldp.quantiles(pay, pay(), {levels}) FROM reports").fetchall()
+    whole = estimate(con.table("reports").pl()["pay"], "hierarchy(1, 0, 100, step=0.1, bins=101)")
+    ends = [end for answer in row for end in (answer["low"], answer["high"])]
+    ends += [end for q in levels for end in whole.quantile(q)[2:]]
+    assert len(ends) == 36
+    assert all(end == round(end, 1) for end in ends)

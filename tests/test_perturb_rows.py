@@ -13,8 +13,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.bulk import shuffling
-from ldpsql.bulk.shuffling import random_order
+from ldpsql.bulk.writing import shuffling
+from ldpsql.bulk.writing.shuffling import random_order
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.sampling import plausible
 from ldpsql.sql.drawing import Drawing, Draws

@@ -326,7 +326,7 @@ def test_conditions_that_make_no_sense_are_refused(exact: Estimate, given: objec
         ({"age": 10, "edu": "z"}, "the condition on edu holds"),
         ({"edu": []}, "the condition on edu must hold"),
         ({"age": {"from": 31}}, "the condition on age is a struct"),
-        ({"edu": 3}, "the condition on edu has values of type int64, the domain has type string"),
+        ({"edu": 3}, "the condition on edu has values of type BIGINT, the domain has type VARCHAR"),
     ],
 )
 def test_the_refusal_of_a_condition_names_its_column(exact: Estimate, given: object, words: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     STATEMENTS,
+    CertifiedMechanism,
     InternalError,
     Macros,
     Scalar,
@@ -48,6 +49,8 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
     first = handles[0].as_py()
     if handles.equals(_repeated(first)[: len(handles)]):
         mechanism = certify(drawing(first, len(column)))
+        if to_column is CertifiedMechanism.shown:
+            return mechanism.perturb(column)
         return to_column(mechanism, mechanism.draw(column))
     by_row = handles.to_numpy(zero_copy_only=False)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]

@@ -15,9 +15,9 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import agreed, of_source
-from ldpsql.bulk.group_runs import GroupRun, Select, Task
-from ldpsql.bulk.groups import CELL, PLACE, check_names, columns_of, keys_named, rows_of, schema_of
-from ldpsql.bulk.learning import Learned
+from ldpsql.bulk.groups.learning import Learned
+from ldpsql.bulk.groups.rows import CELL, PLACE, check_names, columns_of, keys_named, rows_of, schema_of
+from ldpsql.bulk.groups.runs import GroupRun, Select, Task
 from ldpsql.bulk.meter import Progress
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, estimated, refuse_pairs

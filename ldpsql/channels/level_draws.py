@@ -6,7 +6,7 @@ that values of all levels are drawn together, in the same steps.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +54,16 @@ class Blocks:
         return self._blocks.take(levels * self._inputs + values)
 
 
+class Nodes(NamedTuple):
+    """Reports: for each one its level, its function, and the response to the hash of the block."""
+
+    levels: Numbers
+    seeds: Halves
+    symbols: Halves
+
+
 class LevelDraws:
-    """Draws of reports, numbered level by level: the level, the function and the response to the hash of the block.
+    """Draws of reports, and their numbers, level by level.
 
     Args:
         responses: the response of each level.
@@ -74,16 +82,20 @@ class LevelDraws:
         )
         self._surely = np.uint32((1 << 32) - 1 - (2 * max(seeds) + 2))
 
-    def draw(self, values: Codes, words: Words) -> Codes:
+    def draw(self, values: Codes, words: Words) -> Nodes:
         """Draw a report for each value: the level and the function from a word, the response from another."""
         word = words(len(values))
         levels = levels_of(word, len(self._functions))
         seeds, sizes = self._seeds(word >> _HALF, levels, words), self._sizes.take(levels)
         symbols = self._hashed.hash(levels, seeds, self._layout.blocks(values, levels))
-        out = self._answers(symbols, levels, sizes, words)
-        sizes *= seeds
-        out += sizes
-        out += self._starts.take(levels)
+        return Nodes(levels, seeds, self._answers(symbols, levels, sizes, words))
+
+    def numbers(self, nodes: Nodes) -> Codes:
+        """Return the numbers of reports."""
+        out = self._sizes.take(nodes.levels)
+        out *= nodes.seeds
+        out += nodes.symbols
+        out += self._starts.take(nodes.levels)
         return out.view(np.int32)
 
     def _seeds(self, halves: Weights, levels: Numbers, words: Words) -> Halves:

@@ -206,8 +206,8 @@ def _parities(words: Weights) -> NDArray[np.uint16]:
     """Return the parity of the lower half of each word and, in the next bit, of the upper half."""
     ones: NDArray[np.uint16] = np.bitwise_count(words.view(np.uint32)).view("<u2")
     ones &= np.uint16(0x0101)
-    ones |= ones >> np.uint16(7)
-    ones &= np.uint16(3)
+    ones *= np.uint16(0x0102)  # the upper byte is the lower one, and twice the upper one
+    ones >>= np.uint16(8)
     return ones
 
 

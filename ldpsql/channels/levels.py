@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import Channel, Codes, Drawn, Witness
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
-from ldpsql.channels.level_draws import Blocks, Lengths, LevelDraws
+from ldpsql.channels.level_draws import Blocks, Lengths, LevelDraws, Nodes
 from ldpsql.channels.level_hashes import Response
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
@@ -151,12 +151,15 @@ class Levels(Channel):
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw the level and the seed from a word, then respond to the hash of the block of that level."""
+        return self._drawing.numbers(self.draw_nodes(values, words))
+
+    def draw_nodes(self, values: Codes, words: Words = random_words) -> Nodes:
+        """Draw the same reports, not numbered."""
         if len(values) <= _BLOCK:
             return self._drawing.draw(values, words)
-        out = np.empty(len(values), dtype=np.int32)
-        for start in range(0, len(values), _BLOCK):
-            out[start : start + _BLOCK] = self._drawing.draw(values[start : start + _BLOCK], words)
-        return out
+        starts = range(0, len(values), _BLOCK)
+        blocks = (self._drawing.draw(values[start : start + _BLOCK], words) for start in starts)
+        return Nodes(*map(np.concatenate, zip(*blocks, strict=True)))
 
     @cached_property
     def _drawing(self) -> LevelDraws:

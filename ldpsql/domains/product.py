@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
-from ldpsql.domains.columns import shown_type
 from ldpsql.domains.domain import MOST_LISTED, Domain
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Codes
-from ldpsql.domains.columns import plain, shown_type
+from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import MISSING, OUTSIDE, Domain, in_rows
 from ldpsql.domains.sql_numbers import between, counted, double, whole, wide
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.quoting import quoted

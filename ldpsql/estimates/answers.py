@@ -94,7 +94,8 @@ class Answers:
         own, _ = column_of_table(self.of.values, place)
         measure, scale = self._measure(QuantileOf(place, where, quantiles=Quantiles((Quantile(q),)))), scale_of(own)
         value, low, high = (float(scale[int(at)]) for at in (measure[0], measure[2], measure[3]))
-        return Answer(value, measure[1], low - own.rounding, high + own.rounding)
+        low, high = (float(f"{end:.15g}") for end in (low - own.rounding, high + own.rounding))  # 7.7, not 7.699999999999999
+        return Answer(value, measure[1], low, high)
 
     def margin(self, columns: Sequence[str] | str, given: Sequence[str] | str | None = None) -> pa.Table:
         """Return the table of some columns: a column for each, estimate, std_error, low, high; unknown errors are NULL.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ldpsql.errors import OutOfTime
 from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.linear import of_ranges
 from ldpsql.estimates.uncertainty import likeliest
 from ldpsql.inference.deadline import until
 from ldpsql.inference.operators import Floats, Ranges
@@ -26,7 +27,7 @@ Ints = NDArray[np.int64]
 
 
 class Band(NamedTuple):
-    """Ends of the share of the first ``cuts`` values of ``size``, each of shape (groups, cuts); the last cut leaves one out.
+    """Ends of the share of the first ``cuts`` values of ``size``, shape (.., cuts); the last cut leaves one out.
 
     A share grows with the number of values, but errors may let an end fall. The ends count in rising order, as if sorted
     (Chernozhukov, Fernandez-Val, Galichon, "Improving point and interval estimators of monotone functions by rearrangement",
@@ -46,24 +47,32 @@ class Band(NamedTuple):
         """
         before, after = np.diff(self.cuts, prepend=0), np.diff(self.cuts, append=self.size)
         first, more = np.where(self.upper < q, before, 0), np.where(self.lower >= q, 0, after)
-        return first.sum(axis=1), self.cuts[0] - 1 + more.sum(axis=1)
+        return first.sum(axis=-1), self.cuts[0] - 1 + more.sum(axis=-1)
 
-    def around(self, q: float) -> list[tuple[int, int]]:
-        """Return for each group two numbers of values between which all lie where an end of the band crosses q."""
+    def around(self, q: float) -> tuple[int, int]:
+        """Return two numbers of values between which all lie where an end of the band of one group crosses q."""
         padded = np.concatenate([[0], self.cuts, [self.size - 1]])
-        above, below = self.upper >= q, ~(self.lower >= q)
-        first = np.where(above.any(axis=1), above.argmax(axis=1), above.shape[1])
-        last = np.where(below.any(axis=1), below.shape[1] - below[:, ::-1].argmax(axis=1), 0)
-        return [(int(padded[a]) + 1, int(padded[b + 1])) for a, b in zip(first, last, strict=True)]
+        above, below = np.flatnonzero(self.upper >= q), np.flatnonzero(~(self.lower >= q))
+        first = above[0] if len(above) else len(self.cuts)
+        last = below[-1] + 1 if len(below) else 0
+        return int(padded[first]) + 1, int(padded[last + 1])
 
     @property
     def centre(self) -> Floats:
         """The middle of the band."""
         return (self.lower + self.upper) / 2
 
-    def narrowed(self, factors: Floats) -> Band:
-        """Return the band with the errors of each group times a factor."""
-        half = (self.upper - self.lower) / 2 * factors[:, None]
+    def joined(self, other: Band) -> Band:
+        """Return the band of one group at its own cuts and at those of another one."""
+        cuts, at = np.unique(np.concatenate([self.cuts, other.cuts]), return_index=True)
+        lower, upper = (np.concatenate(ends)[at] for ends in ((self.lower, other.lower), (self.upper, other.upper)))
+        return Band(cuts, self.size, lower, upper)
+
+    def narrowed(self, factor: float) -> Band:
+        """Return the band with errors times a factor, which are infinite only if it is 1."""
+        if factor == 1.0:
+            return self
+        half = (self.upper - self.lower) / 2 * factor
         return self._replace(lower=self.centre - half, upper=self.centre + half)
 
 
@@ -72,54 +81,83 @@ def spaced(first: int, last: int) -> Ints:
     return np.unique(np.linspace(first, last, min(last - first + 1, _MOST_CUTS)).round().astype(np.int64))
 
 
-def crossings(estimates: Estimates, band: Band, levels: tuple[float, ...]) -> list[tuple[Ints, Ints]]:
+def bands(estimates: Estimates, size: int, levels: tuple[float, ...]) -> list[list[Band]]:
+    """Return for each level the band of each group; on a long line it is computed at some values, and at more near the level.
+
+    Each level and each group has its own cuts, so an interval does not depend on what else is asked for.
+    """
+    cuts = spaced(1, size - 1)
+    coarse = _computed(estimates, size, [cuts] * len(estimates.fit.theta))
+    if len(cuts) == size - 1:
+        return [coarse] * len(levels)
+    finer = (_computed(estimates, size, [spaced(*band.around(q)) for band in coarse]) for q in levels)
+    return [[band.joined(other) for band, other in zip(coarse, fine, strict=True)] for fine in finer]
+
+
+def _computed(estimates: Estimates, size: int, cuts: list[Ints]) -> list[Band]:
+    """Return the band of each group at its own cuts."""
+    most = max(len(own) for own in cuts)
+    ends = np.stack([np.pad(own, (0, most - len(own)), mode="edge") for own in cuts])
+    share = of_ranges(estimates, Ranges(np.zeros_like(ends), ends))
+    parts = zip(cuts, share.low, share.high, strict=True)
+    return [Band(own, size, low[: len(own)], high[: len(own)]) for own, low, high in parts]
+
+
+def crossings(estimates: Estimates, size: int, levels: tuple[float, ...]) -> list[tuple[Ints, Ints]]:
     """Return for each level the first and the last value that may be the quantile, with errors as `averaged` has them.
 
     Where a long stretch holds nothing, some of its cuts lie outside of the band by chance and move an end inwards by a little.
     So ends are moved outwards by a twentieth of the interval.
     """
-    factors, out = averaged(estimates, band, levels), []
-    for q, own in zip(levels, factors, strict=True):
-        first, last = band.narrowed(own).crossing(q)
+    of_levels, out = bands(estimates, size, levels), []
+    for q, own, factors in zip(levels, of_levels, averaged(estimates, of_levels, levels), strict=True):
+        ends = [band.narrowed(factor).crossing(q) for band, factor in zip(own, factors, strict=True)]
+        first, last = np.transpose(ends)
         room = np.maximum(last - first, 0) // _ROOM
-        out.append((np.maximum(first - room, 0), np.minimum(last + room, band.size - 1)))
+        out.append((np.maximum(first - room, 0), np.minimum(last + room, size - 1)))
     return out
 
 
-def averaged(estimates: Estimates, band: Band, levels: tuple[float, ...]) -> Floats:
-    """Return which part of the errors moves the quantiles of the sorted band, shape (levels, groups).
+def averaged(estimates: Estimates, of_levels: list[list[Band]], levels: tuple[float, ...]) -> Floats:
+    """Return which part of the errors moves the quantiles of the sorted bands, shape (levels, groups).
 
     A quantile of sorted shares is a number of cuts whose shares are below q. So it moves by the mean of the errors of the cuts
     whose shares come near to q, and what differs from cut to cut cancels out. Which cuts come near depends on how much does
     differ, so both are computed in turns. The variance of the share between two cuts gives their covariance.
     """
-    groups, operator, likelihood = len(band.lower), estimates.likelihood.operator, estimates.likelihood
-    if not np.isfinite(band.upper - band.lower).all():
-        return np.ones((len(levels), groups))
-    error = (band.upper - band.lower) / (2 * deviations(estimates.estimator.confidence))
-    centre = np.sort(band.centre, axis=1)
-    near = np.array([[_near(band.cuts, *group, q) for group in zip(centre, error, strict=True)] for q in levels])
-    own, shares = (np.take_along_axis(each[None], near, axis=2) for each in (error, centre))
+    likelihood, z = estimates.likelihood, deviations(estimates.estimator.confidence)
+    near = [[_near(band, q, z) for band in own] for q, own in zip(levels, of_levels, strict=True)]
+    cuts, shares, error = np.moveaxis(np.array(near), 2, 0)
+    known = np.isfinite(error).all(axis=-1)
     one, other = np.triu_indices(_POINTS, 1)
-    ends = (np.moveaxis(band.cuts[near[..., at]], 0, 1).reshape(groups, -1) for at in (one, other))
     with until(estimates.end), suppress(OutOfTime):
         theta = likeliest(likelihood, estimates.fit)
-        _, apart = operator.of_ranges(likelihood.shares, likelihood.n, theta, Ranges(*ends))
+        groups = len(theta)
+        ends = (np.moveaxis(cuts[..., at], 0, 1).reshape(groups, -1).astype(np.int64) for at in (one, other))
+        _, apart = likelihood.operator.of_ranges(likelihood.shares, likelihood.n, theta, Ranges(*ends))
         apart = np.moveaxis(apart.reshape(groups, len(levels), -1), 0, 1)
+        own = np.where(known[..., None], error, 0.0)
         covariance = own[..., None] ** 2 * np.eye(_POINTS)
         shared = (own[..., one] ** 2 + own[..., other] ** 2 - apart) / 2
         covariance[..., one, other] = covariance[..., other, one] = shared
-        return _part(shares - np.array(levels)[:, None, None], own, covariance)
-    return np.ones((len(levels), groups))
+        return np.where(known, _part(shares - np.array(levels)[:, None, None], own, covariance), 1.0)
+    return np.ones(known.shape)
 
 
-def _near(cuts: Ints, centre: Floats, error: Floats, q: float) -> Ints:
-    """Return the places of some cuts, evenly spaced, whose sorted shares lie within a few errors of q."""
-    final = len(cuts) - 1
+def _near(band: Band, q: float, z: float) -> Floats:
+    """Return some cuts, evenly spaced, whose sorted shares lie within a few errors of q, with these shares and errors.
+
+    If an error is infinite, all are, and cuts and shares are 0.
+    """
+    if not np.isfinite(band.upper - band.lower).all():
+        return np.repeat([[0.0], [0.0], [np.inf]], _POINTS, axis=1)
+    centre, error = np.sort(band.centre), (band.upper - band.lower) / (2 * z)
+    final = len(centre) - 1
     reach = _REACH * error[min(int(np.searchsorted(centre, q)), final)]
     first = min(int(np.searchsorted(centre, q - reach)), final)
     last = max(int(np.searchsorted(centre, q + reach, side="right")) - 1, first)
-    return np.searchsorted(cuts, np.linspace(cuts[first], cuts[last], _POINTS))
+    at = np.searchsorted(band.cuts, np.linspace(band.cuts[first], band.cuts[last], _POINTS))
+    return np.stack([band.cuts[at], centre[at], error[at]])
 
 
 def _part(away: Floats, error: Floats, covariance: Floats) -> Floats:

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import shown_type
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.scale import between, bound_of, scale_of, within
 from ldpsql.inference.operators import Floats
@@ -209,7 +209,7 @@ def _located(part: _Part, column: pa.Array) -> NDArray[np.int64]:
         error: Exception = InvalidParameter(f"{part.name} holds NULL or a value that the domain does not have", part.example)
     except WrongType:
         error = WrongType(
-            f"{part.name} has values of type {shown_type(column.type)}, the domain has type {kind}",
+            f"{part.name} has values of type {shown_type(column.type)}, the domain has type {shown_type(kind)}",
             "write or cast them in the domain's type",
         )
     raise error

@@ -107,7 +107,8 @@ def covariances(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
 def of_ranges(estimates: Estimates, ranges: Ranges) -> Linear:
     """Return what the reports say about the shares of ranges of the values, in their order.
 
-    If the channel has no structure for ranges they are functionals like others.
+    If the channel has no structure for ranges they are functionals like others. If it has, each group may have its own ranges,
+    shape (groups, ranges).
     """
     operator = estimates.likelihood.operator
     if not operator.lined:
@@ -118,7 +119,8 @@ def of_ranges(estimates: Estimates, ranges: Ranges) -> Linear:
         theta = likeliest(likelihood, estimates.fit)
         return _around(*operator.of_ranges(likelihood.shares, likelihood.n, theta, ranges), z)
     running = np.pad(estimates.fit.theta.cumsum(axis=1), ((0, 0), (1, 0)))
-    return _unknown(running[:, ranges.end] - running[:, ranges.first])
+    first, end = (np.broadcast_to(ends, (len(running), ends.shape[-1])) for ends in ranges)
+    return _unknown(np.take_along_axis(running, end, axis=1) - np.take_along_axis(running, first, axis=1))
 
 
 def sample_mean(estimates: Estimates, x: Floats, off: float) -> Linear:

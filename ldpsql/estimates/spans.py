@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.bands import Band, Ints, crossings, spaced
+from ldpsql.estimates.bands import Band, Ints, crossings
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
@@ -121,8 +121,10 @@ class Quantiles(Functional):
         """Return positions in the domain, and errors in the unit of the values, each field of shape (groups, quantiles)."""
         rising = np.argsort(scale_of(estimates.values), kind="stable")
         shares = normalised(estimates.fit.theta)[:, rising].cumsum(axis=1)[:, :-1]
-        band = self._band(estimates, rising)
-        crossed = crossings(estimates, band, self.levels) if estimates.likelihood.operator.lined else self._of(band)
+        if estimates.likelihood.operator.lined:
+            crossed = crossings(estimates, len(rising), self.levels)
+        else:
+            crossed = self._of(Band(np.arange(1, len(rising)), len(rising), *_listed_band(estimates, rising)))
         return self._crossed(estimates, estimates.values, shares, crossed)
 
     def of_band(self, estimates: Estimates, values: Domain, shares: Measure) -> Measure:
@@ -155,19 +157,6 @@ class Quantiles(Functional):
             parts.append(Measure(value, half, least, most, values.rounding))
         return Measure.stacked(parts)
 
-    def _band(self, estimates: Estimates, rising: Ints) -> Band:
-        """Return the band; on a long line it is computed at every so many values, and at more where a quantile may be."""
-        size = len(rising)
-        if not estimates.likelihood.operator.lined:
-            return Band(np.arange(1, size), size, *_listed_band(estimates, rising))
-        cuts = spaced(1, size - 1)
-        band = Band(cuts, size, *_cut_band(estimates, cuts))
-        if len(cuts) == size - 1:
-            return band
-        finer = [spaced(*ends) for q in self.levels for ends in band.around(q)]
-        cuts = np.unique(np.concatenate([cuts, *finer]))
-        return Band(cuts, size, *_cut_band(estimates, cuts))
-
 
 @dataclass(frozen=True)
 class Quantile(Functional):
@@ -191,11 +180,6 @@ class Quantile(Functional):
     def measure(self, estimates: Estimates) -> Measure:
         """Return positions in the domain, and the error in the unit of the values, for every group."""
         return Quantiles((self,)).measure(estimates).at(0)
-
-
-def _cut_band(estimates: Estimates, cuts: Ints) -> tuple[Floats, Floats]:
-    band = of_ranges(estimates, Ranges(np.zeros_like(cuts), cuts))
-    return band.low, band.high
 
 
 def _listed_band(estimates: Estimates, rising: Ints) -> tuple[Floats, Floats]:

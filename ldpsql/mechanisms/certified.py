@@ -12,15 +12,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Prefixes
+from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Levels, Prefixes
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InternalError, InvalidParameter
 from ldpsql.errors.boundary import withheld
+from ldpsql.mechanisms.trees import node_reports
 from ldpsql.privacy.certificate import Certificate
-from ldpsql.reports import Alphabet, PrefixReports
+from ldpsql.reports import Alphabet, NodeReports, PrefixReports
 
 if TYPE_CHECKING:
     from ldpsql.mechanisms.base import Mechanism
@@ -180,6 +181,23 @@ class CertifiedValues(_Responding):
 
     def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
         return self.channel.draw(self.codes(column), words)
+
+    @withheld
+    def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Draw one report for each value; those of a tree are not numbered on the way."""
+        if self._tree is None:
+            return super().perturb(column)
+        channel, reports = self._tree
+        parts = [column.slice(start, _BLOCK) for start in range(0, max(1, len(column)), _BLOCK)]
+        drawn = [reports.column(*channel.draw_nodes(self.codes(part))) for part in parts]
+        return drawn[0] if len(drawn) == 1 else pa.concat_arrays(drawn)
+
+    @cached_property
+    def _tree(self) -> tuple[Levels, NodeReports] | None:
+        """The channel and its reports if these are the nodes that it draws."""
+        if not isinstance(self.channel, Levels) or not isinstance(self.reports, NodeReports):
+            return None
+        return (self.channel, self.reports) if self.reports == node_reports(self.channel) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from ldpsql.reports.prefixes import PrefixReports
 MOST_SYMBOLS = 1 << 16  # that the field y can hold
 _BLOCK = 1 << 15  # reports at a time, so that what is computed on the way stays in the cache
 _MOST_LISTED = 1 << 23  # reports whose levels are listed
+_FIELDS = {field.type: field.type.to_pandas_dtype() for field in PrefixReports.type}
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,16 @@ class NodeReports(MarkedReports, NumberedReports):
     def to_arrow(self, drawn: Drawn) -> pa.Array:
         """Return level, seed and symbol of each report."""
         blocks = [self._fields(drawn[start : start + _BLOCK]) for start in range(0, max(1, len(drawn)), _BLOCK)]
-        columns = blocks[0] if len(blocks) == 1 else [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
-        kinds = [field.type for field in self.type]
+        return self.column(*(blocks[0] if len(blocks) == 1 else map(np.concatenate, zip(*blocks, strict=True))))
+
+    def column(self, *fields: NDArray[np.integer]) -> pa.Array:
+        """Return reports, given as levels, seeds and symbols."""
+        cells = [field.astype(number, copy=False) for field, number in zip(fields, _FIELDS.values(), strict=True)]
         children = [
-            pa.Array.from_buffers(kind, len(drawn), [None, pa.py_buffer(column)])
-            for kind, column in zip(kinds, columns, strict=True)
+            pa.Array.from_buffers(kind, len(each), [None, pa.py_buffer(each)])
+            for kind, each in zip(_FIELDS, cells, strict=True)
         ]
-        return pa.Array.from_buffers(self.type, len(drawn), [None], children=children)
+        return pa.Array.from_buffers(self.type, len(fields[0]), [None], children=children)
 
     def _fields(self, drawn: Drawn) -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint16]]:
         """Return level, seed and symbol of some reports."""

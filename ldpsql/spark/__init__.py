@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ldpsql.bulk.charging import Charged
-from ldpsql.bulk.chosen import chosen_columns
-from ldpsql.bulk.columns import Columns
+from ldpsql.bulk.columns.chosen import chosen_columns
+from ldpsql.bulk.columns.mechanisms import Columns
+from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
-from ldpsql.bulk.orders import Order, check_order
-from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.writing.orders import Order, check_order
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.errors.boundary import withheld_stream

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.bulk.cells import CELLS_AT_ONCE
-from ldpsql.bulk.group_runs import GroupRun
+from ldpsql.bulk.groups.cells import CELLS_AT_ONCE
+from ldpsql.bulk.groups.runs import GroupRun
 from ldpsql.engine.groups import GROUPS_SEEN, in_order, learnt_of, learnt_of_order
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counts import GroupedCounts
