@@ -78,7 +78,7 @@ TABLES = (
     Lines("flights: day x destination", "flights", DAYS, "dest", (1, 2, 4), (), "olh", (1, 2, 4)),
     Lines("flights: destination x carrier", "flights", ("dest",), "carrier", (1, 4), (), "olh"),
     Lines("Adult: age x occupation", ADULT, ("age",), "occupation", (0.5, 1, 2, 4), (), "olh", (0.5, 1)),
-    Lines("flights: day x destination", "flights", DAYS, "dest", (1, 4), (), "oue", (1, 4)),
+    Lines("flights: day x destination", "flights", DAYS, "dest", (1, 4), (), "oue", (1, 4), None, 3),
     Lines("flights: destination x carrier", "flights", ("dest",), "carrier", (1, 4), (), "oue"),
     Lines("Adult: age x occupation", ADULT, ("age",), "occupation", (0.5, 1, 2, 4), (), "oue", (0.5, 1)),
     Lines("flights: delay by day", "flights", DAYS, "dep_delay", (1, 4), (), "square_wave", (), (-30, 90), 3),
