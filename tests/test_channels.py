@@ -12,7 +12,7 @@ from math import log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -23,6 +23,7 @@ from ldpsql.channels.randomness import random_words
 from ldpsql.errors import PrivacyLeakWarning
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.testing import check_rows, check_sampler, insecure_words_for_tests
+from tests.properties import patient
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]
 
@@ -137,7 +138,7 @@ def test_k_rr_never_exceeds_its_epsilon_and_wastes_nothing(size: int, epsilon: s
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@patient(max_examples=60)
 def test_alias_tables_give_the_weights_back_and_draw_them(data: st.DataObject) -> None:
     outputs = data.draw(st.integers(2, 12))
     parts = data.draw(st.lists(st.lists(st.integers(0, 2**40), min_size=outputs, max_size=outputs), min_size=2, max_size=4))
@@ -152,7 +153,7 @@ def test_alias_tables_give_the_weights_back_and_draw_them(data: st.DataObject) -
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@patient(max_examples=100)
 def test_floor_mixing_keeps_ratios_within_e_to_the_epsilon(data: st.DataObject) -> None:
     outputs = data.draw(st.integers(2, 6))
     whole = st.lists(st.integers(1, 1000), min_size=outputs, max_size=outputs)

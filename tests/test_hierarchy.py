@@ -405,6 +405,15 @@ def test_intervals_of_quantiles_are_not_wider_than_if_the_density_was_known(
         assert abs(off.mean()) < 5.2 / np.sqrt(groups)
 
 
+@pytest.mark.parametrize("name", ["inv", "ibu"])
+def test_reports_of_few_people_say_little_about_ranges_and_quantiles(name: str) -> None:
+    made, theta, groups = mechanism("hierarchy(1, 0, 99, step=1)"), (np.arange(100) == 7).astype(np.float64), 200
+    of = estimates(made, theta, 5, groups, name)
+    assert np.isinf(RangeShares((RangeShare(0, 9), RangeShare(20, 59))).measure(of).std_error).all()
+    median = Quantile(0.5).measure(of)
+    assert ((median.low <= 7) & (median.high >= 7)).sum() >= 156  # one in ten may miss: the chance of fewer is 1e-6 at most
+
+
 def test_a_band_is_sorted_before_it_is_inverted() -> None:
     upper = np.array([[0.2, 0.6, 0.3, 0.4, 0.7, 0.45, 0.8, 0.9]])
     band = Band(np.arange(1, 9), 9, upper - 0.2, upper)

@@ -151,7 +151,7 @@ def test_a_solve_that_begins_after_the_interrupt_is_stopped(
     class Late(Limits):
         def __init__(self, *limits: Any) -> None:
             preparing.set()
-            stopped.wait(10)
+            stopped.wait(100)
             super().__init__(*limits)
 
         def take(self) -> bool:

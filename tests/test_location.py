@@ -9,12 +9,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ldpsql
 from ldpsql import LdpError
 from ldpsql.mechanisms.region import Region
+from tests.properties import patient
 
 BAY = Region(west="-122.5153", south="37.6919", east="-122.3499", north="37.8108", columns=24, rows=16)
 GRID = "ldp.grid(-122.5153, 37.6919, -122.3499, 37.8108, 24, 16)"
@@ -37,7 +38,7 @@ def near_edges(low: Fraction, high: Fraction, parts: int) -> st.SearchStrategy[f
     return (at_edges | anywhere).filter(lambda x: float(low) <= x <= float(high))
 
 
-@settings(max_examples=300, deadline=None)
+@patient(max_examples=300)
 @given(
     lon=near_edges(BAY.west, BAY.east, BAY.columns),
     lat=near_edges(BAY.south, BAY.north, BAY.rows),

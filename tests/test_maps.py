@@ -321,7 +321,7 @@ def test_reports_with_two_epsilons_are_read_together(con: DuckDBPyConnection) ->
 
 def test_the_maximum_of_a_large_map_has_an_honest_status() -> None:
     _, counts = reported(20_000)
-    with_time, cut = estimated(counts, "ibu(max_iterations=20, deadline=60)"), estimated(counts, "ibu(deadline=0.01)")
+    with_time, cut = estimated(counts, "ibu(max_iterations=20)"), estimated(counts, "ibu(deadline=1e-6)")
     assert not with_time.diagnosis.unique
     assert [ends.max() for ends in with_time.identified] == [0, 1]
     assert [one.diagnosis.status for one in (with_time, cut)] == ["out of steps", "out of time"]

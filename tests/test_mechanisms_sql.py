@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ldpsql
@@ -17,6 +17,7 @@ from ldpsql import KeepOrSpread, LdpError, certify
 from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms import audit
 from ldpsql.registry.registry import registry
+from tests.properties import patient
 
 CALLS = {
     "krr": "ldp.krr(3, range(10))",
@@ -321,7 +322,7 @@ BAD = st.one_of(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in registry().mechanisms if n != "matrix"])
 @given(data=st.data())
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@patient(max_examples=120)
 def test_bad_input_is_refused_in_one_sentence_or_certified(name: str, data: st.DataObject) -> None:
     cls = registry().mechanisms[name]
     arguments: dict[str, Any] = {p.name: GOOD[p.name] for p in cls.parameters() if p.required}

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from ldpsql import certify
+from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import estimated
 from ldpsql.errors import ImpossibleReport
-from ldpsql.estimates.estimate import estimate_likelihood
+from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.functionals import Mean
 from ldpsql.estimates.planning import mean_error
 from ldpsql.inference.counting import operator_of
@@ -24,7 +26,7 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.mixed import Repeated
+from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.operators import (
     DenseOperator,
     KeepOrSpreadOperator,
@@ -340,16 +342,14 @@ def test_lists_over_many_values_have_the_inversion_and_its_errors_for_every_func
     op = ProductOperator(single, RNG.integers(0, single.outputs, int(lengths.sum())), lengths)
     shares = RNG.dirichlet(np.ones(users), 2)
     n, theta = np.array([500.0, 700.0]), np.full((2, op.inputs), 1 / op.inputs)
-    error = op.interval(shares, n, theta, 2.0)[0]
-    chosen = np.eye(op.inputs)[:, :7]
-    centre, variance = op.functionals(shares, n, theta, np.column_stack([chosen, chosen.sum(axis=1)]))
-    assert np.allclose(centre[:, :7], op.invert(shares)[:, :7])
-    assert np.allclose(variance[:, :7], error[:, :7] ** 2)
+    c = np.column_stack([np.eye(op.inputs)[:, :7], np.eye(op.inputs)[:, :7].sum(axis=1)])
+    centre, variance = op.functionals(shares, n, theta, c)
+    assert np.allclose(centre, op.invert(shares) @ c)
     starts = np.cumsum(lengths) - lengths
-    sums = single.invert(np.eye(single.outputs)[op._positions])[:, :7].sum(axis=1)
-    lists = np.add.reduceat(sums, starts) / lengths
-    assert np.allclose(centre[:, 7], shares @ lists)
-    assert np.allclose(variance[:, 7], (shares @ lists**2 - (shares @ lists) ** 2) / n)
+    reports = single.invert(np.eye(single.outputs)[op._positions]) @ c
+    lists = np.add.reduceat(reports, starts) / lengths[:, None]
+    assert np.allclose(centre, shares @ lists)
+    assert np.allclose(variance, (shares @ lists**2 - (shares @ lists) ** 2) / n[:, None])
 
 
 @pytest.mark.parametrize("text", ["krr(1, [1, 2, 3])", "olh(1, [1, 2, 3, 4, 5, 6, 7, 8, 9])"])
@@ -478,6 +478,66 @@ def test_the_errors_of_means_of_lists_of_reports_are_those_that_occur(text: str)
     assert (z**2).sum() < chi2.isf(1e-6, draws)
 
 
+def domain(size: int) -> str:
+    return "[" + ",".join(map(str, range(size))) + "]"
+
+
+def of_lists(text: str, values: NDArray[np.int64], lengths: NDArray[np.int64], name: str) -> Estimates:
+    """Return the estimate from so many reports of each value."""
+    mechanism = registry().mechanism(text)
+    reports = certify(mechanism).perturb(pa.array(np.repeat(values, lengths)))
+    lists = pa.ListArray.from_arrays(pa.array(np.r_[0, lengths.cumsum()], pa.int32()), reports)
+    source = Repeated(Perturbed(mechanism))
+    return next(estimated(source, GroupedCounts.of_column(lists), registry().estimator(name)))[1]
+
+
+def z_scores_are_normal(z: list[float]) -> None:
+    """Fail with probability 1e-6 at most if these are independent standard normal numbers."""
+    total = float(np.square(z).sum())
+    assert chi2.isf(1 - 5e-7, len(z)) < total < chi2.isf(5e-7, len(z))
+
+
+@pytest.mark.parametrize("text", ["hierarchy(2, 0, 59, step=1)", f"krr(1, {domain(40)})", f"olh(1, {domain(40)})"])
+def test_the_errors_of_shares_of_lists_of_reports_are_those_that_occur(text: str) -> None:
+    people, z = 800, []
+    for _ in range(40):
+        values = np.where(RNG.random(people) < 0.3, 7, RNG.integers(0, 40, people))
+        estimates = of_lists(text, values, RNG.integers(1, 4, people), "inv")
+        z.append((estimates.fit.theta[0, 7] - (0.3 + 0.7 / 40)) / estimates.intervals.std_error[0, 7])
+    z_scores_are_normal(z)
+
+
+def test_shares_of_lists_have_errors_if_there_are_more_values_than_people() -> None:
+    """A value that nobody reports has an error too: .58, that of 200 reports; of a value that all have it would be .96."""
+    values = RNG.integers(0, 200, 100)
+    for name in ("inv", "ibu"):
+        error = of_lists(f"krr(1, {domain(200)})", values, np.full(100, 2), name).intervals.std_error
+        assert error.min() > 0.58
+        assert error.max() < 1
+
+
+def test_errors_hold_if_people_with_a_small_epsilon_give_fewer_reports() -> None:
+    means, shares, texts = [], [], [f"krr({epsilon}, {domain(30)})" for epsilon in (1, 3)]
+    mixed = Mixed(Domain(pa.array(["low", "high"])), tuple(registry().mechanism(text) for text in texts))
+    lengths = np.tile([1, 3], 300)
+    ends, level = pa.array(np.r_[0, lengths.cumsum()], pa.int32()), np.repeat(lengths // 2, lengths)
+    for _ in range(40):
+        people = np.where(RNG.random(600) < 0.3, 20, RNG.integers(0, 30, 600))
+        values, reports = np.repeat(people, lengths), np.empty(len(level), dtype=np.int64)
+        for place, text in enumerate(texts):
+            own = certify(registry().mechanism(text)).perturb(pa.array(values[level == place]))
+            reports[level == place] = own.to_numpy()
+        names = pa.array(["low", "high"]).take(pa.array(level))
+        lists = [pa.ListArray.from_arrays(ends, column) for column in (names, pa.array(reports))]
+        counts = GroupedCounts.of_column(pa.StructArray.from_arrays(lists, ["level", "report"]))
+        inverted, likeliest = (next(estimated(mixed, counts, registry().estimator(name)))[1] for name in ("inv", "ibu"))
+        shares.append((inverted.fit.theta[0, 20] - (0.3 + 0.7 / 30)) / inverted.intervals.std_error[0, 20])
+        mean = Mean(unbiased=True).measure(likeliest)
+        means.append((mean.estimate[0] - (0.3 * 20 + 0.7 * 14.5)) / mean.std_error[0])
+    z_scores_are_normal(shares)
+    assert np.square(means).sum() < chi2.isf(1e-6, len(means))
+
+
 @pytest.fixture
 def ages(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     low, high = (f"ldp.hierarchy({epsilon}, 0, 99, step := 1)" for epsilon in (2, 4))
@@ -520,6 +580,23 @@ def test_numbers_are_estimated_from_lists_of_reports(ages: duckdb.DuckDBPyConnec
         ages, "SELECT ldp.mean_repeated_counts(ldp.repeated_counts(days), day()) FROM twice"
     )
     assert one(ages, "SELECT ldp.mean_repeated([], day())") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("mean", ""), ("variance", ""), ("quantiles", ", [0.5]"), ("range_shares", ", [20], [39]"), ("ibu", "")]
+)
+@pytest.mark.parametrize("reports", ["mixed(age, level, levels()", "repeated(days, day()"])
+def test_intervals_hold_with_the_probability_that_was_asked_for(
+    name: str, more: str, reports: str, ages: duckdb.DuckDBPyConnection
+) -> None:
+    table = "chosen" if "level" in reports else "twice"
+    if table == "twice" and name == "range_shares":
+        more = ", [DATE '2024-02-01'], [DATE '2024-02-10']"
+    found = [one(ages, f"SELECT ldp.{name}_{reports}{more}, confidence := {p}) FROM {table}") for p in (0.51, 0.999999)]
+    rows = [result if isinstance(result, list) else [result] for result in found]
+    for narrow, wide in zip(*rows, strict=True):
+        assert wide["low"] <= narrow["low"] <= narrow["high"] <= wide["high"]
+    assert any(wide["high"] - wide["low"] > narrow["high"] - narrow["low"] for narrow, wide in zip(*rows, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_key_value_reports_have_a_page_with_frequency_and_mean_of_every_key(name
     assert names == ",".join(["key", *ROW])
     rows = {row[0]: row for row in page.rows if row[0] in (HOSTILE, "half", "never")}
     assert next(iter(rows)) == HOSTILE
-    assert float(rows[HOSTILE][2].split()[0]) > 90
+    assert float(rows[HOSTILE][2].split()[0]) > 85  # six standard errors of bits, which are 2.4 %, below 100 %
     assert float(rows["half"][5]) > 40
     assert float(rows["never"][2].split()[0]) < 20
     assert "<dt>Most frequent key</dt>" in html

@@ -12,7 +12,7 @@ from math import comb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldpsql import Channel, InvalidParameter, KeepOrSpread
@@ -41,6 +41,7 @@ from ldpsql.inference.operators import CharacterOperator, ListedOperator, merged
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.reports import ListedHashReports, SetReports
 from ldpsql.testing import check_sampler
+from tests.properties import patient
 
 Words = Callable[[int], np.ndarray]
 
@@ -137,7 +138,7 @@ def test_a_planted_bug_in_a_sampler_turns_the_conformance_check_red(
 
 
 @given(st.integers(1, 300), st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@patient(max_examples=40)
 def test_words_and_bits_are_the_same_sets(size: int, seed: int) -> None:
     bits = np.random.default_rng(seed).random((5, size)) < 0.3
     words = words_of(bits)
@@ -147,7 +148,7 @@ def test_words_and_bits_are_the_same_sets(size: int, seed: int) -> None:
 
 
 @given(st.fractions(min_value=Fraction(1, 10**15), max_value=Fraction(1, 2)))
-@settings(max_examples=200, deadline=None)
+@patient(max_examples=200)
 def test_coarse_weights_are_above_and_close(p: Fraction) -> None:
     weight = coarse_above(p)
     assert p * TOTAL <= weight <= max(p * TOTAL * Fraction(2049, 2048), p * TOTAL + 1)
@@ -269,7 +270,7 @@ def test_the_ratio_of_subsets_is_that_of_two_sets(size: int, chosen: int) -> Non
 
 
 @given(st.integers(2, 12), st.integers(0, 4), st.sampled_from(["0.001", "0.3", "1", "5", "32"]))
-@settings(max_examples=40, deadline=None)
+@patient(max_examples=40)
 def test_a_convolution_shows_the_rows_and_ratios_of_its_noise(inputs: int, margin: int, epsilon: str) -> None:
     channel = Convolution.geometric(exp_below(Fraction(epsilon)), inputs, margin)
     reach = inputs - 1 + margin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -49,18 +49,26 @@ def drawn_mixture(mechanisms: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
-def mixed_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def mixed_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each estimator with a map from level to mechanism."""
-    rows = zip(plain(names).to_pylist(), plain(handles).to_pylist(), strict=True)
-    return pa.array([PLANS.number((MIXTURES.thing(handle), read_estimator(name))) for name, handle in rows], pa.int64())
+    return _plans(names, handles, confidences, MIXTURES.thing)
 
 
 @guarded
-def repeated_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def repeated_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
     """Return the handle of each estimator with a mechanism that draws several reports of a value."""
-    rows = zip(plain(names).to_pylist(), plain(handles).to_pylist(), strict=True)
-    plans = [(Repeated(Perturbed(MECHANISMS.thing(handle))), read_estimator(name)) for name, handle in rows]
-    return pa.array([PLANS.number(plan) for plan in plans], pa.int64())
+    return _plans(names, handles, confidences, lambda handle: Repeated(Perturbed(MECHANISMS.thing(handle))))
+
+
+def _plans(
+    names: pa.ChunkedArray, handles: pa.ChunkedArray, confidences: pa.ChunkedArray, source: Callable[[int], Mixed | Repeated]
+) -> pa.Array:
+    """Return the handle of each estimator, with the probability of its intervals if there is one, and what drew the reports."""
+    plans = []
+    for name, handle, confidence in zip(*(plain(column).to_pylist() for column in (names, handles, confidences)), strict=True):
+        options = {} if confidence is None else {"confidence": confidence}
+        plans.append(PLANS.number((source(handle), read_estimator(name, **options))))
+    return pa.array(plans, pa.int64())
 
 
 def _mixed(by_level: pa.Scalar) -> Mixed:
@@ -116,11 +124,12 @@ def _handles(handle: int) -> np.ndarray:
 
 
 _ALLOW = {"keep": "true", "estimator": "'ibu(misfit=''allow'')'"}
+_WITH_INTERVALS = {"estimator": "'ibu'", "keep": "true", "confidence": "NULL"}
 _MIXED: dict[str, Any] = {"columns": ("report", "level"), "counted": "ldp.mixed_counts(report, level, keep := keep)"}
-_MIXED_PLAN = "__ldp_mixed_plan(estimator, __ldp_mixture(mechanisms))"
+_MIXED_PLAN = "__ldp_mixed_plan(estimator, __ldp_mixture(mechanisms), {})"
 _MIXED_DOMAIN = "ldp._kind(ldp._any(mechanisms, mechanisms))"
 _REPEATED: dict[str, Any] = {"columns": ("reports",), "counted": "ldp.repeated_counts(reports, keep := keep)"}
-_REPEATED_PLAN = "__ldp_repeated_plan(estimator, __ldp_mechanism(m))"
+_REPEATED_PLAN = "__ldp_repeated_plan(estimator, __ldp_mechanism(m), {})"
 
 
 def _of_numbers(reports: str, mechanisms: str, plan: str, mechanism: str, counted: dict[str, Any]) -> Iterator[Aggregate]:
@@ -129,14 +138,14 @@ def _of_numbers(reports: str, mechanisms: str, plan: str, mechanism: str, counte
     Args:
         reports: what they are estimated from, 'mixed' or 'repeated' reports.
         mechanisms: the parameter that holds what drew the reports.
-        plan: the handle of that and the estimator, in SQL.
+        plan: the handle of that and the estimator, in SQL, with a place for the probability of the intervals.
         mechanism: a mechanism over the values, in SQL.
         counted: the columns and their counts.
 
     """
 
     def asked(name: str, further: str = "") -> str:
-        return f"{{counts}}, __ldp_functional('{name}', {plan}, NULL, NULL{further})"
+        return f"{{counts}}, __ldp_functional('{name}', {plan.format('confidence')}, NULL, NULL{further})"
 
     source = {"mixed": "reports of several levels", "repeated": "a list of reports of each user"}[reports]
     positions = f"__ldp_measure_all_positions({asked('quantiles', ', qs')})"
@@ -151,7 +160,7 @@ def _of_numbers(reports: str, mechanisms: str, plan: str, mechanism: str, counte
             f"__ldp_measure_all({asked('range_shares', ', lows, highs, NULL')})",
         ),
     ):
-        parameters = {**dict.fromkeys((mechanisms, *further)), "estimator": "'ibu'"}
+        parameters = {**dict.fromkeys((mechanisms, *further)), **_WITH_INTERVALS}
         yield Aggregate(f"{name}_{reports}", result, parameters, f"{comment}, from {source}", **counted)
 
 
@@ -160,14 +169,14 @@ _AGGREGATES = (
     *_of_numbers("repeated", "m", _REPEATED_PLAN, "m", _REPEATED),
     Aggregate(
         "ibu_mixed",
-        f"ldp._rows({_MIXED_DOMAIN}, __ldp_estimate({{counts}}, {_MIXED_PLAN}))",
-        {"mechanisms": None, "estimator": "'ibu'"},
+        f"ldp._rows({_MIXED_DOMAIN}, __ldp_estimate({{counts}}, {_MIXED_PLAN.format('confidence')}))",
+        {"mechanisms": None, **_WITH_INTERVALS},
         "the estimate from reports of the mechanisms of several levels, or lists of them for each user, by any estimator",
         **_MIXED,
     ),
     Aggregate(
         "diagnose_mixed",
-        f"ldp._diagnosis({_MIXED_DOMAIN}, __ldp_diagnose({{counts}}, {_MIXED_PLAN}))",
+        f"ldp._diagnosis({_MIXED_DOMAIN}, __ldp_diagnose({{counts}}, {_MIXED_PLAN.format('NULL')}))",
         {"mechanisms": None, **_ALLOW},
         "how far such an estimate can be trusted",
         from_counts=False,
@@ -175,14 +184,14 @@ _AGGREGATES = (
     ),
     Aggregate(
         "ibu_repeated",
-        f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, {_REPEATED_PLAN}))",
-        {"m": None, "estimator": "'ibu'"},
+        f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, {_REPEATED_PLAN.format('confidence')}))",
+        {"m": None, **_WITH_INTERVALS},
         "the estimate from a list of reports of each user, by any estimator",
         **_REPEATED,
     ),
     Aggregate(
         "diagnose_repeated",
-        f"ldp._diagnosis(ldp._kind(m), __ldp_diagnose({{counts}}, {_REPEATED_PLAN}))",
+        f"ldp._diagnosis(ldp._kind(m), __ldp_diagnose({{counts}}, {_REPEATED_PLAN.format('NULL')}))",
         {"m": None, **_ALLOW},
         "how far such an estimate can be trusted",
         from_counts=False,

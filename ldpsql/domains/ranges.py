@@ -103,7 +103,10 @@ class Whole(Numbers):
 
     def __init__(self, low: int, high: int, *, clip: bool = False) -> None:
         if not low < high < low + MAX_VALUES or max(abs(low), abs(high)) >= _EXACT:
-            raise InvalidParameter(f"a range must go from low to a larger high, at most {MAX_VALUES} whole numbers")
+            raise InvalidParameter(
+                f"a range must go from low to a larger high, at most {MAX_VALUES:,} whole numbers",
+                "for a wider range, use hybrid, square_wave or hierarchy",
+            )
         super().__init__(pa.array(np.arange(low, high + 1, dtype=np.int64)), clip=clip)
         self._low, self._high = low, high
 

@@ -123,12 +123,13 @@ def averaged(estimates: Estimates, of_levels: list[list[Band]], levels: tuple[fl
 
     A quantile of sorted shares is a number of cuts whose shares are below q. So it moves by the mean of the errors of the cuts
     whose shares come near to q, and what differs from cut to cut cancels out. Which cuts come near depends on how much does
-    differ, so both are computed in turns. The variance of the share between two cuts gives their covariance.
+    differ, so both are computed in turns. The variance of the share between two cuts gives their covariance. If the reports say
+    nothing about a share, as those of few people, no error is left out.
     """
     likelihood, z = estimates.likelihood, deviations(estimates.estimator.confidence)
     near = [[_near(band, q, z) for band in own] for q, own in zip(levels, of_levels, strict=True)]
     cuts, shares, error = np.moveaxis(np.array(near), 2, 0)
-    known = np.isfinite(error).all(axis=-1)
+    known = (z * error <= 1.0).all(axis=-1)  # else the interval of a share may be longer than all that a share can be
     one, other = np.triu_indices(_POINTS, 1)
     with until(estimates.end), suppress(OutOfTime):
         theta = likeliest(likelihood, estimates.fit)

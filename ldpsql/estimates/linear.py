@@ -117,7 +117,9 @@ def of_ranges(estimates: Estimates, ranges: Ranges) -> Linear:
     with until(estimates.end), suppress(OutOfTime):
         likelihood, z = estimates.likelihood, deviations(estimates.estimator.confidence)
         theta = likeliest(likelihood, estimates.fit)
-        return _around(*operator.of_ranges(likelihood.shares, likelihood.n, theta, ranges), z)
+        bounds = _around(*operator.of_ranges(likelihood.shares, likelihood.n, theta, ranges), z)
+        says_nothing = bounds.high - bounds.low > 2 + _ROUNDING
+        return bounds._replace(std_error=np.where(says_nothing, np.inf, bounds.std_error))
     running = np.pad(estimates.fit.theta.cumsum(axis=1), ((0, 0), (1, 0)))
     first, end = (np.broadcast_to(ends, (len(running), ends.shape[-1])) for ends in ranges)
     return _unknown(np.take_along_axis(running, end, axis=1) - np.take_along_axis(running, first, axis=1))

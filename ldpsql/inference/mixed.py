@@ -17,12 +17,12 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Level, Perturbed, Unperturbed
 from ldpsql.inference.likelihood import Likelihood, joined
 from ldpsql.inference.operators import ExtendedOperator, Operator, ProductOperator, stacked
+from ldpsql.inference.operators.product import DIFFERENT
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.reports import impossible
 
 _LEVELS = "declare a mechanism for every level that occurs"
 _LISTS = "give each user two lists of the same length: ldp.ibu_mixed(reports, levels, mechanisms)"
-_DIFFERENT = 0.1  # distinct lists per person; above it, counts of lists say little about their probabilities
 _MOST_GROWN = 4096  # values: the curvature of such a mixture is a table of all pairs
 
 
@@ -205,7 +205,7 @@ class Repeated:
                 before = lengths[at].cumsum() - lengths[at]
                 elements = np.repeat(starts[at] - before, lengths[at]) + np.arange(lengths[at].sum())
                 numbers = counts.numbers[at]
-                differ = isinstance(self.of, Perturbed) and len(at) > _DIFFERENT * float(numbers.sum())
+                differ = isinstance(self.of, Perturbed) and len(at) > DIFFERENT * float(numbers.sum())
                 product = ProductOperator(single, positions[elements], lengths[at], differ=differ)
                 yield np.array([group]), Likelihood(product, numbers[None], self.layout)
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
-from ldpsql.errors import NotApplicable
+from ldpsql.errors import IllConditioned, NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.inverted import InvertedOperator
 from ldpsql.inference.operators.stack import StackOperator
+from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.inference.operators.weights import Bounding, Majorants, ReportWeights, weighable
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 MOST_CELLS = 1 << 28  # lists times values: 2 GiB
+DIFFERENT = 0.1  # distinct lists per person; above it, counts of lists say little about their probabilities
+_LEAST = 1e-3  # of a score that a list keeps at least when theta is fitted to it
 
 
 class ProductOperator(InvertedOperator, DenseOperator):
@@ -69,7 +73,7 @@ class ProductOperator(InvertedOperator, DenseOperator):
     @cached_property
     def bounding_weights(self) -> Bounding | None:
         """The weights of lists, if few are the same or a mechanism of a report hardly distinguishes neighbouring values."""
-        parts = self._single.parts if type(self._single) is StackOperator else (self._single,)
+        parts = [part for part, _ in self._parts]
         if not (self._differ or any(part.bounding_weights for part in parts)) or not all(map(weighable, parts)):
             return None
         return _ListWeights([part.bounding_weights or ReportWeights(part) for part in parts], self._positions, self._lengths)
@@ -86,15 +90,68 @@ class ProductOperator(InvertedOperator, DenseOperator):
 
     def invert(self, shares: Floats) -> Floats:
         """Return the inverse of the shares of single reports, which share the weight of their user."""
-        each = np.repeat(shares / self._lengths, self._lengths, axis=-1)
-        counts = [np.bincount(self._positions, weights=row, minlength=self._single.outputs) for row in each]
-        return self._single.invert(np.array(counts))
+        return self._single.invert(self._pooled(shares / self._lengths))
+
+    def _pooled(self, weights: Floats) -> Floats:
+        """Return the sums of the weights of equal reports, given the weight of a report of each list."""
+        each = np.repeat(weights, self._lengths, axis=-1)
+        return np.array([np.bincount(self._positions, weights=row, minlength=self._single.outputs) for row in each])
 
     inverse = None
 
     def information(self, theta: Floats, shares: Floats) -> Floats:
         """Return the expected information of a list, shape (inputs, inputs), unless the operator of one report has none."""
         return self._single.information(theta, shares) if self.isotropic else super().information(theta, shares)
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return those around the debiased estimate, or if few people have the same list, those with the smaller errors.
+
+        These are of the jackknife or of the inversion, whose errors do not grow if there are more values than people.
+        """
+        if self.isotropic or not self._few(n):
+            return super().interval(shares, n, theta, z)
+        centre, variance = self._jackknife(shares, n, theta, np.eye(self.inputs))
+        error = np.sqrt(variance)
+        ends = error, centre - z * error, centre + z * error
+        with suppress(IllConditioned):
+            inverted = self.inverted_interval(shares, n, theta, z)
+            smaller = np.square(inverted[0]).sum(axis=1) < variance.sum(axis=1)
+            error, low, high = (np.where(smaller[:, None], *pair) for pair in zip(inverted, ends, strict=True))
+            return error, low, high
+        return ends
+
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return those of the debiased estimate; if few people have the same list, with the variance of the jackknife."""
+        if self.isotropic or not self._few(n):
+            return super().functionals(shares, n, theta, c)
+        return self._jackknife(shares, n, theta, c)
+
+    def _few(self, n: Floats) -> bool:
+        """Return whether so few people have the same list that the number of a list says little about its probability."""
+        return bool((self.outputs > DIFFERENT * n).any())
+
+    def _jackknife(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return the debiased c'theta and its variance, from how far each list moves it.
+
+        A list moves theta by V s/n, where s is its score. Theta has been fitted to the list, so that without it the score would
+        be 1/(1 - h) times as large, where h = s'Vs/n; see MacKinnon, White, "Some heteroskedasticity-consistent covariance
+        matrix estimators with improved finite sample properties", Journal of Econometrics 1985.
+        """
+        each, step = np.broadcast_to(c, (len(theta), *c.shape[-2:])), max(1, _BLOCK // self.inputs)
+        centre, variance = np.einsum("gx,gxm->gm", theta, each), np.zeros((len(theta), c.shape[-1]))
+        for i, chances in enumerate(self.forward(theta)):
+            information = self.information(theta[i], shares[i])
+            (inverse, _), (moved, unknown) = tangent_inverse(information), tangent_solve(information, each[i])
+            for start in range(0, self.outputs, step):
+                check()
+                here = slice(start, start + step)
+                scores = self.matrix()[:, here] / np.maximum(chances[here], 1e-300) - 1.0
+                leverage = np.einsum("xu,xu->u", scores, inverse @ scores) / n[i]
+                pulls = moved.T @ scores
+                centre[i] += pulls @ shares[i, here]
+                variance[i] += pulls**2 @ (shares[i, here] / np.maximum(1.0 - leverage, _LEAST) ** 2)
+            variance[i] = np.where(unknown, np.inf, variance[i] / n[i])
+        return centre, variance
 
     def inverted_functionals(
         self,
@@ -112,22 +169,29 @@ class ProductOperator(InvertedOperator, DenseOperator):
             centre[i], second[i] = shares[i] @ lists, shares[i] @ lists**2
         return centre, np.maximum(second - centre**2, 0.0) / n[:, None]
 
-    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:  # noqa: ARG002
+    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error of every share that `invert` gives, and ``z`` errors to either side.
 
-        The error is that of the mean over the users, from how the inverses of their lists are scattered.
+        The mean of the r reports of a user has 1/r of the variance of one report and, as they are of the same value, 1 - 1/r of
+        the variance of a share among the users.
         """
-        each = self._inverted()
-        ends = np.concatenate([[0], np.cumsum(self._lengths)])
-        second = np.zeros((len(shares), self.inputs))
-        for first, last in _blocks(ends, self.inputs):
-            check()
-            here = each[self._place[ends[first] : ends[last]]]
-            means = np.add.reduceat(here, ends[first:last] - ends[first], axis=0) / self._lengths[first:last, None]
-            second += shares[:, first:last] @ means**2
-        v = self.invert(shares)
-        error = np.sqrt(np.maximum(second - v**2, 0.0) / n[:, None])
+        variance = (1.0 - shares @ (1.0 / self._lengths))[:, None] * theta * (1.0 - theta)
+        weights = self._pooled(shares / self._lengths**2)
+        for part, at in self._parts:
+            total = weights[:, at].sum(axis=-1, keepdims=True)
+            own = np.where(total > 0, weights[:, at] / np.maximum(total, 1e-300), 1.0 / part.outputs)
+            variance += total * n[:, None] * part.inverted_interval(own, n, theta, z)[0] ** 2
+        v, error = self.invert(shares), np.sqrt(variance / n[:, None])
         return error, v - z * error, v + z * error
+
+    @property
+    def _parts(self) -> Iterator[tuple[Operator, slice]]:
+        """The operators of the mechanisms of single reports, each with its columns."""
+        single = self._single
+        parts, start = single.parts if isinstance(single, StackOperator) and not single.consistent else (single,), 0
+        for part in parts:
+            yield part, slice(start, start + part.outputs)
+            start += part.outputs
 
     def _inverted(self) -> Floats:
         """Return the inverse of each report that is seen, shape (seen, inputs)."""
