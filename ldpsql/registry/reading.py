@@ -40,7 +40,7 @@ def read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, t
         raise InvalidSpec(f"this is not a {base.kind}", f"write it like a call, or name it under '{base.kind}'")
     if name not in kinds and name in named:
         hint = f"use {name} itself, or write out a mechanism, such as krr(1, ['a', 'b'])"
-        raise InvalidSpec(f"'{name}' is declared in the settings with all its parameters, and nothing else is made of it", hint)
+        raise InvalidSpec(f"'{name}' is a mechanism of the settings and takes no parameters", hint)
     if name not in kinds:
         raise UnknownName(base.kind, name, [*named, *kinds])
     return bind(kinds[name], arguments, options)  # type: ignore[return-value]  # kinds holds classes of this base
